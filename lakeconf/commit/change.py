@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import TableInfo
@@ -35,6 +35,8 @@ class Change:
         decision: For a merge on Spark, the engine that computed it and the reason for the choice.
         by_files: What a staged commit does for the change, instead of statements; either all changes of a transaction
             have it, or none. A delete keeps its statements, for rows that a staged commit cannot delete.
+        kept: The columns that the statements do not set in the rows that they update, and that files store inexactly,
+            with their types.
     """
 
     statements: tuple[str, ...]
@@ -51,6 +53,7 @@ class Change:
     decision: str | None = None
     found: PositionDelete | None = None
     by_files: FileChange | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def resolved(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
         """The statements for a commit that builds on the snapshot `begun`, and `counts` for them."""

@@ -12,6 +12,7 @@ from typing import Any
 from lakeconf import __version__
 from lakeconf.catalog.table import TableInfo, tables
 from lakeconf.catalog.table_name import joined_name
+from lakeconf.commit.moved_values import check_flushed
 from lakeconf.commit.recovery import changed, without_retries
 from lakeconf.commit.session import Session
 from lakeconf.ducklake import inlined_deletes_table
@@ -40,6 +41,7 @@ def run_step(
     settings: Mapping[str, str] | None = None,
     *,
     unchanged: Callable[[int], Iterable[TableInfo]] = lambda _: (),
+    moved: Callable[[int], Iterable[TableInfo]] = lambda _: (),
 ) -> list[tuple[Any, ...]]:
     """Runs one step of a compaction in its own transaction, and repeats it if another commit is faster.
 
@@ -51,18 +53,20 @@ def run_step(
         call: The SQL that calls DuckLake's function.
         settings: Settings of DuckDB during the step.
         unchanged: Returns the tables whose row ids are compared before and after the call, given the latest snapshot.
+        moved: Returns the tables of which the call writes rows of the catalog to files, given the latest snapshot.
 
     Returns:
         The rows that the call returned.
 
     Raises:
         RowsChangedError: The call would have changed the rows of one of these tables.
+        ValuesChangedError: The call would have changed values of one of these tables.
         CommitError: Other writers were always faster, and nothing was changed. Or the commit succeeded, but files are
             missing; the message says so.
         CommitUnknownError: The outcome of the commit could not be determined.
     """
     for attempt, _ in enumerate(pauses()):
-        step = _Step(session, call, unchanged)
+        step = _Step(session, call, unchanged, moved)
         # If other writers are always faster, they wait for this step.
         lock = (
             session.guard.writing()
@@ -87,9 +91,15 @@ def run_step(
 class _Step:
     """One attempt."""
 
-    def __init__(self, session: Session, call: str, unchanged: Callable[[int], Iterable[TableInfo]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        call: str,
+        unchanged: Callable[[int], Iterable[TableInfo]],
+        moved: Callable[[int], Iterable[TableInfo]],
+    ) -> None:
         self._session, self._call, self._token = session, call, uuid.uuid4().hex
-        self._unchanged = unchanged
+        self._unchanged, self._moved = unchanged, moved
         self._held: Held | None = None
         self._rows: list[tuple[Any, ...]] = []
         self.commit = session.new_commit(self._token)
@@ -101,6 +111,8 @@ class _Step:
 
     def _work(self, begun: int) -> int | None:
         writer, alias = self._session.writer, literal(self._session.alias)
+        with self._session.reader.one_state() as reader:
+            check_flushed(writer, reader, self._session.alias, {info.table_id for info in self._moved(begun)})
         before = [(info, self._ids(info)) for info in self._unchanged(begun)]
         self._rows = writer.rows(self._call)
         for info, ids in before:

@@ -26,6 +26,7 @@ from lakeconf.commit.conflicts import (
 )
 from lakeconf.commit.delete_files import check_delete_files
 from lakeconf.commit.journal import CommitKey, ModelRun
+from lakeconf.commit.moved_values import MovedRows
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import StagedCatalog
@@ -257,7 +258,10 @@ class Transaction:
     def _carry_out(self, changes: list[Change], begun: int) -> None:
         writer, alias = self.session.writer, self.session.alias
         for change in changes:
+            moved = MovedRows(writer, alias, change.table, change.kept) if change.kept else None
             run_counted(writer, change.table, *change.resolved(self.session.reader, begun))
+            if moved is not None:
+                moved.check()
             if change.forbidden is not None:
                 check_single_matches(writer, change.table, change.forbidden)
         for audit in self.audits:

@@ -24,7 +24,10 @@ STORED_AS_DOUBLE = frozenset({"hugeint", "uhugeint"})
 # Files store the milliseconds of an interval in 32 bits: 1193 hours. The pattern is for DuckDB and for Python.
 INEXACT_INTERVAL = r"\.\d{3}\d*[1-9]|\b(119[3-9]|1[2-9]\d\d|[2-9]\d{3}|\d{5,}):\d\d:\d\d"
 _EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"})
-_HUGE = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b')
+_WITH_OFFSET = "time with time zone"
+# How files store a type, by its name in SQL: the values that the cast to it changes.
+_STORED = {"HUGEINT": "DOUBLE", "UHUGEINT": "DOUBLE", "TIME WITH TIME ZONE": "TIME"}
+_CHANGED = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b|\bTIME WITH TIME ZONE\b')
 
 
 def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
@@ -48,9 +51,14 @@ def rounded_columns(found: Mapping[str, str], types: Mapping[str, str]) -> list[
     return [name for name, wanted in types.items() if _rounds(identifier(name), names[folded(name)], wanted)]
 
 
+def changed_by_files(name: str, text: str) -> str:
+    """The condition under which files change the value of a column of a type that they store inexactly."""
+    return _rounds(identifier(name), text, text) or "false"
+
+
 def is_stored_inexactly(found: DuckDBPyType) -> bool:
-    """True if values of the type contain an integer or an interval that Parquet files may change, at any depth."""
-    inexact = found.id == "interval" or found.id in STORED_AS_DOUBLE
+    """True if values of the type contain an integer, interval or offset that Parquet files may change, at any depth."""
+    inexact = found.id in ("interval", _WITH_OFFSET) or found.id in STORED_AS_DOUBLE
     return inexact or any(map(is_stored_inexactly, _parts(found).values()))
 
 
@@ -94,8 +102,11 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
     if any(kind == "interval" for _, kind in pairs):
         text = f"CAST(CAST({column} AS {wanted}) AS VARCHAR)"
         conditions.append(f"regexp_matches({text}, {literal(INEXACT_INTERVAL)})")
-    if any(kind in STORED_AS_DOUBLE and source not in _EXACT_IN_DOUBLE for source, kind in pairs):
-        stored = _HUGE.sub(lambda found: found[0] if found[0][0] == '"' else "DOUBLE", wanted)
+    if any(kind == _WITH_OFFSET for _, kind in pairs):
+        conditions.append(f"contains(CAST(CAST({column} AS {wanted}) AS VARCHAR), '24:00:00')")
+    inexact = {kind for source, kind in pairs if source not in _EXACT_IN_DOUBLE}
+    if inexact & {*STORED_AS_DOUBLE, _WITH_OFFSET}:
+        stored = _CHANGED.sub(lambda found: _STORED.get(found[0], found[0]), str(parsed_type(wanted)))
         value = f"CAST({column} AS {wanted})"
         conditions.append(f"TRY_CAST(CAST({value} AS {stored}) AS {wanted}) IS DISTINCT FROM {value}")
     return " OR ".join(conditions) or None

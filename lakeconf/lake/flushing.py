@@ -7,10 +7,13 @@ no file for the delete, and drops the delete. So row ids are compared before and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, tables
 from lakeconf.commit.maintenance_commit import RowsChangedError, run_step
+from lakeconf.commit.moved_values import ValuesChangedError
 from lakeconf.commit.session import Session
 from lakeconf.errors import CommitUnknownError, LakeconfError
 from lakeconf.logs import EventLogger
@@ -33,7 +36,7 @@ def flush_lake(session: Session) -> None:
     except LakeconfError as error:
         found = tables(session.reader, latest(session.reader).snapshot_id)
         done = [_is_flushed(session, info) for info in found]
-        if not (any(done) or isinstance(error, RowsChangedError)):
+        if not (any(done) or isinstance(error, (RowsChangedError, ValuesChangedError))):
             raise
 
 
@@ -42,7 +45,7 @@ def _is_flushed(session: Session, info: TableInfo) -> bool:
         flush_table(session, info)
     except CommitUnknownError:
         raise
-    except RowsChangedError as error:
+    except (RowsChangedError, ValuesChangedError) as error:
         _log.warning("%s", error.message)
     except LakeconfError as error:
         _log.warning("the rows of %s in the catalog cannot be flushed: %s", info.full_name, error.message)
@@ -60,6 +63,7 @@ def flush_table(session: Session, info: TableInfo) -> None:
 
     Raises:
         RowsChangedError: DuckLake would restore deleted rows; the table is as before.
+        ValuesChangedError: Files cannot hold a value; the table is as before.
     """
     _flush(session, info)
 
@@ -67,14 +71,17 @@ def flush_table(session: Session, info: TableInfo) -> None:
 def _flush(session: Session, info: TableInfo | None) -> None:
     """Flushes a table, or all tables."""
 
+    def moved(snapshot_id: int) -> Sequence[TableInfo]:
+        return tables(session.reader, snapshot_id) if info is None else (info,)
+
     def unchanged(snapshot_id: int) -> list[TableInfo]:
-        found = tables(session.reader, snapshot_id) if info is None else [info]
         dead = _tables_with_dead_rows(session.reader)
-        return [one for one in found if one.table_id in dead]
+        return [one for one in moved(snapshot_id) if one.table_id in dead]
 
     named = "" if info is None else f", schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
     try:
-        run_step(session, f"CALL ducklake_flush_inlined_data({literal(session.alias)}{named})", unchanged=unchanged)
+        call = f"CALL ducklake_flush_inlined_data({literal(session.alias)}{named})"
+        run_step(session, call, unchanged=unchanged, moved=moved)
     except RowsChangedError as error:
         raise RowsChangedError(
             f"{error.message}: DuckLake's flush would restore deleted rows, so its rows stay in the catalog", hint=_HINT

@@ -18,6 +18,7 @@ from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.change import Change, Target
+from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import schemas_of
@@ -129,7 +130,9 @@ def _run_by_duckdb(execution: Execution) -> None:
     transaction.add(Change(views, name, sql=statement.text, forbidden=forbidden))
     depends_on = None if is_insert else writes.read_dependency_at_commit(transaction, info)
     read = writes.written_for(transaction, info)
-    transaction.add(Change(statements, name, depends_on=depends_on, deletes=not is_insert, written_for=read))
+    # Columns of these types that the statement sets were refused above.
+    kept = inexact_types(execution.target.types) if isinstance(statement.tree, (exp.Update, exp.Merge)) else {}
+    transaction.add(Change(statements, name, depends_on=depends_on, deletes=not is_insert, written_for=read, kept=kept))
     depend_on_tables(execution, at_commit=True)
     _depend_on_views(execution)
     transaction.add(Change(dropped, name))

@@ -14,6 +14,7 @@ from lakeconf.catalog.predicate.where import Where, predicate_of
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
 from lakeconf.commit.change import Target
+from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, SparkOperations, Staged
@@ -58,7 +59,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     if not computed:
         sql = f"UPDATE {writes.quoted(session, info)} SET {settings_of(constants)} WHERE {to_duckdb_sql(predicate)}"
         depends_on = writes.read_dependency_at_commit(transaction, info)
-        transaction.add(replace(row_change(target, transaction, (sql,)), depends_on=depends_on))
+        kept = inexact_types(types, named)
+        transaction.add(replace(row_change(target, transaction, (sql,)), depends_on=depends_on, kept=kept))
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
     read = readable(transaction, target)
@@ -68,6 +70,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     wanted = {name: types[name] for name in computed}
     staged = stage_actions(session.engine, transaction, target, rows, wanted)
     change = row_change(target, transaction, (update_statement(session, target, settings, staged.source),), staged)
+    change = replace(change, kept=inexact_types(types, named))
     transaction.add(change)  # first, so that a failure below removes the staged rows
     transaction.changes[-1] = replace(change, counts=(_count(session.writer, staged),))
     check_required(session.writer, target.info, staged, wanted)

@@ -1,0 +1,157 @@
+"""Keeps the values of rows in the catalog when a statement writes these rows to files.
+
+Files hold some types inexactly: 128-bit integers as DOUBLE, intervals in milliseconds, times without their offset. Rows
+in files have lost this part already. Rows in the catalog have not, so whatever moves them compares their values first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.table import TableInfo, tables
+from lakeconf.catalog.table_name import split_name
+from lakeconf.catalog.types import DUCKDB_NAMES, parsed_type, sql_type
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.exact_casts import changed_by_files, is_stored_inexactly
+from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.sql import folded, identifier, literal, qualified
+
+_INEXACT = ("int128", "uint128", "interval", "timetz")
+_EXACT = tuple(name for name in DUCKDB_NAMES if name not in _INEXACT)
+# Nested fields have rows of their own.
+_TABLES = f"""
+    SELECT DISTINCT i.table_id, i.table_name FROM ducklake_inlined_data_tables AS i
+    JOIN ducklake_column AS c ON c.table_id = i.table_id
+    WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, "struct", "list", "map")))})
+    AND c.column_type NOT LIKE 'decimal(%'
+"""
+_HINT = "read the rows, and write them to a new table with a type that files hold, such as DECIMAL(38, 0) or VARCHAR"
+
+
+class ValuesChangedError(UnsupportedError):
+    """Values in the catalog would change in a file; nothing was written."""
+
+
+def inexact_types(types: Mapping[str, str], without: Iterable[str] = ()) -> dict[str, str]:
+    """The columns whose values files may change, with their types.
+
+    Args:
+        types: Columns and the DuckDB names of their types.
+        without: Columns to leave out.
+    """
+    left_out = set(map(folded, without))
+    return {
+        name: text
+        for name, text in types.items()
+        if folded(name) not in left_out and is_stored_inexactly(parsed_type(text))
+    }
+
+
+class MovedRows:
+    """The rows in the catalog that an update of other columns must not move, inside the transaction of its commit.
+
+    Args:
+        writer: The connection whose transaction is open.
+        alias: The alias of the lake.
+        table: The full name of the table.
+        types: The columns that the update does not set and that files may change, with their types.
+    """
+
+    def __init__(self, writer: Connection, alias: str, table: str, types: Mapping[str, str]) -> None:
+        self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
+        self._values = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in types)
+        self._columns = ", ".join(types)
+        names = {folded(name) for name, *_ in writer.rows(f"DESCRIBE {self._table}")}
+        # A column of this name hides the id of the row, so that no row can be found again.
+        self._hidden = "rowid" in names
+        self._rows = dict(self._found(f"{_in_catalog(names)} AND ({_changed(types)})"))
+
+    def check(self) -> None:
+        """Compares the rows that are left.
+
+        Raises:
+            ValuesChangedError: A value would change.
+        """
+        if not self._rows:
+            return
+        if self._hidden:
+            raise self._error()
+        try:
+            now = dict(self._found(f"rowid IN ({', '.join(map(str, self._rows))})"))
+        except LakeconfError as error:  # a file holds a number that its type does not
+            raise self._error() from error
+        if any(self._rows[row_id] != values for row_id, values in now.items()):
+            raise self._error()
+
+    def _found(self, where: str) -> Iterator[tuple[int, tuple[str | None, ...]]]:
+        rows = self._writer.rows(f"SELECT rowid, {self._values} FROM {self._table} WHERE {where}")
+        return ((row_id, tuple(values)) for row_id, *values in rows)
+
+    def _error(self) -> ValuesChangedError:
+        return ValuesChangedError(
+            f"the rows of {self._full_name} in the catalog have values in {self._columns} that files cannot hold, and "
+            "the update would move these rows to files: nothing was written",
+            hint=f"set these columns too; or {_HINT}",
+        )
+
+
+def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:
+    """Checks that files hold all rows of the catalog that a flush moves, at each snapshot that can be read.
+
+    Args:
+        writer: The connection whose transaction is open.
+        reader: Reads the catalog.
+        alias: The alias of the lake.
+        flushed: The ids of the tables.
+
+    Raises:
+        ValuesChangedError: A value would change.
+    """
+    wanted = set(flushed)
+    with reader.transaction() as transaction:
+        found = [(table_id, name) for table_id, name in transaction.rows(_TABLES) if table_id in wanted]
+        versions = sorted({(version, table_id) for table_id, name in found for version in _versions(transaction, name)})
+    for version, table_id in versions:
+        for info in tables(reader, version):
+            if info.table_id == table_id and not _is_held(writer, alias, info, version):
+                raise ValuesChangedError(
+                    f"{info.full_name} has values in the catalog that files cannot hold, so its rows stay there",
+                    hint=_HINT,
+                )
+
+
+def _is_held(writer: Connection, alias: str, info: TableInfo, version: int) -> bool:
+    """True if files hold the values of the rows that are in the catalog at a snapshot."""
+    try:
+        types = inexact_types({column.name: sql_type(column) for column in info.columns})
+    except UnsupportedError:  # a type that DuckDB cannot even write, such as TIME_NS
+        return False
+    if not types:
+        return True
+    table = f"{qualified(alias, info.schema_name, info.name)} AT (VERSION => {version})"
+    in_catalog = _in_catalog({folded(column.name) for column in info.columns})
+    return not writer.rows(f"SELECT 1 FROM {table} WHERE {in_catalog} AND ({_changed(types)}) LIMIT 1")
+
+
+def _in_catalog(names: Collection[str]) -> str:
+    """The condition for rows in the catalog; for all rows if a column hides the name of the file."""
+    return "true" if "filename" in names else "starts_with(filename, 'ducklake_inlined_data_')"
+
+
+def _changed(types: Mapping[str, str]) -> str:
+    return " OR ".join(changed_by_files(name, text) for name, text in types.items())
+
+
+def _versions(transaction: MetadataTransaction, inlined: str) -> set[int]:
+    """Few snapshots, such that each row of a table of the catalog is visible at one of them, if it is at any."""
+    kept = [version for (version,) in transaction.rows("SELECT snapshot_id FROM ducklake_snapshot ORDER BY 1")]
+    spans = transaction.rows(f"SELECT DISTINCT begin_snapshot, end_snapshot FROM {identifier(inlined)}")
+    chosen, last = set[int](), -1
+    for end, begin in sorted((kept[-1] + 1 if end is None else end, begin) for begin, end in spans):
+        if last < begin:
+            newest = kept[bisect_left(kept, end) - 1]
+            if begin <= newest < end:
+                chosen.add(last := newest)
+    return chosen
