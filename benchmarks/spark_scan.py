@@ -65,7 +65,7 @@ class Bench:
 
     def files(self, table: str) -> list[str]:
         """The data files of a table."""
-        listed = self.lake.sql(f"SELECT data_file FROM ducklake_list_files('{ALIAS}', '{table}')", engine="duckdb")
+        listed = self.lake.sql(f"SELECT data_file FROM ducklake_list_files('{ALIAS}', '{table}')")
         return [str(path) for path in listed.collect()["data_file"].to_list()]
 
     def ours(self, table: str, where: str | None = None) -> DataFrame:
@@ -157,9 +157,7 @@ def check(bench: Bench) -> None:
     print("\n| rows, against DuckDB's | " + " | ".join(tables) + " |\n|---|" + "---|" * len(tables))
     found: dict[str, list[str]] = {}
     for table in tables:
-        ((expected, total),) = (
-            bench.lake.sql(f"SELECT count(*) AS n, sum(id) AS total FROM {table}", engine="duckdb").collect().rows()
-        )
+        ((expected, total),) = bench.lake.sql(f"SELECT count(*) AS n, sum(id) AS total FROM {table}").collect().rows()
         for who, frame in bench.frames(table, ["id"]).items():
             try:
                 ((count, ids),) = frame().selectExpr("count(*)", "sum(id)").collect()

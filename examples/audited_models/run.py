@@ -75,9 +75,9 @@ def main() -> None:
         )
         before = lake.snapshot_id
         show("an order without an amount:", changed, lake)
-        native: Any = lake.sql("FROM mart.revenue ORDER BY ALL", engine="duckdb").to_native()
+        native: Any = lake.sql("FROM mart.revenue ORDER BY ALL").to_native()
         print("  mart.revenue is as it was:", *native.fetchall())
-        native = lake.sql("FROM mart.order_log ORDER BY ALL", engine="duckdb").to_native()
+        native = lake.sql("FROM mart.order_log ORDER BY ALL").to_native()
         print("  mart.order_log:", *((number, str(amount), change) for number, amount, change in native.fetchall()))
         print(f"  one snapshot was made: {lake.refresh() == before + 1}")
 

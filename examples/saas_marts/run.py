@@ -54,7 +54,7 @@ def main() -> None:
             "SELECT count(*) AS days, sum(page_views) AS page_views FROM marts.fct_daily_active_users",
             "SELECT sum(revenue) AS revenue, sum(invoices) AS invoices FROM marts.fct_revenue",
         ):
-            print(dict(lake.sql(query, engine="duckdb").collect("pyarrow").rows(named=True)[0]))
+            print(dict(lake.sql(query).collect("pyarrow").rows(named=True)[0]))
 
 
 if __name__ == "__main__":

@@ -79,19 +79,18 @@ def semicolons(tokens: Sequence[Token]) -> dict[Span, str]:
     return {(token.start, token.end + 1): "" for token in tokens if token.token_type == TokenType.SEMICOLON}
 
 
-def replaced(text: str, changes: Mapping[Span, str], between: Callable[[str], str] = str) -> str:
+def replaced(text: str, changes: Mapping[Span, str]) -> str:
     """A text with other parts. sqlglot writes a query in another way, and not always with the same meaning.
 
     Args:
         text: The text.
         changes: The new text of each part.
-        between: Changes the text between the parts.
     """
     made, last = [], 0
     for (start, end), part in sorted(changes.items()):
-        made += [between(text[last:start]), part]
+        made += [text[last:start], part]
         last = end
-    return "".join([*made, between(text[last:])])
+    return "".join([*made, text[last:]])
 
 
 def original_offset(changes: Mapping[Span, str], offset: int) -> int:

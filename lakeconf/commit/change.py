@@ -30,7 +30,7 @@ class Change:
         written_for: The table for which the rows were written; None if this transaction creates or changes the table.
         counts: The number of rows that each statement must change; empty if it is not known in advance.
         sql: The user's own SQL among the statements; the views and macros that it may use are checked at the commit.
-        forbidden: A query, run after the statements, for rows that several rows of a source match; it must return none.
+        inserts: True if the statements insert rows whose number is not known in advance.
         found: Rows to delete, which were found before the commit; None if `statements` find them.
         decision: For a merge on Spark, the engine that computed it and the reason for the choice.
         by_files: What a staged commit does for the change, instead of statements; either all changes of a transaction
@@ -49,7 +49,7 @@ class Change:
     written_for: TableInfo | None = None
     counts: tuple[int, ...] = ()
     sql: str | None = None
-    forbidden: str | None = None
+    inserts: bool = False
     decision: str | None = None
     found: PositionDelete | None = None
     by_files: FileChange | None = None

@@ -13,7 +13,6 @@ from lakeconf.catalog.table import TableInfo, find_table
 from lakeconf.errors import (
     CatalogLockedError,
     CommitConflictError,
-    CommitError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -215,7 +214,9 @@ def _shape(info: TableInfo) -> tuple[object, ...]:
     return (tuple(column.shape for column in info.columns), info.partition_id, info.partition_fields)
 
 
-def run_counted(writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None]) -> None:
+def run_counted(
+    writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None], *, inserts: bool = False
+) -> int:
     """Runs the statements of a change inside the transaction of its commit.
 
     Args:
@@ -223,11 +224,20 @@ def run_counted(writer: Connection, table: str, statements: Sequence[str], count
         table: The name of the table, for the error.
         statements: SQL.
         counts: The number of rows that each statement must change, None if it is not known; empty if none is known.
+        inserts: True if the statements insert rows.
+
+    Returns:
+        The number of rows that the statements inserted; 0 if they do other things.
 
     Raises:
         CommitConflictError: A statement changed a different number of rows.
     """
+    inserted = 0
     for index, statement in enumerate(statements):
+        if inserts:
+            ((found,),) = writer.rows(statement)
+            inserted += found
+            continue
         if not counts or counts[index] is None:
             writer.execute(statement)
             continue
@@ -237,21 +247,4 @@ def run_counted(writer: Connection, table: str, statements: Sequence[str], count
                 f"expected to change {counts[index]} rows of {table}, but found {found}: nothing was written",
                 hint="call lake.refresh() and try again; in a transaction, write to each row only once",
             )
-
-
-def check_single_matches(writer: Connection, table: str, query: str) -> None:
-    """Refuses to change a row several times.
-
-    Args:
-        writer: The connection whose transaction is open.
-        table: The name of the table, for the error.
-        query: A query for the rows of the table that several rows of the source match.
-
-    Raises:
-        CommitError: There is such a row.
-    """
-    if writer.rows(query):
-        raise CommitError(
-            f"several rows of the source match one row of {table}: nothing was written",
-            hint="keep one row of the source for each key, or match on more columns",
-        )
+    return inserted

@@ -21,7 +21,6 @@ from lakeconf.commit.conflicts import (
     check_columns,
     check_conflicts,
     check_not_overtaken,
-    check_single_matches,
     run_counted,
 )
 from lakeconf.commit.delete_files import check_delete_files
@@ -85,6 +84,7 @@ class Transaction:
     _started: float = field(default_factory=time.monotonic)
     _repeated: set[CommitKey] = field(default_factory=set)
     _staged: int = 0
+    _inserted: int = 0
     _ended: bool = False
     attempt: Commit = field(init=False)
 
@@ -136,7 +136,7 @@ class Transaction:
         if self.attempt.phase is not Phase.COMMITTED:
             return None
         new = [change for change in self.changes if change.key not in self._repeated]
-        return self.attempt.made or self.session.snapshot_id, row_count(new)
+        return self.attempt.made or self.session.snapshot_id, row_count(new) + self._inserted
 
     def _commit(self) -> int:
         """Returns the new snapshot; if all changes were already committed, the snapshot of that commit."""
@@ -226,6 +226,7 @@ class Transaction:
         writer, alias = self.session.writer, self.session.alias
         done = journal.find(writer, alias, [change.key for change in self.changes if change.key])
         self._repeated = set(done)
+        self._inserted = 0
         changes = [change for change in self.changes if change.key not in done]
         if done and not changes:
             return max(done.values())
@@ -259,11 +260,10 @@ class Transaction:
         writer, alias = self.session.writer, self.session.alias
         for change in changes:
             moved = MovedRows(writer, alias, change.table, change.kept) if change.kept else None
-            run_counted(writer, change.table, *change.resolved(self.session.reader, begun))
+            resolved = change.resolved(self.session.reader, begun)
+            self._inserted += run_counted(writer, change.table, *resolved, inserts=change.inserts)
             if moved is not None:
                 moved.check()
-            if change.forbidden is not None:
-                check_single_matches(writer, change.table, change.forbidden)
         for audit in self.audits:
             audits.run(audit, writer, self.session.reader)
         for statement in journal.statements(
@@ -281,7 +281,7 @@ class Transaction:
             "engine": self.session.engine.name,
             **self.session.engine.details(),
             "committer": "staged" if isinstance(self.attempt.catalog, StagedCatalog) else "public",
-            "rows": row_count(changes),
+            "rows": row_count(changes) + self._inserted,
             "seconds": round(time.monotonic() - self._started, 3),
         }
         decisions = {change.table: change.decision for change in changes if change.decision is not None}

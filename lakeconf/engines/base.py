@@ -107,15 +107,14 @@ class ScanEngine(Protocol):
         ...
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """The rows of a query over frames.
+        """The rows of a query over frames, computed by DuckDB.
 
         Args:
             sql: A query in DuckDB's SQL.
             frames: The frame of each table in the query, by name; the names are unique.
 
         Raises:
-            UnsupportedError: The engine cannot run the query.
-            QueryError: The engine rejects the query.
+            QueryError: DuckDB rejects the query.
         """
         ...
 
@@ -133,6 +132,10 @@ class WriteEngine(Protocol):
         Raises:
             SchemaError: narwhals does not support the type of the frame.
         """
+        ...
+
+    def joinable(self, frame: object) -> Any:
+        """Like `adopt`, as a frame that joins with scans of the engine."""
         ...
 
     def schema(self, adopted: Any) -> dict[str, str]:
@@ -230,24 +233,15 @@ class SparkOperations(Protocol):
         """
         ...
 
-    def query_tables(
-        self, sql: str, frames: Mapping[str, Any], columns: Mapping[str, Mapping[str, Column]]
+    def run_sql(
+        self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:
-        """Like `ScanEngine.query`, for scans of tables.
+        """Runs a query in Spark's SQL, with the settings of the engine's session.
 
         Args:
-            sql: A query in DuckDB's SQL.
-            frames: The scan of each table in the query, by name.
-            columns: The columns of each table, by name.
-        """
-        ...
-
-    def run_sql(self, text: str, frames: Mapping[str, nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
-        """Runs a query in Spark's SQL, in the engine's session.
-
-        Args:
-            text: The query, in which braces contain the names of frames; other braces are doubled.
-            frames: The frames by name.
+            text: The query.
+            frames: The frames by the names of temporary views, which only this query sees.
+            parameters: The values of parameters such as `:start`, as constants in Spark's SQL.
 
         Raises:
             QueryError: Spark rejects the query.

@@ -122,7 +122,7 @@ def not_on_spark(
     query = changes_sql(reader, plan_changes(reader, table, since, until))
     return UnsupportedError(
         f"Spark cannot read the changes of {table}: {error.message}",
-        hint=f'read them with DuckDB: lake.sql("{query}", engine="duckdb")',
+        hint=f'read them with DuckDB: lake.sql("{query}")',
     )
 
 

@@ -102,6 +102,9 @@ class DuckDBEngine:
             table = arrow_frames.exact_units(foreign_frames.arrow_table(native))
             return arrow_frames.with_null_types(self._connection.from_arrow(table), table)
 
+    def joinable(self, frame: object) -> duckdb.DuckDBPyRelation:
+        return self.adopt(frame)
+
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
         schema_check.check_distinct(adopted.columns)
         return dict(zip(adopted.columns, map(arrow_frames.frame_type, adopted.types), strict=True))

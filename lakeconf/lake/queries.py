@@ -11,7 +11,6 @@ from lakeconf.catalog.column_lookup import name_list
 from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
 from lakeconf.completion import PublicNames
 from lakeconf.deferred import deferred
-from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from lakeconf.engines.lazy_rows import lazy_rows
     from lakeconf.engines.schema_check import check_distinct
     from lakeconf.lake.frame_names import query_on_duckdb
-    from lakeconf.lake.rewritten_queries import run_rewritten
+    from lakeconf.lake.query_names import named_lakes
+    from lakeconf.lake.several_lakes import sql_on_duckdb
+    from lakeconf.lake.spark_dialect import query_in_spark_sql
     from lakeconf.write.execute import execute
 else:
     check_only_reads = deferred("lakeconf.catalog.only_reads", "check_only_reads")
@@ -31,11 +32,12 @@ else:
     lazy_rows = deferred("lakeconf.engines.lazy_rows", "lazy_rows")
     check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
     query_on_duckdb = deferred("lakeconf.lake.frame_names", "query_on_duckdb")
-    run_rewritten = deferred("lakeconf.lake.rewritten_queries", "run_rewritten")
+    named_lakes = deferred("lakeconf.lake.query_names", "named_lakes")
+    sql_on_duckdb = deferred("lakeconf.lake.several_lakes", "sql_on_duckdb")
+    query_in_spark_sql = deferred("lakeconf.lake.spark_dialect", "query_in_spark_sql")
     execute = deferred("lakeconf.write.execute", "execute")
 
-# The engines of a query, and the dialects with their names.
-_ENGINES = frozenset({"duckdb", "spark"})
+_DIALECTS = ("duckdb", "spark")
 
 
 class Queries(PublicNames):
@@ -53,22 +55,20 @@ class Queries(PublicNames):
         self,
         query: str,
         *parameters: Never,
-        engine: Literal["duckdb", "spark"] | None = None,
         dialect: Literal["duckdb", "spark"] = "duckdb",
         lakes: Sequence[Queries] = (),
         **frames: Never,
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
-        DuckDB runs it at the latest snapshot, Spark at the lake's, unless the query contains `AT (VERSION => …)`. With
-        other lakes, both engines read each lake at its own snapshot.
+        DuckDB runs DuckDB's SQL at the latest snapshot, unless the query contains `AT (VERSION => …)`. Spark runs its
+        own SQL at the lake's snapshot, unless it contains `VERSION AS OF …`. With other lakes, both read each lake at
+        its own snapshot. On a lake that is open on Spark, every write accepts the result of either.
 
         Args:
             query: A query; the lake is the default database.
             *parameters: None: write values in the SQL.
-            engine: The engine that runs it; defaults to the engine of the lake. On Spark, only tables of the lake can
-                be read, and what Spark may compute in another way than DuckDB is refused.
-            dialect: The SQL of the query. Queries in Spark's own SQL run on Spark, and compute what Spark computes.
+            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark.
             lakes: Other open lakes. The query names their tables as `store.schema.table`, by the alias of each store.
                 For Spark, they must be open on the same session. DuckDB copies their tables to memory.
             **frames: None: pass frames to `query`.
@@ -79,22 +79,20 @@ class Queries(PublicNames):
         Raises:
             QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
                 than read the lake.
-            UnsupportedError: Spark may not return DuckDB's rows, or a lake was opened without Spark.
+            UnsupportedError: The query is in Spark's SQL, and a lake was opened without Spark.
             LakeconfError: Two lakes have the same name, or one is closed.
         """
         _check_query(query, parameters)
-        _check_options(engine, dialect, lakes)
+        _check_options(dialect, lakes)
         if frames:
             name = next(iter(frames))
             raise QueryError(
                 f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
             )
-        if dialect == "spark" and engine not in (None, "spark"):
-            raise UnsupportedError("DuckDB does not run SQL of spark", hint="omit the engine or the dialect")
-        on_spark = isinstance(self._session.engine, SparkOperations) if engine is None else engine == "spark"
-        if lakes or on_spark or dialect == "spark":
-            others = [lake._scope for lake in lakes]  # noqa: SLF001 - of the same class
-            return run_rewritten(self._scope, query, others, dialect=dialect, on_spark=on_spark)
+        if lakes or dialect == "spark":
+            named = named_lakes(self._scope, [lake._scope for lake in lakes])  # noqa: SLF001 - of the same class
+            run = query_in_spark_sql if dialect == "spark" else sql_on_duckdb
+            return run(self._scope, query, named)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
@@ -102,18 +100,17 @@ class Queries(PublicNames):
             return lazy_rows(self._session.reader.connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """Runs a query over frames on the lake's engine; Spark is given its translation.
+        """Runs a query over frames on DuckDB. The rows of frames of Spark are sent to this process.
 
         Args:
             sql: A query in DuckDB's SQL.
             frames: The frame of each table in the query, by name.
 
         Returns:
-            A lazy frame of the engine.
+            A lazy frame of DuckDB.
 
         Raises:
-            UnsupportedError: Spark may not return DuckDB's rows for a part of the query.
-            QueryError: It is not a single query, or the engine rejects it.
+            QueryError: It is not a single query, or DuckDB rejects it.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
         _check_query(sql, ())
@@ -122,17 +119,13 @@ class Queries(PublicNames):
         check_distinct(name_list(frames, "frames"), "the query", "frames")
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
-        if isinstance(self._session.engine, SparkOperations):
-            return self._session.engine.query(sql, frames)
         with self._tables_suggested():
             return query_on_duckdb(self._session.engine, sql, frames)
 
     def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
-        """Runs an INSERT, UPDATE, DELETE or MERGE INTO on one table of the lake, as one snapshot.
+        """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
 
-        On Spark, executors write the rows of an INSERT whose query computes nothing, and run a DELETE that
-        `Table.delete` accepts and a MERGE INTO without conditions or computed values. DuckDB runs other statements at
-        the commit.
+        DuckDB runs it at the commit, also if the lake is open on Spark.
 
         Args:
             sql: The statement, in DuckDB's SQL; the lake is the default database.
@@ -146,9 +139,9 @@ class Queries(PublicNames):
         Raises:
             QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
             UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
-            UnsupportedError: DuckLake, or Spark for an INSERT, does not support a part of the statement.
+            UnsupportedError: It is a MERGE INTO, or DuckLake does not support a part of the statement.
             CommitConflictError: Another writer has changed a table that the statement depends on.
-            CommitError: Nothing was written, for example because several rows of the source match one row.
+            CommitError: Nothing was written.
         """
         _check_query(sql, parameters)
         with self._tables_suggested():
@@ -170,9 +163,8 @@ def _check_query(sql: object, parameters: Sequence[object]) -> None:
         raise QueryError("SQL takes no parameters", hint=hint)
 
 
-def _check_options(engine: object, dialect: object, lakes: object) -> None:
-    for name, option, optional in (("engine", engine, True), ("dialect", dialect, False)):
-        if not (option is None and optional) and not (isinstance(option, str) and option in _ENGINES):
-            raise UnsupportedError(f"the {name} {option!r} is unknown", hint=f"write {name}='duckdb' or 'spark'")
+def _check_options(dialect: object, lakes: object) -> None:
+    if dialect not in _DIALECTS:
+        raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
     if not isinstance(lakes, Iterable) or not all(isinstance(lake, Queries) for lake in lakes):
         raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")

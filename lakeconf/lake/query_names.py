@@ -19,7 +19,6 @@ from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.table_references import (
     Span,
     named_as,
-    original_offset,
     replaced,
     semicolons,
     span_of,
@@ -32,12 +31,8 @@ from lakeconf.sql import folded, identifier, parser_reason
 _CONSTANT = (TokenType.NUMBER, TokenType.STRING, TokenType.DCOLON)
 # DuckDB reads other text in the time zone of the connection.
 _TIMES = ("", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
-# Characters of a line before and after a place.
-_SHOWN = 60
 _VERSIONS = (TokenType.VERSION_SNAPSHOT, TokenType.TIMESTAMP_SNAPSHOT)
-_NO_QUERY = (
-    "write SELECT … FROM …; other forms, such as DESCRIBE, run on DuckDB in one lake: lake.sql(query, engine='duckdb')"
-)
+_NO_QUERY = "write SELECT … FROM …; other forms, such as DESCRIBE, run in one lake: lake.sql(query)"
 _WRITE = {
     "duckdb": "write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",
     "spark": "write VERSION AS OF 3, or TIMESTAMP AS OF '2024-05-17 10:00:00+00:00'",
@@ -75,14 +70,12 @@ class QueryText:
     """A query and the tables that it names.
 
     Attributes:
-        source: The query.
         text: The query, with blanks in place of `AT (VERSION => 3)`.
         dialect: The dialect of its SQL: `duckdb` or `spark`.
         tree: The query as sqlglot reads it.
         hint: What to do if the query cannot run.
     """
 
-    source: str
     text: str
     dialect: str
     tree: exp.Query
@@ -97,7 +90,6 @@ class QueryText:
         Raises:
             QueryError: The text is not a single query.
         """
-        source = text
         try:
             snapshots = [] if dialect == "spark" else _after_at(sqlglot.tokenize(text, read=dialect))
             for one in snapshots:
@@ -108,7 +100,7 @@ class QueryText:
             raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
         if len(found) != 1 or not isinstance(found[0], exp.Query):
             raise QueryError("the text is not a single query", hint=_NO_QUERY)
-        return cls(source, text, dialect, found[0], hint, tokens, snapshots)
+        return cls(text, dialect, found[0], hint, tokens, snapshots)
 
     def tables(self, lakes: Mapping[str, Scope]) -> list[NamedTable]:
         """The tables in the order of the text, without table functions.
@@ -146,24 +138,14 @@ class QueryText:
         views: Iterable[tuple[NamedTable, str]],
         *,
         quoted: Callable[[str], str] = identifier,
-        between: Callable[[str], str] = str,
     ) -> str:
         """The query with views in place of tables; the rest of its text stays.
 
         Args:
             views: The tables, and the names of the views.
             quoted: Quotes a name in the dialect.
-            between: Changes the rest of the text.
         """
-        return replaced(self.text, self._changes(views, quoted), between)
-
-    def place(self, views: Iterable[tuple[NamedTable, str]], offset: int) -> str:
-        """The line and the column of an offset in the text that `reading` returns, and the line itself with a caret."""
-        start = original_offset(self._changes(views, identifier), offset)
-        line, begin = self.source.count("\n", 0, start) + 1, self.source.rfind("\n", 0, start) + 1
-        before, after = self.source[begin:start][-_SHOWN:], self.source[start:].split("\n")[0][:_SHOWN]
-        shown = f"  {before}{after}\n  {' ' * len(before)}^".replace("\t", " ")
-        return f"line {line}, column {start - begin + 1}\n{shown}"
+        return replaced(self.text, self._changes(views, quoted))
 
     def _changes(self, views: Iterable[tuple[NamedTable, str]], quoted: Callable[[str], str]) -> dict[Span, str]:
         names = {table.span: named_as(view, table.tree, quoted) for table, view in views}

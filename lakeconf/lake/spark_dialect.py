@@ -9,10 +9,10 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.commit.scope import Scope
-from lakeconf.engines.base import spark_operations
-from lakeconf.errors import TableNotFoundError
-from lakeconf.lake.query_names import QueryText
-from lakeconf.lake.spark_sql import spark_scan
+from lakeconf.engines.base import SparkOperations, spark_operations
+from lakeconf.errors import TableNotFoundError, UnsupportedError
+from lakeconf.lake.query_names import NamedTable, QueryText
+from lakeconf.lake.table import Table
 
 
 def query_in_spark_sql(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.LazyFrame[Any]:
@@ -36,21 +36,26 @@ def query_in_spark_sql(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> 
     views = []
     for table in text.tables(lakes):
         try:
-            frame = spark_scan(table)
+            frame = _scan(table)
         except TableNotFoundError:
             if table.tree.db:
                 raise
             continue
         view = f"lakeconf_table_{uuid.uuid4().hex}"
         frames[view] = frame
-        views.append((table, f"{{{view}}}"))
-    return engine.run_sql(text.reading(views, quoted=_quoted, between=_escaped), frames)
+        views.append((table, view))
+    return engine.run_sql(text.reading(views, quoted=_quoted), frames)
+
+
+def _scan(table: NamedTable) -> nw.LazyFrame[Any]:
+    session = table.scope.session
+    if not isinstance(session.engine, SparkOperations):
+        raise UnsupportedError(
+            f"the lake {session.alias!r} was opened without Spark, on which the query runs",
+            hint="open it with the same Spark session",
+        )
+    return Table(table.scope, table.name).scan()
 
 
 def _quoted(name: str) -> str:
-    return _escaped(f"`{name.replace('`', '``')}`")
-
-
-def _escaped(text: str) -> str:
-    """Braces that are part of the query: Spark replaces names in braces by frames."""
-    return text.replace("{", "{{").replace("}", "}}")
+    return f"`{name.replace('`', '``')}`"

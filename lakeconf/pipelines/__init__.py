@@ -3,7 +3,7 @@
 Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.toml. `Pipeline` orders them.
 """
 
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.body import Query, SparkQuery
 from lakeconf.pipelines.column_tests import accepted_values, not_null, relationships, unique
 from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
@@ -25,6 +25,7 @@ __all__ = [
     "PromotionPlan",
     "Query",
     "Seed",
+    "SparkQuery",
     "View",
     "accepted_values",
     "declared_pipeline",

@@ -7,7 +7,7 @@ import itertools
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,18 +28,16 @@ from lakeconf.catalog.table_references import (
 )
 from lakeconf.commit.audits import is_query
 from lakeconf.connection.error_places import place_of
-from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.base import spark_operations
 from lakeconf.engines.schema_check import check_distinct
-from lakeconf.engines.untranslated import UntranslatedError
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError, UnsupportedError
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
 from lakeconf.pipelines.places import shown_place
 from lakeconf.pipelines.sql_errors import ModelSqlError, ModelText, function_problem, query_error, syntax_error
 from lakeconf.pipelines.sql_place import error_offset, text_offset
-from lakeconf.secret import Secret
-from lakeconf.sql import folded
+from lakeconf.secret import Secret, scrub
 
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
@@ -117,7 +115,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Query:
-    """A query in DuckDB's SQL dialect; Spark runs a translation.
+    """A query in DuckDB's SQL, which DuckDB runs, also if the lake is open on Spark.
 
     Attributes:
         text: The query; `$start` and `$end` are the time range.
@@ -180,11 +178,8 @@ class Query:
         inputs = {view: frames[name] for view, name in views.items()}
         try:
             found = lake.query(sql, inputs)
-        except UntranslatedError as error:
-            offset = None if error.offset is None else text_offset(self.text, changes, error.offset)
-            raise self._at(error, offset, views) from error
         except (QueryError, SchemaError) as error:
-            raise self._placed(error, lake, changes, inputs, views) from error
+            raise self._placed(error, lake, changes, views) from error
         try:
             check_distinct(found.to_native().columns, "the result of the SQL")
         except SchemaError as error:
@@ -216,29 +211,9 @@ class Query:
             QueryError: DuckDB rejects the query.
         """
         try:
-            lake.sql(self.text, engine="duckdb")
+            lake.sql(self.text)
         except QueryError as error:
-            raise self._placed(error, lake, {}, {}, {}) from error
-
-    def check_types(self, table: str, types: Mapping[str, str]) -> None:
-        """Refuses a query that Spark would compute with another type of a column: a UUID is a text there.
-
-        Args:
-            table: The name of a table that the query reads.
-            types: Its columns with their types.
-
-        Raises:
-            UnsupportedError: The query may use a UUID.
-        """
-        parsed = self.parsed()
-        named = {folded(column.name) for column in parsed.find_all(exp.Column)}
-        every = any(not isinstance(star.parent, exp.Count) for star in parsed.find_all(exp.Star))
-        for column, found in types.items():
-            if "UUID" in found.upper() and (every or folded(column) in named):
-                raise UnsupportedError(
-                    f"the column {column} of {table} has the type {found}, which is a text on Spark",
-                    hint="run the model on DuckDB, or store the column as VARCHAR",
-                )
+            raise self._placed(error, lake, {}, {}) from error
 
     @property
     def _source(self) -> ModelText:
@@ -267,18 +242,62 @@ class Query:
         error: LakeconfError,
         lake: Lake,
         changes: Mapping[Span, str],
-        frames: Mapping[str, Any],
         views: Mapping[str, str],
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
         if isinstance(error, UnsafeQueryError):
             return error
-        # Without views, the query reads the lake itself, as the query of a view model does, or no table.
-        on_duckdb = not views or isinstance(lake._session.engine, DuckDBEngine)  # noqa: SLF001 - see `sql_place`
-        return self._at(error, error_offset(lake, self.text, changes, frames, on_duckdb=on_duckdb), views)
+        return self._at(error, error_offset(lake, self.text, changes, views), views)
 
     def _at(self, error: LakeconfError, offset: int | None, views: Mapping[str, str]) -> LakeconfError:
         return error if offset is None else query_error(self._source, error, offset, views)
+
+
+@dataclass(frozen=True)
+class SparkQuery:
+    """A query in Spark's SQL, which Spark runs with the settings of the lake's session.
+
+    Attributes:
+        text: The query. It reads its inputs as temporary views; `:start` and `:end` are the time range.
+        inputs: The names of the views, which are those of the inputs.
+        path: The file that contains it.
+        secrets: Values that errors never show.
+    """
+
+    text: str
+    inputs: Sequence[str] = ()
+    path: Path | None = None
+    secrets: Sequence[Secret] = field(default=(), repr=False, compare=False, kw_only=True)
+
+    def arguments(self) -> Sequence[str]:
+        return self.inputs
+
+    def code(self) -> str:
+        return f"spark: {self.text.strip()}"
+
+    def code_now(self) -> str | None:
+        if self.path is None:
+            return self.code()
+        try:
+            return replace(self, text=self.path.read_bytes().decode()).code()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
+        return None if self.path is None else shown_place(self.path)
+
+    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
+        engine = spark_operations(lake._session.engine, "a model in Spark's SQL")  # noqa: SLF001 - not for users
+        # Spark has no type without a time zone for datetimes of Python.
+        values = {
+            name: f"TIMESTAMP_NTZ '{value}'" if isinstance(value, datetime) else f"DATE '{value}'"
+            for name, value in bounds.items()
+        }
+        try:
+            return engine.run_sql(self.text.rstrip().rstrip(";"), frames, values)
+        except QueryError as error:
+            at = "" if self.path is None else f"{self.place()}: "
+            raise QueryError(scrub(f"{at}{error.message}", self.secrets), hint=error.hint) from None
 
 
 def _inputs(query: exp.Query) -> list[exp.Table]:

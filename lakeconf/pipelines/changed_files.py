@@ -92,6 +92,6 @@ def _remote(lake: Lake, pattern: str, files: Sequence[str]) -> dict[str, FileSta
     secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
     # DuckDB reads no content here: sizes and times are in the listing of the bucket.
     sql = f"SELECT filename, size, epoch_us(last_modified) FROM read_blob({literal(pattern)})"
-    rows = fetched(lake.sql(sql, engine="duckdb"), secrets)
+    rows = fetched(lake.sql(sql), secrets)
     states: Mapping[str, FileState] = {name: FileState(size, modified) for name, size, modified in rows}
     return {file: states[file] for file in files if file in states}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -38,6 +38,8 @@ class Declaration(BaseModel):
 
     kind: str = "full"
     sql: str | None = None
+    dialect: Literal["duckdb", "spark"] = "duckdb"
+    inputs: dict[str, str] = Field(default_factory=dict)
     partitioned_by: list[str] = Field(default_factory=list)
     renamed: dict[str, str] = Field(default_factory=dict)
     dropped: list[str] = Field(default_factory=list)
@@ -50,6 +52,10 @@ class Declaration(BaseModel):
 KEYS: Mapping[str, Key] = {
     "kind": Key("How a run changes the table; default full.", "incremental"),
     "sql": Key("The file with the query, relative to this file.", "models/daily.sql"),
+    "dialect": Key(
+        "The SQL of the query: duckdb, which DuckDB runs, or spark, which Spark runs; default duckdb.", "spark"
+    ),
+    "inputs": Key("The tables that the query reads, by the names that it gives them.", {"events": "raw.events"}),
     "partitioned_by": Key("The partition keys of the table.", ["day"]),
     "renamed": Key("Renamed columns, which keep their values: the new name by the old name.", {"prize": "price"}),
     "dropped": Key("Columns that the model no longer has and that a run may drop.", ["discount"]),
@@ -74,6 +80,8 @@ KEYS: Mapping[str, Key] = {
     "csv": Key("The CSV file, with a header, relative to this file.", "seeds/prices.csv"),
 }
 
+# The keys for a query, which a seed has not.
+_OF_SQL = ("sql", "dialect", "inputs")
 # The keys of `tests`.
 TEST_KEYS: Mapping[str, Key] = {
     "not_null": Key("Columns without NULL.", ["id"]),
@@ -89,7 +97,7 @@ def keys_of(kind: str) -> tuple[str, ...]:
     Args:
         kind: Its name.
     """
-    shared = (key for key in Declaration.model_fields if key != "sql" or KINDS[kind] is not Seed)
+    shared = (key for key in Declaration.model_fields if key not in _OF_SQL or KINDS[kind] is not Seed)
     return (*shared, *(field.name for field in dataclasses.fields(KINDS[kind])))
 
 

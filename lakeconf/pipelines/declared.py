@@ -18,11 +18,11 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.body import Query, SparkQuery
 from lakeconf.pipelines.declaration import parsed
 from lakeconf.pipelines.declared_tests import unit_test_problems
 from lakeconf.pipelines.empty_lake import empty_lake
-from lakeconf.pipelines.kinds import Seed
+from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.model_problems import joint_problems, model_problems
 from lakeconf.pipelines.pipeline import Pipeline, check
@@ -246,15 +246,19 @@ def _from_python(config: Config, path: Path) -> list[Model]:
 def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
     key = ("pipeline", "models", name)
     declared, kind = parsed(config, name, table)
-    body = None
+    body: Query | SparkQuery | None = None
     if declared.sql is not None:
         body = _query(config, folder, declared.sql, (*key, "sql"))
+        if declared.dialect == "spark":
+            files = ["files"] if isinstance(kind, Append) and kind.files is not None else []
+            body = SparkQuery(body.text, [*files, *declared.inputs], body.path, secrets=config.secrets)
     if isinstance(kind, Seed):
         _inside(config, folder, kind.csv, (*key, "csv"))
     return Model(
         name,
         kind,
         body,
+        declared.inputs,
         partitioned_by=declared.partitioned_by,
         renamed=declared.renamed,
         dropped=declared.dropped,

@@ -113,7 +113,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     if not columns:
         if ending == "parquet":
             return lake.read_parquet(files.paths)
-        rows = lake.sql(f"FROM {files.source({})}", engine="duckdb")
+        rows = lake.sql(f"FROM {files.source({})}")
         files.found.update(_types(rows))
         return rows
     # The columns of JSON files are those of their rows: see `check_files`.
@@ -126,7 +126,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     wanted = ", ".join(
         f"CAST({identifier(found[name])} AS {kind}) AS {identifier(name)}" for name, kind in columns.items()
     )
-    return lake.sql(f"SELECT {wanted} FROM {source}", engine="duckdb")
+    return lake.sql(f"SELECT {wanted} FROM {source}")
 
 
 def check_files(files: Files, lake: Lake) -> None:
@@ -287,7 +287,7 @@ def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) 
 
 
 def _found(lake: Lake, files: Files, path: str | None = None) -> dict[str, str]:
-    return _types(lake.sql(f"FROM {files.source({}, only=path)}", engine="duckdb"))
+    return _types(lake.sql(f"FROM {files.source({}, only=path)}"))
 
 
 def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
@@ -297,4 +297,4 @@ def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
 
 def _rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
     secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-    return fetched(lake.sql(sql, engine="duckdb"), secrets)
+    return fetched(lake.sql(sql), secrets)

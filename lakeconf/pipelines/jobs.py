@@ -6,6 +6,7 @@ import contextlib
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from lakeconf.commit.scope import Scope
@@ -97,6 +98,19 @@ def forked(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
         lakes: The open lakes, by any key.
     """
     return {key: Lake(Scope(lake._session.fork())) for key, lake in lakes.items()}  # noqa: SLF001 - not for users
+
+
+def on_duckdb(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
+    """Returns the same lakes on DuckDB, for a model whose SQL DuckDB runs.
+
+    Args:
+        lakes: The open lakes, by any key.
+    """
+    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
+    return {
+        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
+        for key, one in sessions.items()
+    }
 
 
 def interrupt_queries(lakes: Mapping[str, Lake]) -> None:

@@ -24,7 +24,7 @@ def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
     """
     if "://" in pattern:
         secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})", engine="duckdb"), secrets)
+        rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
         return sorted({str(file) for (file,) in rows})
     # With `root_dir`, brackets in the name of the folder are no pattern.
     paths = glob.glob(pattern, root_dir=model.folder, recursive=True)

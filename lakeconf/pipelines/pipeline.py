@@ -13,7 +13,7 @@ from itertools import pairwise
 from lakeconf.catalog.table_name import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.body import Query, SparkQuery
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
 from lakeconf.pipelines.model import Model
@@ -232,6 +232,10 @@ def check(model: Model) -> None:
     if folded(model.table.split(".")[0]) == INTERNAL_SCHEMA:
         raise PipelineError(
             f"the schema of the model {model.table} is reserved for lakeconf's own records", hint="use another schema"
+        )
+    if isinstance(kind, View) and isinstance(model.body, SparkQuery):
+        raise PipelineError(
+            f"the view {model.table} is in Spark's SQL", hint="write it in DuckDB's SQL, or use another kind"
         )
     if isinstance(kind, Merge) and not all([kind.on] if isinstance(kind.on, str) else kind.on or [""]):
         raise PipelineError(

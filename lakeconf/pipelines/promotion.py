@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.connection.connection import fetched
 from lakeconf.counted import counted
+from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.columns import ColumnChanges, check_dropped, column_changes
@@ -225,8 +226,9 @@ def _compared(
     if not common:
         ((added, removed),) = _counts(target, frames, "SELECT (SELECT count(*) FROM s), (SELECT count(*) FROM t)")
         return RowChanges(added, removed)
-    s = f"(SELECT {', '.join(map(identifier, common))} FROM s)"
-    t = f"(SELECT {', '.join(f'{identifier(there)} AS {identifier(name)}' for name, there in common.items())} FROM t)"
+    quoted = _quotes(target)
+    s = f"(SELECT {', '.join(map(quoted, common))} FROM s)"
+    t = f"(SELECT {', '.join(f'{quoted(there)} AS {quoted(name)}' for name, there in common.items())} FROM t)"
     keys = _key(model, common, target, frames, (s, t))
     if not keys:
         ((added, removed),) = _counts(
@@ -235,8 +237,8 @@ def _compared(
             f"SELECT (SELECT count(*) FROM ({s} EXCEPT ALL {t}) a), (SELECT count(*) FROM ({t} EXCEPT ALL {s}) r)",
         )
         return RowChanges(added, removed)
-    same = " AND ".join(f"a.{identifier(key)} IS NOT DISTINCT FROM b.{identifier(key)}" for key in keys)
-    differ = " OR ".join(f"a.{identifier(name)} IS DISTINCT FROM b.{identifier(name)}" for name in common)
+    same = " AND ".join(f"a.{quoted(key)} IS NOT DISTINCT FROM b.{quoted(key)}" for key in keys)
+    differ = " OR ".join(f"a.{quoted(name)} IS DISTINCT FROM b.{quoted(name)}" for name in common)
     ((added, removed, changed),) = _counts(
         target,
         frames,
@@ -258,7 +260,7 @@ def _key(
     keys = [known[folded(name)] for name in given if folded(name) in known]
     if len(keys) != len(given):
         return ()
-    listed = ", ".join(map(identifier, keys))
+    listed = ", ".join(map(_quotes(target), keys))
     doubled = [
         f"(SELECT count(*) FROM (SELECT 1 FROM {one} GROUP BY {listed} HAVING count(*) > 1) d)" for one in sources
     ]
@@ -266,9 +268,20 @@ def _key(
     return () if twice else keys
 
 
+def _quotes(lake: Lake) -> Callable[[str], str]:
+    """How the engine of a lake quotes names."""
+    if isinstance(lake._session.engine, SparkOperations):  # noqa: SLF001 - not for users
+        return lambda name: f"`{name.replace('`', '``')}`"
+    return identifier
+
+
 def _counts(lake: Lake, frames: Mapping[str, Any], sql: str) -> list[tuple[Any, ...]]:
     try:
-        return fetched(lake.query(sql, frames), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
+        session = lake._session  # noqa: SLF001 - not for users
+        engine = session.engine
+        # Only counts leave Spark: both tables may be large.
+        rows = engine.run_sql(sql, frames) if isinstance(engine, SparkOperations) else lake.query(sql, frames)
+        return fetched(rows, session.writer.secrets)
     except LakeconfError:
         raise
     except Exception as error:

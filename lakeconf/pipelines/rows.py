@@ -9,11 +9,8 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.merged_updates import merged_update
-from lakeconf.engines.base import SparkOperations
 from lakeconf.errors import LakeconfError, PipelineError
-from lakeconf.lake.frame_names import unique_view
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.file_rows import Files, files_of, read_files
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
@@ -64,11 +61,8 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
         inputs = {
             one: _input(pipeline, Step(below, "", delta=step.delta), one, lakes) for one in pipeline.inputs(below)
         }
-        return computed(below, lakes[""], inputs, {})
+        return adopted(lakes[""], computed(below, lakes[""], inputs, {}))
     lake, local = located(table, lakes)
-    on_spark = isinstance(lake._session.engine, SparkOperations)  # noqa: SLF001 - not for users
-    if on_spark and isinstance(step.model.body, Query):
-        step.model.body.check_types(table, lake.table(local).schema)
     if table in step.delta:
         rows = lake.table(local).changes(step.delta[table] + 1).drop(*_FEED)
     else:
@@ -76,8 +70,18 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
     if lake is lakes[""]:
         return rows
     # DuckDB can only join frames of the same connection.
-    view = unique_view()
-    return lakes[""].query(f"SELECT * FROM {view}", {view: rows})
+    return adopted(lakes[""], rows)
+
+
+def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
+    """Returns rows as a lazy frame that joins with those of a lake's engine.
+
+    Args:
+        lake: The lake.
+        rows: A frame of any library.
+    """
+    found: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
+    return found
 
 
 def _stored(step: Step, name: str, lake: Lake, local: str) -> nw.LazyFrame[Any]:

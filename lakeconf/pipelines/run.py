@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
 
+from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.columns import column_changes
 from lakeconf.pipelines.former_table import former_runs
 from lakeconf.pipelines.intervals import moment
-from lakeconf.pipelines.jobs import check_engine, forked, in_parallel, interrupt_queries, needed
+from lakeconf.pipelines.jobs import check_engine, forked, in_parallel, interrupt_queries, needed, on_duckdb
 from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
@@ -91,7 +93,7 @@ def plan(
     with in_utc(lakes.values()):
         for model in pipeline.chosen(tables):
             pending = frozenset(step.model.table for step in steps if step.runs)
-            known = _known(lakes, model, pending)
+            known = _known(lakes_of(model, lakes), model, pending)
             step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
             steps.append(_with_columns(pipeline, step, known) if step.runs else step)
     return steps
@@ -146,13 +148,22 @@ def run(
     try:
         if jobs == 1:
             for model in running.models:
-                running.end(model.table, running.work(model.table, lakes))
+                running.end(model.table, running.work(model.table, lakes_of(model, lakes)))
+            for one in lakes.values():
+                one.refresh()
         else:
             _run_parallel(running, lakes, jobs)
     except BaseException:
         running.end_committed()
         raise
     return [running.results[model.table] for model in running.models]
+
+
+def lakes_of(model: Model, lakes: Mapping[str, Lake]) -> Mapping[str, Lake]:
+    """Returns the lakes with the engine that computes a model: DuckDB for DuckDB's SQL, also if they are on Spark."""
+    runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
+    is_on_duckdb = isinstance(lakes[""]._session.engine, DuckDBEngine)  # noqa: SLF001 - not for users
+    return on_duckdb(lakes) if runs_on_duckdb and not is_on_duckdb else lakes
 
 
 class _Running:

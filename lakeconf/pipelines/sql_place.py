@@ -7,35 +7,27 @@ are replaced here, so that each place in the query has one in the text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import duckdb
 
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.catalog.table_references import Span, original_offset, replaced
-from lakeconf.connection.closed import closed_connection
 from lakeconf.connection.error_places import errors_as_json, reported
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
-from lakeconf.sql import identifier
 
 _EXPLAIN = "EXPLAIN "
 
 
-def error_offset(
-    lake: Lake, text: str, changes: Mapping[Span, str], frames: Mapping[str, Any], *, on_duckdb: bool
-) -> int | None:
+def error_offset(lake: Lake, text: str, changes: Mapping[Span, str], views: Iterable[str]) -> int | None:
     """Returns the offset in the text at which DuckDB finds an error; None if it is unknown.
 
     Args:
-        lake: A lake; if DuckDB runs the query, with the frames as views.
+        lake: A lake with the views.
         text: The query.
         changes: The parts of the text that a run replaces.
-        frames: The views that the query reads instead of tables, with their frames.
-        on_duckdb: True if DuckDB runs the query, False if Spark does.
+        views: The views that the query reads instead of tables.
     """
     sql = replaced(text, changes)
-    message = _message_in_lake(lake, sql, frames) if on_duckdb else _message_for_types(lake, sql, frames)
+    message = _message_in_lake(lake, sql, views)
     error = None if message is None else reported(message)
     if error is None or error.position is None:
         return None
@@ -67,20 +59,4 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:
             return error.message
-    return None
-
-
-def _message_for_types(lake: Lake, sql: str, frames: Mapping[str, Any]) -> str | None:
-    """The error of DuckDB as JSON for empty tables with the types of Spark's frames; None if there is none."""
-    with closed_connection(errors_as_json=True) as connection:
-        try:
-            for name, frame in frames.items():
-                columns = (f"{identifier(column)} {kind}" for column, kind in lake.columns_of(frame).items())
-                connection.execute(f"CREATE TABLE {identifier(name)} ({', '.join(columns)})")
-        except (duckdb.Error, LakeconfError):
-            return None
-        try:
-            connection.execute(f"{_EXPLAIN}{sql}")
-        except duckdb.Error as error:
-            return str(error)
     return None

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.exact_values import exact_sql, exact_value
 from lakeconf.pipelines.given_rows import rows_sql
 from lakeconf.pipelines.intervals import Batch, moment
@@ -19,7 +20,7 @@ from lakeconf.pipelines.kinds import Append, Flag, Incremental, Merge, Seed, Tim
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
-from lakeconf.pipelines.rows import computed, placeholder_values
+from lakeconf.pipelines.rows import adopted, computed, placeholder_values
 from lakeconf.pipelines.utc import in_utc
 from lakeconf.sql import folded, identifier
 
@@ -200,6 +201,8 @@ def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: 
     batch = None
     if test.start is not None and test.end is not None:
         batch = Batch(moment(test.start), moment(test.end), moment(test.end))
+    if not isinstance(model.body, Query):
+        frames = {name: adopted(lake, rows) for name, rows in frames.items()}
     frame = computed(model, lake, frames, placeholder_values(model, batch))
     returned = list(frame.collect_schema().names())
     by_name = {folded(name): name for name in returned}

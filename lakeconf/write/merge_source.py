@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from lakeconf.byte_size import byte_size
 from lakeconf.catalog.predicate.nodes import Predicate
 from lakeconf.catalog.scan import plan_scan
@@ -65,8 +67,8 @@ def merge_source(
     engine = transaction.session.engine
     conformed = engine.conform(adopted, {column: target.types[column.name] for column in given})
     small = engine.for_small_merges()
-    if small is None:
-        yield Source(conformed, engine)
+    if small is None or isinstance(conformed, duckdb.DuckDBPyRelation):
+        yield Source(conformed, small or engine)
         return
     types = {column.name: target.types[column.name] for column in given}
     staged = engine.stage_rows(conformed, StagingRequest(target.info, types, transaction.next_token()))

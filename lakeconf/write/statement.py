@@ -1,21 +1,46 @@
-"""Parses a statement of SQL that changes the rows of one table: INSERT, UPDATE, DELETE or MERGE INTO."""
+"""Finds out what an INSERT, UPDATE or DELETE changes and reads, with DuckDB's tokenizer and parser.
+
+DuckDB describes queries only. So the parts of a statement that read are put into a query: the rest of an INSERT is one,
+and what follows SET or USING is the rest of one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
 
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+import duckdb
 
-from lakeconf.catalog import quiet_parser
+from lakeconf.catalog.references import Name, References, check_syntax, find_references
 from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name
+from lakeconf.connection.connection import Connection
+from lakeconf.connection.errors import translated_errors
 from lakeconf.errors import QueryError, UnsupportedError
-from lakeconf.sql import folded, parser_reason
-from lakeconf.write.merge_text import MergeText, split_merge
+from lakeconf.sql import folded
 
-_HINT = "write one INSERT, UPDATE, DELETE or MERGE INTO; lake.sql(…) runs queries"
+Kind: TypeAlias = Literal["insert", "update", "delete"]
+_HINT = "write one INSERT, UPDATE or DELETE; lake.sql(…) runs queries"
+_MERGE = "call merge of the table, such as lake.table(name).merge(rows, on=key, matched=[Update(…)])"
+# The words after the first word of each statement.
+_SECOND = {"insert": ("into", "or"), "delete": ("from",), "update": (), "merge": ("into",)}
+_QUERIES = ("select", "from", "with", "values", "table", "pivot", "unpivot", "(")
+
+
+class _Token(NamedTuple):
+    """A word, a sign or a constant.
+
+    Attributes:
+        word: The word in lower case, without quotes; a sign as it is.
+        start: Its offset in bytes.
+        depth: The number of parentheses around it.
+        is_quoted: True if it is a name in quotes, which is no keyword.
+    """
+
+    word: str
+    start: int
+    depth: int
+    is_quoted: bool
 
 
 @dataclass(frozen=True)
@@ -24,144 +49,191 @@ class Statement:
 
     Attributes:
         text: The SQL, as the user wrote it.
-        tree: The SQL as sqlglot parses it.
+        kind: What it does.
         alias: The alias of the lake.
+        target: The table that it changes.
+        columns: The columns that it sets, in lower case; empty if it may set all.
+        reads: The names in the rest of the statement. Those of common table expressions are among the relations,
+            because a table of the lake may have the same name.
     """
 
     text: str
-    tree: exp.Insert | exp.Update | exp.Delete | exp.Merge
+    kind: Kind
     alias: str
+    target: Name
+    columns: frozenset[str]
+    reads: References
 
-    @property
-    def target(self) -> exp.Table:
-        """The table that the statement changes."""
-        into = self.tree.this
-        found = into.this if isinstance(into, exp.Schema) else into
-        if not isinstance(found, exp.Table) or not isinstance(found.this, exp.Identifier):
-            raise QueryError("the statement does not name the table that it changes", hint=_HINT)
-        return found
-
-    @cached_property
-    def merge(self) -> MergeText:
-        """The parts of a MERGE INTO."""
-        return split_merge(self.text)
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that an INSERT lists; empty if it lists none."""
-        into = self.tree.this
-        return [column.name for column in into.expressions] if isinstance(into, exp.Schema) else []
-
-    @property
-    def sources(self) -> list[exp.Table]:
-        """The tables, views and functions that the statement reads, without its common table expressions."""
-        return [table for table in self.tree.find_all(exp.Table) if table is not self.target and not _is_cte(table)]
-
-    def read_tables(self, frames: Collection[str]) -> dict[str, list[exp.Table]]:
-        """The sources that are named like tables and are no frames, by their full names.
-
-        Args:
-            frames: The names of the frames, in lower case.
-        """
-        found: dict[str, list[exp.Table]] = {}
-        for table in self.sources:
-            if isinstance(table.this, exp.Identifier) and (table.db or folded(table.name) not in frames):
-                found.setdefault(self.name_of(table), []).append(table)
-        return found
-
-    def name_of(self, table: exp.Table) -> str:
+    def name_of(self, table: Name) -> str:
         """The full name of a table of the lake.
 
         Raises:
             QueryError: The name is that of a table of another database.
         """
-        if table.catalog and folded(table.catalog) != folded(self.alias):
+        if table.database and table.database != folded(self.alias):
             raise QueryError(
-                f"{table.sql('duckdb')} is a table of another database, and a statement uses one lake",
+                f"{table} is a table of another database, and a statement uses one lake",
                 hint=f"use tables of {self.alias}, the name of this lake; pass rows from elsewhere as a frame",
             )
-        schema = DEFAULT_SCHEMA if self.is_in_default_schema(table) else table.db
-        return joined_name(schema, table.name)
+        return joined_name(DEFAULT_SCHEMA if self.is_in_default_schema(table) else table.schema, table.name)
 
-    def is_in_default_schema(self, table: exp.Table) -> bool:
+    def is_in_default_schema(self, table: Name) -> bool:
         """True if a name has no schema: neither `t` nor `dev.t` for the lake `dev` does."""
-        return not table.db or (not table.catalog and folded(table.db) == folded(self.alias))
+        return not table.schema or (not table.database and table.schema == folded(self.alias))
 
 
-def _is_cte(table: exp.Table) -> bool:
-    """True if a name is that of a common table expression, which hides a table only where it is visible."""
-    if table.db:
-        return False
-    below: exp.Expr = table
-    above = below.parent
-    while above is not None:
-        visible: list[exp.Expr] = []
-        if isinstance(above, exp.With):
-            at = next(index for index, cte in enumerate(above.expressions) if cte is below)
-            own = above.recursive and isinstance(below.this.unnest(), exp.SetOperation)
-            visible = above.expressions[: at + own]
-        elif above.args.get("with_") is not None and above.args["with_"] is not below:
-            visible = above.args["with_"].expressions
-        if any(folded(cte.alias) == folded(table.name) for cte in visible):
-            return True
-        below, above = above, above.parent
-    return False
-
-
-def is_plain(table: exp.Expr) -> bool:
-    """True if a table in a statement has only a name, and an alias without columns."""
-    alias = table.args.get("alias")
-    named = all(part in ("this", "db", "catalog", "alias") for part, value in table.args.items() if value)
-    return isinstance(table, exp.Table) and named and not (alias is not None and alias.args.get("columns"))
-
-
-def has_only(tree: exp.Expr, *parts: str) -> bool:
-    """True if a statement consists only of these parts."""
-    return all(part in parts for part, value in tree.args.items() if value)
-
-
-def parse_statement(sql: str, alias: str) -> Statement:
+def parse_statement(connection: Connection, sql: str, alias: str) -> Statement:
     """Parses a statement.
 
     Args:
+        connection: Any connection; it parses the SQL and runs nothing.
         sql: The SQL, in DuckDB's dialect.
         alias: The alias of the lake.
 
     Raises:
         QueryError: The SQL is not a single statement that changes rows.
-        UnsupportedError: DuckLake does not support a clause of the statement.
+        UnsupportedError: DuckLake does not support the statement.
     """
-    try:
-        found = [one for one in quiet_parser.parsed(sql) if one is not None]
-    except (SqlglotError, ValueError, RecursionError) as error:
-        reason = parser_reason(error) or "it is nested too deeply"
-        raise QueryError(f"the statement cannot be parsed: {reason}", hint=_HINT) from None
-    tree = found[0] if len(found) == 1 else None
-    if not isinstance(tree, (exp.Insert, exp.Update, exp.Delete, exp.Merge)):
+    check_syntax(connection, sql)
+    tokens = _tokens(sql)
+    while tokens and tokens[-1].word == ";":
+        sql = sql.encode()[: tokens.pop().start].decode()
+    first = _first(tokens)
+    if first is None or any(token.word == ";" and not token.depth for token in tokens):
         raise QueryError("the SQL is not a single statement that changes rows", hint=_HINT)
-    if tree.args.get("returning"):
+    if tokens[first].word == "merge":
+        raise UnsupportedError("lake.execute does not run MERGE INTO", hint=_MERGE)
+    kinds: dict[str, Kind] = {"insert": "insert", "update": "update", "delete": "delete"}
+    _check_clauses(tokens)
+    return _Parts(connection, sql, tokens, first).statement(kinds[tokens[first].word], alias)
+
+
+class _Parts:
+    """Takes a statement apart."""
+
+    def __init__(self, connection: Connection, sql: str, tokens: Sequence[_Token], first: int) -> None:
+        self._connection = connection
+        self._text = sql.encode()
+        self._tokens = [*tokens, _Token("", len(self._text), 0, is_quoted=False)]
+        self._first = first
+
+    def statement(self, kind: Kind, alias: str) -> Statement:
+        place = self._first + 1
+        while self._is(place, "into", "from", "or", "replace", "ignore"):
+            place += 1
+        target, place = self._name(place)
+        place = self._after_alias(place)
+        columns: frozenset[str] = frozenset()
+        if kind == "insert":
+            columns, place = self._columns(place)
+            query = "SELECT 1" if self._is(place, "default") else f"SELECT * FROM (\n{self._from(place)}\n)"
+        elif kind == "update":
+            columns, values = self._set(place)
+            query = f"SELECT {values}"
+        else:
+            where = self._from(place)
+            query = f"SELECT 1 FROM {self._from(place + 1)}" if self._is(place, "using") else f"SELECT 1 {where}"
+        before = self._text[: self._tokens[self._first].start].decode()
+        reads = find_references(self._connection, f"{before}{query}")
+        if reads is None:
+            raise QueryError("the statement cannot be parsed", hint=_HINT)
+        return Statement(self._text.decode(), kind, alias, target, columns, reads)
+
+    def _is(self, place: int, *words: str) -> bool:
+        token = self._tokens[min(place, len(self._tokens) - 1)]
+        return token.word in words and not token.is_quoted
+
+    def _from(self, place: int) -> str:
+        return self._text[self._tokens[min(place, len(self._tokens) - 1)].start :].decode()
+
+    def _name(self, place: int) -> tuple[Name, int]:
+        """The name of the table, and the place after it."""
+        parts = [self._tokens[place].word]
+        while self._is(place + 1, "."):
+            place += 2
+            parts.append(self._tokens[place].word)
+        if len(parts) > 3 or not all(parts):
+            raise QueryError("the statement does not name the table that it changes", hint=_HINT)
+        return Name(*["", "", *map(folded, parts)][-3:]), place + 1
+
+    def _after_alias(self, place: int) -> int:
+        if self._is(place, "as"):
+            return place + 2
+        ends = ("set", "using", "where", "default", "by", "overriding", "", *_QUERIES)
+        return place if self._is(place, *ends) else place + 1
+
+    def _columns(self, place: int) -> tuple[frozenset[str], int]:
+        """The columns that an INSERT lists, and the place of its query."""
+        found: frozenset[str] = frozenset()
+        if self._is(place, "(") and not self._is(place + 1, *_QUERIES):
+            end = place
+            while end < len(self._tokens) - 1 and not (self._is(end, ")") and not self._tokens[end].depth):
+                end += 1
+            found = frozenset(folded(token.word) for token in self._tokens[place + 1 : end] if token.word != ",")
+            place = end + 1
+        if self._is(place, "by"):
+            found, place = frozenset(), place + 2
+        return found, place
+
+    def _set(self, place: int) -> tuple[frozenset[str], str]:
+        """The columns that an UPDATE sets, and its text after SET without them: `a = 1, (b, c) = (2, 3) FROM t`."""
+        if not self._is(place, "set"):
+            raise QueryError("the statement cannot be parsed: SET is missing", hint=_HINT)
+        found, text, begin = set[str](), b"", self._tokens[place + 1].start
+        for index in range(place + 1, len(self._tokens) - 1):
+            if not self._is(index - 1, "set", ",") or self._tokens[index].depth:
+                continue
+            end = index
+            if self._is(index, "("):
+                end = next(i for i in range(index, len(self._tokens)) if self._is(i, ")") and not self._tokens[i].depth)
+            if self._is(end + 1, "="):
+                found |= {folded(token.word) for token in self._tokens[index : end + 1] if token.word not in (*"(),",)}
+                text += self._text[begin : self._tokens[index].start]
+                begin = self._tokens[end + 1].start + 1
+        return frozenset(found), (text + self._text[begin:]).decode()
+
+
+def _first(tokens: Sequence[_Token]) -> int | None:
+    """The place of INSERT, UPDATE, DELETE or MERGE, which common table expressions may precede."""
+    for place, token in enumerate(tokens):
+        if token.depth or token.is_quoted or token.word not in _SECOND:
+            continue
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        if after is None or after.word in ("as", "(", "using") or (place and tokens[0].word != "with"):
+            continue
+        wanted = _SECOND[token.word]
+        if not wanted or after.word in wanted:
+            return place
+    return None
+
+
+def _check_clauses(tokens: Sequence[_Token]) -> None:
+    words = [token.word if not (token.is_quoted or token.depth) else "" for token in tokens]
+    if "returning" in words:
         raise UnsupportedError(
             "DuckLake does not support RETURNING", hint="read the rows afterwards with lake.sql(…) or table.changes(…)"
         )
-    if tree.args.get("conflict") or tree.args.get("alternative"):
-        raise UnsupportedError(
-            "DuckLake tables have no keys, so INSERT cannot detect conflicts",
-            hint="use MERGE INTO with WHEN MATCHED and WHEN NOT MATCHED",
-        )
-    statement = Statement(sql, tree, alias)
-    if isinstance(tree, exp.Merge):
-        _check_clauses(statement.merge)
-    return statement
+    pairs = list(zip(words, words[1:], words[2:], strict=False))
+    conflict = any(pair[:2] == ("on", "conflict") and pair[2] in ("do", "(") for pair in pairs)
+    if conflict or any(pair[:2] == ("insert", "or") for pair in pairs):
+        raise UnsupportedError("DuckLake tables have no keys, so INSERT cannot detect conflicts", hint=_MERGE)
 
 
-def _check_clauses(merge: MergeText) -> None:
-    """Refuses a clause that never applies; DuckDB may apply it instead of the clause before it."""
-    always = set()
-    for clause in merge.clauses:
-        if clause.side in always:
-            raise UnsupportedError(
-                "the MERGE INTO has a clause after one without a condition, so it would never apply",
-                hint="remove it, or put the clause without a condition last",
-            )
-        if clause.condition is None:
-            always.add(clause.side)
+def _tokens(sql: str) -> list[_Token]:
+    text, found, depth = sql.encode(), list[_Token](), 0
+    with translated_errors():
+        tokens = [one for one in duckdb.tokenize(sql) if one[1] != duckdb.token_type.comment]
+    for number, (start, kind) in enumerate(tokens):
+        end = tokens[number + 1][0] if number + 1 < len(tokens) else len(text)
+        raw = text[start:end].decode(errors="ignore")
+        is_quoted = raw.startswith('"')
+        if is_quoted:
+            word = raw[1 : raw.rindex('"')].replace('""', '"')
+        elif kind in (duckdb.token_type.identifier, duckdb.token_type.keyword):
+            word = raw.split()[0].split("--")[0].split("/*")[0].lower()
+        else:
+            word = raw[:1]
+        depth -= word in (")", "]", "}") and not is_quoted
+        found.append(_Token(word, start, depth, is_quoted))
+        depth += word in ("(", "[", "{") and not is_quoted
+    return found

@@ -103,7 +103,7 @@ def test_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
         lake.table("t").append(rows(2))
     options: dict[str, Any] = {pin: version if pin == "snapshot_version" else str(snapshot.time)}
     with store_of(tmp_path, **options).open() as lake:
-        assert (lake.snapshot_id, ids(lake), lake.sql("FROM t", engine="duckdb").collect("pyarrow").rows()) == (
+        assert (lake.snapshot_id, ids(lake), lake.sql("FROM t").collect("pyarrow").rows()) == (
             version,
             [1],
             [(1,)],

@@ -277,7 +277,7 @@ def test_lake_that_read_by_sql_only_writes_nothing_to_another_catalog(
     with store.open(engine) as opened:
         if made_by == "this lake":
             opened.table("t").append(more)
-        assert len(opened.sql("FROM t", engine="duckdb").collect("pyarrow")) == 2
+        assert len(opened.sql("FROM t").collect("pyarrow")) == 2
         copy_catalog(project / "backup", catalog)
         if has_same_id:
             with store.open() as other:

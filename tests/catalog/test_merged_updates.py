@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """A lake with the table `raw.t`, whose rows 0 to 2 exist in snapshot 2."""
     with store_of(tmp_path).open() as lake:
-        found = lake.sql("SELECT range AS id, 'a' AS v FROM range(3)", engine="duckdb")
+        found = lake.sql("SELECT range AS id, 'a' AS v FROM range(3)")
         lake.create_table("raw.t", found).append(found)
         yield lake
 
 
 def changed(lake: Lake, key: int) -> None:
     """Updates a row and inserts one, in one snapshot."""
-    found = lake.sql(f"SELECT * FROM (VALUES ({key}, 'b'), ({key + 100}, 'new')) AS t(id, v)", engine="duckdb")
+    found = lake.sql(f"SELECT * FROM (VALUES ({key}, 'b'), ({key + 100}, 'new')) AS t(id, v)")
     lake.table("raw.t").merge(found, "id")
 
 
@@ -50,7 +50,7 @@ def test_update_before_a_merge_of_files_is_found(lake: Lake) -> None:
 
 
 def test_inserted_rows_are_no_updates(lake: Lake) -> None:
-    found = lake.sql("SELECT range + 10 AS id, 'a' AS v FROM range(3)", engine="duckdb")
+    found = lake.sql("SELECT range + 10 AS id, 'a' AS v FROM range(3)")
     lake.table("raw.t").append(found)
     lake.maintenance.compact()
     assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) is None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rows(lake: Lake) -> list[tuple[Any, ...]]:
-    native: Any = lake.sql("FROM marts.t ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql("FROM marts.t ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
 
@@ -74,7 +74,7 @@ def test_command_needs_consent(folder: Path, capsys: pytest.CaptureFixture[str])
 
 def test_command_loses_rows_only_with_allow_row_loss(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with lakeconf.init().get_store("prod").open() as lake:
-        lake.table("marts.t").append(lake.sql("SELECT 9 AS id", engine="duckdb"))
+        lake.table("marts.t").append(lake.sql("SELECT 9 AS id"))
     for given in (["--yes"], ["--dry-run"], []):
         capsys.readouterr()
         assert run(["promote", "dev", "prod", *given]) == 1

@@ -37,7 +37,7 @@ def frame(*ids: int) -> pa.Table:
 
 
 def read(lake: Lake, name: str) -> Rows:
-    return sorted(lake.sql(f"SELECT * FROM {name}", engine="duckdb").collect("pyarrow").rows())
+    return sorted(lake.sql(f"SELECT * FROM {name}").collect("pyarrow").rows())
 
 
 def add_column(lake: Lake, name: str) -> None:

@@ -84,7 +84,7 @@ def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: 
 
     with pytest.raises(CommitConflictError, match=r"main\.t"):
         write()
-    assert lake.sql("SELECT DISTINCT discount FROM t", engine="duckdb").collect("pyarrow").rows() == [(None,)]
+    assert lake.sql("SELECT DISTINCT discount FROM t").collect("pyarrow").rows() == [(None,)]
 
 
 def test_append_uses_columns_changed_in_the_same_transaction(lake: Lake) -> None:
@@ -93,5 +93,5 @@ def test_append_uses_columns_changed_in_the_same_transaction(lake: Lake) -> None
         tx.table("t").evolve(rename={"price": "cost"}, add={"note": "VARCHAR"})
         more = {"note": ["x"], "cost": pa.array([30], pa.int64()), "id": pa.array([3], pa.int64())}
         tx.table("t").append(pa.table(more))
-    found = lake.sql("SELECT id, cost, note FROM t ORDER BY ALL", engine="duckdb").collect("pyarrow").rows()
+    found = lake.sql("SELECT id, cost, note FROM t ORDER BY ALL").collect("pyarrow").rows()
     assert found == [(1, 10, None), (1, 10, None), (2, 20, None), (2, 20, None), (3, 30, "x")]

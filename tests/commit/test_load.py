@@ -96,7 +96,7 @@ def test_concurrent_appends_commit_all_rows_with_correct_statistics(config: dict
         assert sorted(ids) == list(range(count * commits * ROWS))
         catalog = "__ducklake_metadata_dev" + (".lake" if kind == "postgres" else "")
         wrong = WRONG_STATISTICS.format(catalog=catalog, rows=ROWS)
-        assert lake.sql(wrong, engine="duckdb").collect("pyarrow").to_native().to_pylist() == []
+        assert lake.sql(wrong).collect("pyarrow").to_native().to_pylist() == []
 
 
 def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int, read: bool) -> None:
@@ -152,13 +152,8 @@ def test_concurrent_deletes_from_one_file_keep_all_deletes(config: dict[str, Any
         # Each commit removes one row and duplicates none. Without lakeconf, DuckLake restores deleted rows here.
         for version in range(first, lake.snapshot_id + 1):
             counts = f"SELECT count(*), count(DISTINCT id) FROM raw.t AT (VERSION => {version})"
-            assert lake.sql(counts, engine="duckdb").collect("pyarrow").rows() == [(rows - 1 - version + first,) * 2]
-        left = (
-            lake.sql("SELECT id FROM raw.t ORDER BY id", engine="duckdb")
-            .collect("pyarrow")
-            .to_native()["id"]
-            .to_pylist()
-        )
+            assert lake.sql(counts).collect("pyarrow").rows() == [(rows - 1 - version + first,) * 2]
+        left = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
         assert left == [*range(1, 10), *range(rows - 10, rows)]
 
 
@@ -174,12 +169,7 @@ def test_concurrent_appends_with_one_key_commit_once(config: dict[str, Any]) -> 
         lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
     run(keyed, config, 3 if PROVE else 2, ROUNDS)
     with opened(config) as lake:
-        ids = (
-            lake.sql("SELECT id FROM raw.t ORDER BY id", engine="duckdb")
-            .collect("pyarrow")
-            .to_native()["id"]
-            .to_pylist()
-        )
+        ids = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
         assert ids == list(range(ROUNDS))
 
 

@@ -52,13 +52,13 @@ def config(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> dict[st
 def state(lake: Lake, table: str, version: int | None = None) -> State:
     """The rows of a table with their row ids, as plain DuckDB reads them."""
     at = "" if version is None else f" AT (VERSION => {version})"
-    found = lake.sql(f"SELECT rowid, id, kind FROM {table}{at} ORDER BY id", engine="duckdb").collect("pyarrow")
+    found = lake.sql(f"SELECT rowid, id, kind FROM {table}{at} ORDER BY id").collect("pyarrow")
     return [(int(row[0]), int(row[1]), str(row[2])) for row in found.rows()]
 
 
 def known_files(lake: Lake) -> set[str]:
     paths = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
-    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}", engine="duckdb").collect("pyarrow")
+    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}").collect("pyarrow")
     return {Path(path).name for (path,) in found.iter_rows()}
 
 
@@ -106,9 +106,7 @@ class History:
         """Checks rows, row ids, numbers of rows and files, and some of the earlier snapshots."""
         for table in TABLES:
             assert state(lake, table) == self.now[table]
-            assert lake.sql(f"SELECT count(*) FROM {table}", engine="duckdb").collect("pyarrow").rows() == [
-                (len(self.now[table]),)
-            ]
+            assert lake.sql(f"SELECT count(*) FROM {table}").collect("pyarrow").rows() == [(len(self.now[table]),)]
         for version, table, rows in self.chance.sample(self.past, min(versions, len(self.past))):
             assert state(lake, table, version) == rows, (table, version)
         assert known_files(lake) <= files(tmp_path)

@@ -49,12 +49,7 @@ def work(lake: Lake, number: int) -> list[int]:
         with lake.transaction() as tx:
             tx.table(mine).append(pa.table({"id": [step, step + 100], "text": [str(number)] * 2}))
         lake.table(mine).delete(f"id = {step + 100}")
-        found = (
-            lake.sql(f"SELECT DISTINCT text FROM {mine}", engine="duckdb")
-            .collect("pyarrow")
-            .to_native()["text"]
-            .to_pylist()
-        )
+        found = lake.sql(f"SELECT DISTINCT text FROM {mine}").collect("pyarrow").to_native()["text"].to_pylist()
         assert found == [str(number)]
         assert lake.table(mine).schema == {"id": "BIGINT", "text": "VARCHAR"}
     return ids(lake, mine)

@@ -25,7 +25,7 @@ lake = lake_with("t", ROWS)
 
 
 def rows(lake: Lake) -> list[tuple[Any, ...]]:
-    return sorted(lake.sql("FROM t", engine="duckdb").collect("pyarrow").rows())
+    return sorted(lake.sql("FROM t").collect("pyarrow").rows())
 
 
 READ_THE_TABLE: dict[str, Any] = {

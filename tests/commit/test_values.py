@@ -23,7 +23,7 @@ PLACEHOLDERS = [
 
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 

@@ -61,7 +61,6 @@ def test_the_life_of_a_table_in_a_lake(
         changes = lake.sql(
             f"SELECT change_type, count(*) AS n FROM ducklake_table_changes('{store.alias}', 'raw', 't', "
             f"{written + 1}, {lake.snapshot_id}) GROUP BY ALL ORDER BY ALL",
-            engine="duckdb",
         )
         assert changes.collect("pyarrow").rows() == [
             ("delete", 2),
@@ -84,7 +83,6 @@ def test_the_life_of_a_table_in_a_lake(
         assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         listed = lake.sql(
             f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')",
-            engine="duckdb",
         )
         live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
         assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
@@ -126,18 +124,13 @@ def test_the_life_of_a_partitioned_table(store: Store, engine: Any, files: Calla
         assert len(rows(lake.at(version=written))) == 10
         for where in ("day = '2024-01-02'", "kind IS NULL", "kind = ''", "kind = 'NULL'", "kind = 'a b/ü'"):
             found = sorted(table.scan(columns=["id"], where=where).collect("pyarrow").rows())
-            assert (
-                found
-                == sorted(lake.sql(f"SELECT id FROM raw.t WHERE {where}", engine="duckdb").collect("pyarrow").rows())
-                != []
-            )
+            assert found == sorted(lake.sql(f"SELECT id FROM raw.t WHERE {where}").collect("pyarrow").rows()) != []
         lake.maintenance.compact()
         lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert rows(lake) == expected
         listed = lake.sql(
             f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')",
-            engine="duckdb",
         )
         live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
         assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)

@@ -143,7 +143,7 @@ def test_daily_revenue(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     code, output = run_here(folder / "run.py", monkeypatch, engine)
     assert (code, output) == (0, shown_output(folder).replace("--engine duckdb", f"--engine {engine}"))
     with lakeconf.init(folder).get_store("prod").open() as lake:
-        days = lake.sql("FROM analytics.daily_revenue ORDER BY event_date", engine="duckdb").to_native().fetchall()
+        days = lake.sql("FROM analytics.daily_revenue ORDER BY event_date").to_native().fetchall()
     assert [tuple(map(str, day)) for day in days] == [
         ("2024-01-01", "2", "29.99"),
         ("2024-01-02", "1", "29.99"),

@@ -23,9 +23,7 @@ def test_python_blocks_run(project: Path, engine: str, request: pytest.FixtureRe
         code = text.replace(".open() ", ".open(spark) ")
         exec(compile(code, "docs/writing.md", "exec"), names)  # noqa: S102 - that is the test
     lake: lakeconf.Lake = names["lake"]
-    found = lake.sql(
-        "SELECT id, event_type, amount FROM raw.events WHERE id IN (1, 2, 3, 99) ORDER BY ALL", engine="duckdb"
-    )
+    found = lake.sql("SELECT id, event_type, amount FROM raw.events WHERE id IN (1, 2, 3, 99) ORDER BY ALL")
     assert sorted(set(found.collect("pyarrow").rows())) == [(2, "sale", 207), (99, "sale", 5)]
     assert lake.tables() == ["analytics.sales", "raw.events"]
     lake.close()

@@ -87,11 +87,7 @@ def check_maintenance(run: Run) -> None:
         for what in REMOVING:
             maintain(lake, what, forced=True)
         known = "ducklake_data_file UNION ALL SELECT path FROM __ducklake_metadata_dev.ducklake_delete_file"
-        paths = (
-            lake.sql(f"SELECT path FROM __ducklake_metadata_dev.{known}", engine="duckdb")
-            .collect("pyarrow")
-            .to_native()["path"]
-        )
+        paths = lake.sql(f"SELECT path FROM __ducklake_metadata_dev.{known}").collect("pyarrow").to_native()["path"]
     found = Path(task.config["stores"]["dev"]["storage_backend"]["path"]).rglob("*.parquet")
     assert sorted(path.name for path in found) == sorted(Path(path).name for path in paths.to_pylist())
 

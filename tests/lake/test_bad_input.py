@@ -37,7 +37,7 @@ def write(lake: Lake, operation: str, frame: object) -> int:
 
 
 def files(lake: Lake) -> set[str]:
-    native: Any = lake.sql(f"SELECT file FROM glob('{lake._session.reader.data_path}**')", engine="duckdb").to_native()
+    native: Any = lake.sql(f"SELECT file FROM glob('{lake._session.reader.data_path}**')").to_native()
     return {path for (path,) in native.fetchall()}
 
 

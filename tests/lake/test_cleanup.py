@@ -100,7 +100,6 @@ def test_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
         lake_id = lake._session.reader.lake_id
         schemas = lake.sql(
             "SELECT schema_uuid::VARCHAR FROM __ducklake_metadata_dev.ducklake_schema ORDER BY schema_id",
-            engine="duckdb",
         )
         assert schemas.collect("pyarrow").rows()[0] == (lake_id,)
     assert json.loads(marker.read_text())["lake"] == lake_id

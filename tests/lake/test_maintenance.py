@@ -36,9 +36,7 @@ def lake(project: Path) -> Iterator[Lake]:
 
 def ids(lake: Lake, version: int | None = None) -> list[int]:
     at = "" if version is None else f" AT (VERSION => {version})"
-    return [
-        row[0] for row in lake.sql(f"SELECT id FROM raw.t{at} ORDER BY id", engine="duckdb").collect("pyarrow").rows()
-    ]
+    return [row[0] for row in lake.sql(f"SELECT id FROM raw.t{at} ORDER BY id").collect("pyarrow").rows()]
 
 
 def stored(project: Path) -> set[str]:

@@ -54,7 +54,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
 def rows(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
     at = "" if version is None else f" AT (VERSION => {version})"
     parts = (f"SELECT '{name}', rowid, * FROM {name}{at}" for name in ("little", "large", "parts"))
-    native: Any = lake.sql(" UNION ALL ".join(parts), engine="duckdb").to_native()
+    native: Any = lake.sql(" UNION ALL ".join(parts)).to_native()
     return sorted(native.fetchall())
 
 
@@ -101,18 +101,16 @@ def test_ducklake_gives_updated_rows_new_ids(store: Store) -> None:
     """docs/guarantees.md says so. If this fails, DuckLake keeps the ids, and the page should say that."""
     with store.open() as lake:
         table = lake.create_table("t", {"id": "BIGINT", "v": "VARCHAR"})
-        table.append(lake.sql("SELECT range AS id, 'a' AS v FROM range(1000)", engine="duckdb"))
+        table.append(lake.sql("SELECT range AS id, 'a' AS v FROM range(1000)"))
         table.update({"v": "b"}, where="id < 300")
         table.update({"v": "c"}, where="id >= 300 AND id < 600")
         last, ids = lake.snapshot_id, "SELECT id, rowid, v FROM t ORDER BY id"
-        before = lake.sql(ids, engine="duckdb").to_native().fetchall()
+        before = lake.sql(ids).to_native().fetchall()
         lake.maintenance.compact()
-        after = lake.sql(ids, engine="duckdb").to_native().fetchall()
+        after = lake.sql(ids).to_native().fetchall()
         assert [(one[0], one[2]) for one in before] == [(one[0], one[2]) for one in after]
         assert sum(one[1] != other[1] for one, other in zip(before, after, strict=True)) == 600
-        kinds = lake.sql(
-            f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL", engine="duckdb"
-        )
+        kinds = lake.sql(f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL")
         assert kinds.to_native().fetchall() == [("delete",), ("insert",)]
 
 
@@ -154,7 +152,7 @@ def test_a_sorted_table_is_left_if_no_staged_commit_is_possible(
     with lakeconf.init(config).get_store("dev").open() as lake:
         table = lake.create_table("t", {"id": "INTEGER"}, sorted_by=["id DESC"])
         for start in (1, 3):
-            table.append(lake.sql(f"SELECT range::INTEGER AS id FROM range({start}, {start + 2})", engine="duckdb"))
+            table.append(lake.sql(f"SELECT range::INTEGER AS id FROM range({start}, {start + 2})"))
         before = lake._session.writer.rows("SELECT rowid, id FROM dev.t ORDER BY ALL")
         assert lake.maintenance.plan_compaction() == []
         lake.maintenance.compact()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
-# sqlglot reads it as `flag = (other IS NOT NULL)`.
+# Another parser could read it as `flag = (other IS NOT NULL)`.
 AMBIGUOUS = "SELECT id FROM t WHERE flag = other IS NOT NULL ORDER BY id"
 
 
@@ -29,38 +29,61 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
     return list(map(tuple, found.collect("pyarrow").rows()))
 
 
-def test_precedence_of_operators_is_that_of_duckdb(flags: Lake) -> None:
-    expected = rows(flags.sql(AMBIGUOUS, engine="duckdb"))
-    assert expected == [(3,)]
-    try:
-        assert rows(flags.sql(AMBIGUOUS)) == expected
-    except UnsupportedError:
-        assert flags._session.engine.name == "spark"
-
-
-def test_precedence_in_statements_is_that_of_duckdb(flags: Lake) -> None:
+def test_duckdb_runs_its_sql_on_every_lake(flags: Lake) -> None:
     flags.create_table("copy", {"id": "INTEGER"})
-    try:
-        flags.execute(f"INSERT INTO copy {AMBIGUOUS}")
-    except UnsupportedError:
-        assert flags._session.engine.name == "spark"
-    else:
-        assert rows(flags.table("copy").scan()) == [(3,)]
+    for found in (flags.sql(AMBIGUOUS), flags.query(AMBIGUOUS, {"t": flags.table("t").scan()})):
+        assert type(found.to_native()).__module__.startswith(("duckdb", "_duckdb"))
+        assert rows(found) == [(3,)]
+    flags.execute(f"INSERT INTO copy {AMBIGUOUS}")
+    assert rows(flags.table("copy").scan()) == [(3,)]
 
 
-def test_the_engine_of_the_lake_is_the_default(store: Store, spark: SparkSession) -> None:
+VALUES = {
+    "i": "range::INTEGER",
+    "big": "range::HUGEINT",
+    "small": "range::UTINYINT",
+    "price": "(range / 4)::DECIMAL(10, 2)",
+    "text": "'é' || range",
+    "id": "('00000000-0000-0000-0000-00000000000' || range)::UUID",
+    "day": "DATE '1500-01-01' + range::INTEGER",
+    "at": "TIMESTAMP '2024-05-17 10:00:00.123456' + INTERVAL 1 day * range",
+    "zoned": "TIMESTAMPTZ '2024-05-17 10:00:00+02' + INTERVAL 1 day * range",
+    "raw": "'\\xFF'::BLOB",
+    "s": "{'a': range, 'b': ['x', NULL]}",
+    "m": "MAP {'k': range}",
+    "nothing": "NULL::DOUBLE",
+}
+
+
+def test_every_write_accepts_the_rows_of_a_query(lake: Lake) -> None:
+    query = f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in VALUES.items())} FROM range(%d, %d)"
+    expected = lake.sql(query % (0, 4)).to_native()
+    table = lake.create_table("t", lake.sql(query % (0, 0)))
+    assert list(table.schema.values()) == list(map(str, expected.types))
+    table.append(lake.sql(query % (0, 2)))
+    table.overwrite(lake.sql(query % (1, 3)))
+    table.merge(lake.sql(query % (2, 4)), on="i")
+    table.merge(lake.sql(query % (0, 1)), on="i")
+    assert lake.sql("FROM t ORDER BY i").to_native().fetchall() == expected.order("i").fetchall()
+
+
+def test_every_write_accepts_the_rows_of_spark_sql(store: Store, spark: SparkSession) -> None:
     with store.open(spark) as lake:
-        assert type(lake.sql("SELECT 1 AS one").to_native()).__module__.startswith("pyspark")
-        found = lake.sql("SELECT 1 AS one", engine="duckdb").to_native()
-        assert type(found).__module__.startswith(("duckdb", "_duckdb"))
+        query = "SELECT id, CAST(id AS STRING) AS text FROM range({}, {})"
+        table = lake.create_table("t", {"id": "BIGINT", "text": "VARCHAR"})
+        table.append(lake.sql(query.format(0, 2), dialect="spark"))
+        table.overwrite(lake.sql(query.format(1, 3), dialect="spark"))
+        table.merge(lake.sql(query.format(2, 4), dialect="spark"), on="id")
+        again = lake.sql("SELECT id + 3 AS id, text FROM t WHERE id = 1", dialect="spark")
+        table.append(again)
+        assert rows(lake.sql("FROM t ORDER BY id")) == [(1, "1"), (2, "2"), (3, "3"), (4, "1")]
 
 
-def test_spark_needs_a_lake_on_spark(store: Store) -> None:
-    with store.open() as lake:
-        with pytest.raises(UnsupportedError, match="engine='spark'"):
-            lake.sql("SELECT 1", engine="spark")
-        with pytest.raises(UnsupportedError, match="DuckDB does not run SQL of spark"):
-            lake.sql("SELECT 1", dialect="spark", engine="duckdb")
+@pytest.mark.parametrize("dialect", ["mysql", None, 3])
+def test_other_dialects_are_refused(dialect: Any, lake: Lake) -> None:
+    with pytest.raises(UnsupportedError, match=r"the dialect .+ is unknown") as refused:
+        lake.sql("SELECT 1", dialect=dialect)
+    assert refused.value.hint == "write dialect='duckdb' or 'spark'"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_register_views_in_a_given_session(spark_lake: Lake, spark: Any) -> None
     spark_lake.table("raw.numbers").append(NUMBERS)
     other = spark.newSession()
     assert spark_lake.register_views(other) == ["raw_numbers"]
-    assert other.sql("SELECT sum(id) FROM raw_numbers", engine="duckdb").collect()[0][0] == 4950
+    assert other.sql("SELECT sum(id) FROM raw_numbers").collect()[0][0] == 4950
     assert not spark.catalog.tableExists("raw_numbers")
     with pytest.raises(SparkError, match="another Spark application"):
         spark_lake.register_views(object())
@@ -195,7 +195,7 @@ def test_explain_reports_why_the_engine_cannot_read_a_table(lake: Lake) -> None:
 
 def feed(lake: Lake, since: object, until: object) -> list[tuple[Any, ...]]:
     """The change feed of DuckLake."""
-    return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})", engine="duckdb"))
+    return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})"))
 
 
 def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
@@ -331,9 +331,9 @@ def test_error_for_unsupported_spark_changes_has_a_working_query(spark_lake: Lak
     )
     with pytest.raises(UnsupportedError, match="holds TIMETZ in the catalog") as refused:
         spark_lake.table("raw.times").changes(spark_lake.snapshot_id)
-    found = re.search(r'lake\.sql\("(.*)", engine="duckdb"\)', refused.value.hint or "")
+    found = re.search(r'lake\.sql\("(.*)"\)', refused.value.hint or "")
     assert found
-    assert len(rows(spark_lake.sql(found[1], engine="duckdb"))) == 1
+    assert len(rows(spark_lake.sql(found[1]))) == 1
 
 
 def test_names_from_tables_are_valid_for_table(duckdb_lake: Lake) -> None:

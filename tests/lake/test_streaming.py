@@ -57,7 +57,7 @@ def drain(spark: SparkSession, tmp_path: Path, sink: Callable[..., None]) -> Non
 
 def ids(lake: Lake) -> list[int]:
     lake.refresh()
-    return sorted(lake.sql("SELECT id FROM events", engine="duckdb").collect("pyarrow").to_native()["id"].to_pylist())
+    return sorted(lake.sql("SELECT id FROM events").collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def test_each_batch_creates_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
@@ -126,11 +126,7 @@ def test_killed_query_resumes_from_its_checkpoint(
     assert ids(lake) in ([[0, 1], [2, 3]] if point == "resolve" else [[]])
     drain(spark, tmp_path, lake.stream_sink("events"))
     assert ids(lake) == [0, 1, 2, 3]
-    keys = (
-        lake.sql("SELECT idempotency_key FROM lakeconf.commits ORDER BY 1", engine="duckdb")
-        .collect("pyarrow")
-        .to_native()
-    )
+    keys = lake.sql("SELECT idempotency_key FROM lakeconf.commits ORDER BY 1").collect("pyarrow").to_native()
     query = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     assert keys["idempotency_key"].to_pylist() == [f"stream {query} batch {number}" for number in (0, 1)]
 

@@ -207,7 +207,7 @@ def test_keys_of_a_table_begin_with_a_prefix(lake: Lake, table: Table) -> None:
 
 def test_columns_are_dropped_renamed_promoted_and_added_in_one_snapshot(lake: Lake) -> None:
     table = lake.create_table("u", {"a": "INTEGER", "b": "INTEGER", "c": "INTEGER"})
-    table.append(lake.sql("SELECT 1 AS a, 2 AS b, 3 AS c", engine="duckdb"))
+    table.append(lake.sql("SELECT 1 AS a, 2 AS b, 3 AS c"))
     before = lake.snapshot_id
     made = table.evolve(
         add={"c": "VARCHAR"}, drop=["c"], rename={"b": "d"}, promote={"d": "BIGINT"}, defaults={"c": "new"}

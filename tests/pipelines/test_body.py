@@ -106,7 +106,7 @@ def test_function_receives_only_the_bounds_that_it_names(lake: Lake) -> None:
     def unbounded(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         return events
 
-    frames = {"events": lake.sql("SELECT 1 AS id", engine="duckdb")}
+    frames = {"events": lake.sql("SELECT 1 AS id")}
     bounds = {"start": date(2024, 1, 1), "end": date(2024, 1, 2)}
     for body in (starting, unbounded):
         assert native(Function(body).rows(lake, frames, bounds)) == [(1,)]
@@ -172,8 +172,8 @@ def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
     frames = {
-        "raw.a": lake.sql("SELECT 1 AS id", engine="duckdb"),
-        "b": lake.sql("SELECT 1 AS id, 7 AS n", engine="duckdb"),
+        "raw.a": lake.sql("SELECT 1 AS id"),
+        "b": lake.sql("SELECT 1 AS id, 7 AS n"),
     }
     sql = "SELECT a.id, other.n FROM raw.a JOIN b AS other ON a.id = other.id"
     assert native(Query(sql).rows(lake, frames, {})) == [(1, 7)]
@@ -182,21 +182,21 @@ def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
 def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
     """A query without SELECT lost its joins: it returned other rows."""
     frames = {
-        "one": lake.sql("FROM (VALUES (1), (2)) AS t(id)", engine="duckdb"),
-        "two": lake.sql("SELECT 2 AS id, 'b' AS text", engine="duckdb"),
+        "one": lake.sql("FROM (VALUES (1), (2)) AS t(id)"),
+        "two": lake.sql("SELECT 2 AS id, 'b' AS text"),
     }
     assert native(Query("FROM one JOIN two USING (id)").rows(lake, frames, {})) == [(2, "b")]
     assert native(Query("SELECT x.number FROM two AS x(number, letter)").rows(lake, frames, {})) == [(2,)]
 
 
 def test_query_does_not_ignore_a_version(lake: Lake) -> None:
-    frames = {"one": lake.sql("SELECT 1 AS id", engine="duckdb")}
+    frames = {"one": lake.sql("SELECT 1 AS id")}
     with pytest.raises((QueryError, SnapshotNotFoundError)):
         native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
 
 
 def test_query_alias_with_a_hostile_name_stays_a_name(lake: Lake) -> None:
-    frames = {'raw.a"; DROP': lake.sql("SELECT 1 AS id", engine="duckdb")}
+    frames = {'raw.a"; DROP': lake.sql("SELECT 1 AS id")}
     assert native(Query('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"').rows(lake, frames, {})) == [(1,)]
 
 

@@ -52,7 +52,7 @@ def lake(store: Store) -> Iterator[Lake]:
 )
 def test_rows_that_violate_a_test_are_found(lake: Lake, test: ColumnTest, name: str, count: int) -> None:
     assert test.name == name
-    assert len(lake.sql(test.query('"raw"."t"'), engine="duckdb").collect("pyarrow")) == count
+    assert len(lake.sql(test.query('"raw"."t"')).collect("pyarrow")) == count
 
 
 def test_column_of_one_table_is_not_taken_from_the_other(lake: Lake) -> None:

@@ -37,7 +37,7 @@ def loaded(
 
 
 def rows(lake: Lake) -> list[Any]:
-    native: Any = lake.sql("FROM raw.t ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql("FROM raw.t ORDER BY ALL").to_native()
     found: list[Any] = native.fetchall()
     return found
 

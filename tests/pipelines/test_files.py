@@ -70,7 +70,7 @@ def lakes(request: pytest.FixtureRequest, config: lakeconf.Config) -> Iterator[t
 
 
 def rows(lake: Lake, table: str) -> list[Any]:
-    native: Any = lake.sql(f"FROM {table}", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {table}").to_native()
     return sorted(map(repr, native.fetchall()))
 
 

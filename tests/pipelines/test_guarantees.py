@@ -36,7 +36,7 @@ def totals(query: str, **given: Any) -> Model:
 
 def state(lake: Lake) -> tuple[Any, ...]:
     lake.refresh()
-    native: Any = lake.sql("FROM marts.t ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql("FROM marts.t ORDER BY ALL").to_native()
     return lake.snapshot_id, lake.table("marts.t").schema, native.fetchall(), lake.runs.committed("marts.t")
 
 

@@ -44,7 +44,7 @@ def full(table: str, body: Callable[..., Any], **inputs: str) -> Model:
 
 def rows(lake: Lake, table: str) -> list[Any]:
     lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
     return [value for (value,) in native.fetchall()]
 
 

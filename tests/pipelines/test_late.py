@@ -30,9 +30,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 
 def add(lake: Lake, day: int, n: int = 1) -> None:
-    lake.table("raw.events").append(
-        lake.sql(f"SELECT TIMESTAMP '2024-01-{day:02} 12:30:00' AS ts, {n} AS n", engine="duckdb")
-    )
+    lake.table("raw.events").append(lake.sql(f"SELECT TIMESTAMP '2024-01-{day:02} 12:30:00' AS ts, {n} AS n"))
 
 
 def daily(query: str = "", **given: Any) -> Pipeline:
@@ -51,7 +49,7 @@ def only(results: list[ModelResult]) -> ModelResult:
 
 def sums(lake: Lake) -> list[int]:
     lake.refresh()
-    native: Any = lake.sql("SELECT CAST(n AS INTEGER) FROM marts.daily ORDER BY day", engine="duckdb").to_native()
+    native: Any = lake.sql("SELECT CAST(n AS INTEGER) FROM marts.daily ORDER BY day").to_native()
     return [n for (n,) in native.fetchall()]
 
 
@@ -144,7 +142,7 @@ def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
 
     def late(hour: int) -> None:
         at = datetime(2024, 1, 1, hour, 45, tzinfo=UTC).isoformat()
-        lake.table("raw.utc").append(lake.sql(f"SELECT CAST('{at}' AS TIMESTAMPTZ) AS ts, 1 AS n", engine="duckdb"))
+        lake.table("raw.utc").append(lake.sql(f"SELECT CAST('{at}' AS TIMESTAMPTZ) AS ts, 1 AS n"))
 
     late(1)
     sql = Query("SELECT ts, n FROM raw.utc WHERE ts >= CAST($start AS TIMESTAMPTZ) AND ts < CAST($end AS TIMESTAMPTZ)")
@@ -154,7 +152,7 @@ def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
     (step,) = plan(pipeline, lake, until=datetime(2024, 1, 1, 4))
     assert "--from 2024-01-01T02:00:00 --to 2024-01-01T03:00:00" in step.warnings[0]
     only(run(pipeline, lake, until=datetime(2024, 1, 1, 4), redo_late=True))
-    native: Any = lake.sql("SELECT count(*) FROM marts.hourly", engine="duckdb").to_native()
+    native: Any = lake.sql("SELECT count(*) FROM marts.hourly").to_native()
     assert native.fetchone() == (2,)
 
 

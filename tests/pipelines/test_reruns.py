@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def lake(tmp_path: Path) -> Iterator[Lake]:
     with store_of(tmp_path).open() as lake:
         for name in ("a", "b"):
-            rows = lake.sql("SELECT 1 AS id, 10 AS n", engine="duckdb")
+            rows = lake.sql("SELECT 1 AS id, 10 AS n")
             lake.create_table(f"raw.{name}", rows).append(rows)
         yield lake
 
 
 def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
     lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
 
@@ -41,7 +41,7 @@ def done(lake: Lake, *models: Model, **given: Any) -> list[str]:
 
 
 def add(lake: Lake, table: str, number: int, n: int) -> None:
-    lake.table(table).append(lake.sql(f"SELECT {number} AS id, {n} AS n", engine="duckdb"))
+    lake.table(table).append(lake.sql(f"SELECT {number} AS id, {n} AS n"))
 
 
 def test_append_with_a_changed_definition_is_rebuilt(lake: Lake) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
 from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
@@ -25,8 +25,6 @@ from lakeconf.pipelines.rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from lakeconf import Lake
 
@@ -244,22 +242,3 @@ def test_eager_frame_of_a_model_becomes_lazy(lakes: dict[str, Lake]) -> None:
 
     found = rows_of(Pipeline([eager]), Step(eager, ""), lakes, None)
     assert isinstance(found, nw.LazyFrame)
-
-
-def test_uuids_in_a_query_on_spark_are_refused(tmp_path: Path, spark: SparkSession) -> None:
-    """They are texts there: a condition on them would find other rows."""
-    unused = table(Full(), "SELECT n, count(*) AS c FROM raw.u GROUP BY n")
-    used = [
-        table(Full(), sql)
-        for sql in ("SELECT * FROM raw.u", "SELECT n FROM raw.u WHERE ID = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'")
-    ]
-    store = store_of(tmp_path)
-    with store.open() as lake:
-        lake.create_table("raw.u", {"n": "BIGINT", "id": "UUID"})
-        for made in (unused, *used):
-            assert rows({"": lake}, made) == []
-    with store.open(spark) as lake:
-        rows_of(Pipeline([unused]), Step(unused, ""), {"": lake}, None)
-        for made in used:
-            with pytest.raises(UnsupportedError, match=r"the column id of raw\.u has the type UUID"):
-                rows_of(Pipeline([made]), Step(made, ""), {"": lake}, None)

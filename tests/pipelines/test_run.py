@@ -47,7 +47,7 @@ lake = lake_with("raw.events", EVENTS)
 
 def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
     """The rows that DuckDB reads, sorted."""
-    native: Any = lake.sql(f"FROM {table}", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {table}").to_native()
     return sorted(native.fetchall(), key=repr)
 
 
@@ -114,9 +114,7 @@ def test_run_is_one_snapshot_with_metadata(lake: Lake) -> None:
     assert info["extra"]["columns"] == ["day", "amount"]
     (remembered,) = lake.runs.committed("marts.totals")
     assert (remembered.definition, remembered.run) == (info["extra"]["definition"], info["extra"]["run"])
-    comments: Any = lake.sql(
-        "SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'", engine="duckdb"
-    ).to_native()
+    comments: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'").to_native()
     assert comments.fetchall() == [("What was sold on each day.",)]
 
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import QueryError, UnsupportedError
+from lakeconf.errors import QueryError
 from lakeconf.pipelines.body import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from lakeconf import Lake
 
@@ -52,16 +50,4 @@ def test_error_is_at_its_place_in_the_text(sql: str, lake: Lake) -> None:
     assert caught.value.message.startswith(f"the SQL, line {line}, column {column}: ")
     # Later errors are written as before.
     with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
-        lake.sql("SELECT nope FROM (SELECT 1 AS day)", engine="duckdb")
-
-
-def test_part_that_spark_may_compute_in_another_way_has_its_place(tmp_path: Path, spark: SparkSession) -> None:
-    query = Query("SELECT day,\n  hash(day) AS h FROM raw.prices", tmp_path / "m.sql")
-    with store_of(tmp_path).open(spark) as lake:
-        frame = lake.sql("SELECT DATE '2024-01-01' AS day")
-        with pytest.raises(UnsupportedError) as caught:
-            query.rows(lake, {"raw.prices": frame}, {})
-    first, line, caret = caught.value.message.split("\n")
-    assert first.startswith(f"{tmp_path / 'm.sql'}:2:3: Spark may not compute HASH(")
-    assert (line, caret) == ("  2 |   hash(day) AS h FROM raw.prices", "    |   ^")
-    assert "lakeconf_input" not in str(caught.value)
+        lake.sql("SELECT nope FROM (SELECT 1 AS day)")

@@ -46,7 +46,7 @@ def lake(tmp_path: Path, zone: str) -> Iterator[Lake]:
 
 
 def fetched(lake: Lake, sql: str) -> list[Any]:
-    native: Any = lake.sql(sql, engine="duckdb").to_native()
+    native: Any = lake.sql(sql).to_native()
     return [value for (value,) in native.fetchall()]
 
 

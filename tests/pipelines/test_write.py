@@ -29,7 +29,7 @@ JANUARY = Batch(datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 2, 1)
 def lake(tmp_path: Path) -> Iterator[Lake]:
     """A lake with the table `marts.t`, which has the rows (1, 'a') and (2, 'b')."""
     with store_of(tmp_path).open() as lake:
-        found = lake.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(id, name)", engine="duckdb")
+        found = lake.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(id, name)")
         lake.create_table("marts.t", found).append(found)
         yield lake
 
@@ -43,7 +43,7 @@ def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **give
     with lake.transaction() as transaction:
         frame = transaction.sql(sql)
         write(transaction, step, frame, batch, **options)
-    native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
 
@@ -79,7 +79,7 @@ def test_row_whose_deleted_column_is_null_is_written(lake: Lake) -> None:
 
 
 def test_rows_are_split_only_if_the_kind_deletes_keys(lake: Lake) -> None:
-    frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)", engine="duckdb")
+    frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)")
     assert split_deleted(Merge("a"), frame) == (frame, None)
     rows, deleted = split_deleted(Merge(["b", "a"], deleted="gone"), frame)
     assert deleted is not None
@@ -99,7 +99,7 @@ def test_missing_table_is_created_with_its_partitions_and_comment(lake: Lake) ->
     assert written(lake, Full(), sql, **given) == [(1, date(2024, 1, 5))]
     (file,) = lake.table("new.t").files()
     assert file.partition == ("2024-01-05",)
-    native: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE schema_name = 'new'", engine="duckdb").to_native()
+    native: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE schema_name = 'new'").to_native()
     assert native.fetchall() == [("It's new.",)]
 
 
@@ -133,7 +133,7 @@ def test_incremental_model_replaces_exactly_its_range(kind: str, first: str, las
     made = Model("marts.days", Incremental("a T"), Query(sql))
     with lake.transaction() as transaction:
         write(transaction, Step(made, ""), transaction.sql(sql), JANUARY)
-    native: Any = lake.sql('SELECT n FROM marts.days ORDER BY "A t"', engine="duckdb").to_native()
+    native: Any = lake.sql('SELECT n FROM marts.days ORDER BY "A t"').to_native()
     assert native.fetchall() == [(0,), (1,), (0,)]
 
 

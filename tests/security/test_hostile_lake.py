@@ -117,12 +117,12 @@ def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief:
     with lakeconf.init().get_store().open() as lake:
         for statement in [*REACHING, "PIVOT trap ON id", "FROM trap; FROM pub", "FROM trap AT (VERSION => 3)"]:
             with pytest.raises(UnsafeQueryError, match="of the lake calls postgres_scan"):
-                lake.sql(statement, engine="duckdb")
+                lake.sql(statement)
             assert thief.seen == [], statement
         for statement in REACHING[:12]:
             with pytest.raises(LakeconfError, match="postgres_scan"):
                 append_with_audit(lake, statement)
-        assert lake.sql("SELECT id FROM honest", engine="duckdb").collect().to_native()["id"].to_pylist() == [2]
+        assert lake.sql("SELECT id FROM honest").collect().to_native()["id"].to_pylist() == [2]
     assert thief.seen == []
 
 
@@ -161,12 +161,12 @@ def test_macro_of_the_lake_replaces_no_duckdb_function(project: Path, thief: Pas
 def test_unqualified_table_name_is_resolved_in_the_main_schema_only(project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("raw.events", {"id": "INTEGER"})
-        assert lake.sql("FROM raw.events", engine="duckdb").collect().to_native().num_rows == 0
+        assert lake.sql("FROM raw.events").collect().to_native().num_rows == 0
         with pytest.raises(QueryError, match="the schema main has no table events"):
-            lake.sql("FROM events", engine="duckdb")
+            lake.sql("FROM events")
         with lake.transaction() as transaction:
             made = transaction.create_table("new.events", {"id": "INTEGER"})
-            made.append(lake.sql("SELECT 3::INTEGER AS id", engine="duckdb"))
+            made.append(lake.sql("SELECT 3::INTEGER AS id"))
             transaction.audit("none", "SELECT * FROM new.events WHERE id <> 3")
 
 

@@ -195,7 +195,7 @@ def plan(native: Any) -> str:
 
 def instance(lake: Lake) -> list[object]:
     queries = ("FROM duckdb_secrets()", "FROM duckdb_databases()", "FROM duckdb_settings()", "FROM duckdb_views()")
-    return [lake.sql(query, engine="duckdb").collect("pyarrow").rows() for query in queries]
+    return [lake.sql(query).collect("pyarrow").rows() for query in queries]
 
 
 def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,6 @@ def read(lake: Lake, table: str, keys: Sequence[int]) -> list[Read]:
     else:
         frame = lake.sql(
             f"SELECT k, v FROM {table} AT (VERSION => {lake.snapshot_id}) WHERE k IN ({listed}) ORDER BY rowid",
-            engine="duckdb",
         )
     return found(table, keys, list(frame.collect("pyarrow").select("k", "v").iter_rows()))
 

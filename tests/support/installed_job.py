@@ -56,7 +56,7 @@ def message(expected: type[Exception], call: Callable[[], object]) -> str:
 def refused_append(lake: lakeconf.Lake) -> None:
     """A transaction whose audit, a function, fails."""
     with lake.transaction() as transaction:
-        transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative"), engine="duckdb"))
+        transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative")))
         transaction.audit("positive ids", lambda rows: rows.filter(nw.col("id") < 0), table="raw.events")
 
 
@@ -65,13 +65,13 @@ def writes(store: lakeconf.Store, session: object = None) -> None:
     with store.open(session) as lake, duckdb.connect() as other:
         lake.create_table("raw.events", like=COLUMNS)
         table = lake.table("raw.events")
-        table.append(lake.sql(" UNION ALL ".join(ROWS.format(i, f"n{i}") for i in range(5)), engine="duckdb"))
+        table.append(lake.sql(" UNION ALL ".join(ROWS.format(i, f"n{i}") for i in range(5))))
         table.append(other.sql(ROWS.format(7, "of another connection")))
-        table.merge(lake.sql(ROWS.format(1, "merged"), engine="duckdb"), on="id")
+        table.merge(lake.sql(ROWS.format(1, "merged")), on="id")
         table.update({"name": nw.lit("updated")}, where="id = 2")
         table.delete("id = 3")
         with lake.transaction("two writes") as transaction:
-            transaction.table("raw.events").append(transaction.sql(ROWS.format(8, "in a transaction"), engine="duckdb"))
+            transaction.table("raw.events").append(transaction.sql(ROWS.format(8, "in a transaction")))
             transaction.audit("positive ids", "FROM raw.events WHERE id < 0")
         assert "'id': -1" in message(AuditError, lambda: refused_append(lake))
         assert len(lake.snapshots()) > 5

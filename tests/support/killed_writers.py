@@ -22,7 +22,7 @@ def after(rows: Rows, operation: str, number: int) -> Rows:
 def known_files(lake: Lake) -> set[str]:
     """The names of the files that the catalog knows."""
     paths = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
-    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}", engine="duckdb").collect("pyarrow")
+    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}").collect("pyarrow")
     return {Path(path).name for (path,) in found.iter_rows()}
 
 
@@ -44,16 +44,13 @@ def check(store: Store, folder: Path, allowed: list[Rows]) -> Rows:
         assert foreign.exists()
         foreign.unlink()
         # Cleanup keeps the files of a table that was never committed: it cannot tell who wrote them.
-        names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table", engine="duckdb").collect(
-            "pyarrow"
-        )
+        names = lake.sql("SELECT table_name FROM __ducklake_metadata_dev.ducklake_table").collect("pyarrow")
         tables = {name for (name,) in names.iter_rows()}
         assert {path.name for path in files(folder) if path.parts[1] in tables} == known_files(lake)
         assert read(lake) == rows
         doubled = lake.sql(
             "SELECT 1 FROM __ducklake_metadata_dev.ducklake_delete_file "
             "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1",
-            engine="duckdb",
         )
         assert len(doubled.collect()) == 0
     return rows

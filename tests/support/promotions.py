@@ -33,7 +33,7 @@ def full(query: str, **given: Any) -> Pipeline:
 
 def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
     lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL", engine="duckdb").to_native()
+    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
 

@@ -98,12 +98,8 @@ def _done(lake: Lake, name: str, frame: DataFrame) -> dict[str, Any]:
     except LakeconfError as caught:
         error = [type(caught).__name__, caught.message]
     after = lake.refresh()
-    native: Any = lake.sql(
-        f"SELECT count(*), count(DISTINCT id), sum(twice) FROM {table.name}", engine="duckdb"
-    ).to_native()
-    listed: Any = lake.sql(
-        f"SELECT data_file FROM ducklake_list_files('dev', '{name}', schema => 'raw')", engine="duckdb"
-    ).to_native()
+    native: Any = lake.sql(f"SELECT count(*), count(DISTINCT id), sum(twice) FROM {table.name}").to_native()
+    listed: Any = lake.sql(f"SELECT data_file FROM ducklake_list_files('dev', '{name}', schema => 'raw')").to_native()
     files = sorted(path for (path,) in listed.fetchall())
     return {"error": error, "snapshots": after - before, "rows": list(native.fetchone()), "listed": files}
 

@@ -42,14 +42,12 @@ class Benchmark:
     Attributes:
         name: `tpch` or `tpcds`; also the schema of the tables in the lake.
         connection: Has the plain tables in the database `memory`.
-        frames: The scans of the lake's tables on Spark, by table.
         lake: The lake.
         queries: The SQL of the queries in DuckDB's dialect, by number.
     """
 
     name: str
     connection: duckdb.DuckDBPyConnection
-    frames: dict[str, Any]
     lake: Lake
     queries: dict[int, str]
 
@@ -124,32 +122,32 @@ def _write(connection: duckdb.DuckDBPyConnection, schema: str, table: str, *, co
         connection.execute(statement)
 
 
-def without_limit(query: str) -> str:
-    """A query without the final LIMIT, which may cut rows with equal sort keys."""
-    tree = sqlglot.parse_one(query.strip().rstrip(";"), read="duckdb")
-    tree.set("limit", None)
-    return tree.sql(dialect="duckdb")
+def duckdb_sql(query: str) -> str:
+    """A query whose rows can be compared with those of `spark_sql`."""
+    return _comparable(query).sql(dialect="duckdb")
 
 
-def tables_in(query: str) -> set[str]:
-    """The names of the tables in a query, in lower case, and of its CTEs."""
-    return {table.name.lower() for table in sqlglot.parse_one(query, read="duckdb").find_all(exp.Table)}
+def spark_sql(query: str, schema: str, separator: str = "_") -> str:
+    """A query as sqlglot translates it for Spark.
 
-
-def spark_sql(query: str, schema: str) -> str:
-    """A query as sqlglot translates it for Spark, on the views of `Lake.register_views`."""
+    Args:
+        query: The query in DuckDB's dialect.
+        schema: The schema of its tables.
+        separator: Follows the schema: `_` for the views of `Lake.register_views`, and `.` for `Lake.sql`.
+    """
     tree = _comparable(query)
     defined = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         name = table.name.lower()
         if name not in defined:
             alias = table.alias or name
-            table.replace(exp.alias_(exp.to_table(f"{schema}_{name}"), alias, table=True))
+            table.replace(exp.alias_(exp.to_table(f"{schema}{separator}{name}"), alias, table=True))
     return tree.sql(dialect="spark")
 
 
 def _comparable(query: str) -> exp.Expr:
     tree = sqlglot.parse_one(query.strip().rstrip(";"), read="duckdb")
+    # It may cut rows with equal sort keys.
     tree.set("limit", None)
     # Q78 rounds 1.025 to 1.02 in DuckDB (a DOUBLE) and to 1.03 in Spark (a DECIMAL), so compare the values before.
     compared: exp.Expr = tree.transform(

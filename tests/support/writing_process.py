@@ -244,7 +244,7 @@ def write_and_die(store: Store, task: dict[str, Any]) -> None:
 
 def read(lake: Lake) -> Rows:
     """The rows that plain DuckDB reads."""
-    found = lake.sql(f"SELECT id, write FROM {TABLE}", engine="duckdb").collect("pyarrow")
+    found = lake.sql(f"SELECT id, write FROM {TABLE}").collect("pyarrow")
     return sorted((int(row[0]), int(row[1])) for row in found.iter_rows())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -12,7 +13,6 @@ from lake_fixtures import lake_with
 from lakeconf.errors import (
     AuditError,
     CommitConflictError,
-    CommitError,
     LakeconfError,
     QueryError,
     SchemaError,
@@ -51,40 +51,15 @@ STATEMENTS = [
     "DELETE FROM stock USING delivery WHERE stock.id = delivery.id",
     "WITH gone AS (SELECT id FROM delivery) DELETE FROM stock WHERE id IN (FROM gone)",
     "DELETE FROM stock",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET name = s.name, amount = s.amount WHEN NOT MATCHED THEN INSERT *",
-    "MERGE INTO stock USING delivery USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT",
-    "MERGE INTO stock AS t USING delivery AS s ON s.id = t.id WHEN MATCHED THEN DELETE",
-    "MERGE INTO stock AS t USING delivery AS s ON (t.id = s.id) WHEN NOT MATCHED BY SOURCE THEN DELETE",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = s.id",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
-    "INSERT (id, name) VALUES (s.id, s.name)",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
-    "INSERT (amount, name, id) VALUES (s.amount, s.name, s.id)",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED THEN "
-    "INSERT (amount, name, id) VALUES (s.id, s.name, s.amount)",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id AND t.amount > s.amount "
-    "WHEN MATCHED AND s.amount = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET amount = t.amount + s.amount "
-    "WHEN NOT MATCHED AND s.id > 5 THEN INSERT (id, amount) VALUES (s.id, s.amount)",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.amount WHEN NOT MATCHED THEN INSERT *",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN MATCHED AND t.id = 2 THEN DO NOTHING "
-    "WHEN MATCHED THEN DELETE",
-    "MERGE INTO stock AS t USING (SELECT id, max(amount) AS amount FROM delivery GROUP BY id) AS s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET amount = s.amount",
-    "MERGE INTO stock AS t USING delivery AS s ON t.id = s.id WHEN NOT MATCHED BY SOURCE AND t.id = 1 THEN "
-    "UPDATE SET name = 'gone'",
-    "MERGE INTO stock USING delivery USING (id) WHEN MATCHED AND delivery.amount = 0 THEN DELETE "
-    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
-    "MERGE INTO stock AS t USING (SELECT * FROM delivery) AS s(k, n, a) ON t.id = s.k "
-    "WHEN MATCHED AND a = 5 THEN UPDATE SET amount = 2.6 WHEN MATCHED THEN UPDATE SET (name, amount) = (n, a + 1) "
-    "WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE WHEN NOT MATCHED AND a = 90 THEN INSERT (id) VALUES (k)",
-    "WITH few AS (SELECT * FROM delivery WHERE id < 9) MERGE INTO stock USING few AS s ON stock.id = s.id "
-    "WHEN MATCHED AND s.name IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET name = 'x' || s.name",
+    "WITH RECURSIVE stock AS (SELECT 7 AS id UNION ALL SELECT id + 1 FROM stock WHERE id < 9) "
+    "INSERT INTO stock BY NAME FROM stock",
+    "UPDATE stock SET (name, amount) = ('x', 2), id = id + 1 WHERE name IS DISTINCT FROM 'a'",
+    "INSERT INTO stock (id, name) (SELECT id, name FROM delivery); -- the end",
 ]
 
 
 def rows(lake: Lake, query: str = "SELECT * FROM stock") -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 
@@ -106,14 +81,6 @@ def test_statement_changes_the_rows_that_duckdb_changes(lake: Lake, statement: s
     frames = {"delivery": DELIVERY} if "delivery" in statement else {}
     assert lake.execute(statement, **frames) == before + 1 == lake.snapshot_id
     assert rows(lake) == expected
-
-
-@pytest.mark.parametrize("clause", ["UPDATE", "UPDATE SET name = s.name, amount = s.amount + 0"])
-def test_updated_rows_are_updates_in_the_change_feed(lake: Lake, clause: str) -> None:
-    lake.execute(
-        f"MERGE INTO stock USING delivery AS s ON stock.id = s.id WHEN MATCHED THEN {clause}", delivery=DELIVERY
-    )
-    assert changed(lake) == ["update_postimage"] * 2 + ["update_preimage"] * 2
 
 
 def test_names_of_frames_ignore_case_and_may_hide_tables_that_are_read(lake: Lake) -> None:
@@ -160,13 +127,13 @@ REFUSED = [
     ("DROP TABLE stock", QueryError, "not a single statement that changes rows"),
     ("CREATE TABLE other AS FROM stock", QueryError, "not a single statement that changes rows"),
     ("COPY stock TO 'x.parquet'", QueryError, "not a single statement that changes rows"),
-    ("DELETE FRM stock", QueryError, "does not name the table"),
+    ("DELETE FRM stock", QueryError, "Parser Error"),
     ("DELETE FROM stock WHERE id > 1 LIMIT 1", QueryError, "Parser Error"),
     ("DELETE FROM stock WHERE id > 1 ORDER BY id LIMIT 1", QueryError, "Parser Error"),
     ("DELETE stock FROM stock WHERE id > 1", QueryError, "Parser Error"),
     ("DELETE FROM stock AT (VERSION => 1) WHERE id = 1", QueryError, "Parser Error"),
     ("INSERT OVERWRITE stock SELECT * FROM stock", QueryError, "Parser Error"),
-    ("UPDATE stock SETT x = 1", QueryError, "cannot be parsed"),
+    ("UPDATE stock SETT x = 1", QueryError, "Parser Error"),
     ("DELETE FROM memory.main.stock", QueryError, "a table of another database"),
     ("DELETE FROM missing", TableNotFoundError, "missing"),
     ("DELETE FROM stock WHERE missing % 2 = 1", QueryError, "missing"),
@@ -175,7 +142,8 @@ REFUSED = [
     ("INSERT OR REPLACE INTO stock VALUES (1, 'a', 1)", UnsupportedError, "have no keys"),
     ("UPDATE stock SET name = '{DATA_PATH}'", LakeconfError, "DATA_PATH"),
     ("INSERT INTO stock (id, name) SELECT id FROM stock", LakeconfError, None),
-    ("MERGE INTO stock USING stock AS s ON stock.id = s.id WHEN MATCHED THEN ERROR", LakeconfError, None),
+    ("MERGE INTO stock USING stock AS s ON stock.id = s.id WHEN MATCHED THEN DELETE", UnsupportedError, "MERGE INTO"),
+    ("WITH s AS (FROM stock) MERGE INTO stock USING s USING (id) WHEN MATCHED THEN DELETE", UnsupportedError, "MERGE"),
 ]
 
 
@@ -204,24 +172,6 @@ def test_table_with_the_name_of_such_a_function_is_written(lake: Lake, name: str
     assert lake.table(f"raw.{name}").count() == 1
 
 
-@pytest.mark.parametrize("clause", ["UPDATE", "DELETE", "UPDATE SET amount = s.amount + 1"])
-def test_several_rows_of_the_source_for_one_row_are_refused(lake: Lake, clause: str) -> None:
-    twice = pa.concat_tables([DELIVERY, DELIVERY])
-    with pytest.raises(CommitError, match="match one row"):
-        lake.execute(f"MERGE INTO stock USING s ON stock.id = s.id WHEN MATCHED THEN {clause}", s=twice)
-    assert rows(lake) == sorted(map(tuple, (row.values() for row in STOCK.to_pylist())), key=repr)
-
-
-def test_rows_that_no_clause_changes_may_match_several_rows(lake: Lake) -> None:
-    twice = pa.concat_tables([DELIVERY, DELIVERY])
-    lake.execute(
-        "MERGE INTO stock USING s ON stock.id = s.id WHEN MATCHED AND s.id = 2 THEN DO NOTHING "
-        "WHEN MATCHED AND s.id = 7 THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'new', 1)",
-        s=twice,
-    )
-    assert len(rows(lake)) == 6
-
-
 def test_null_in_a_required_column_is_refused(lake: Lake) -> None:
     lake.create_table("strict", {"id": "BIGINT NOT NULL", "name": "VARCHAR"})
     for statement in ("INSERT INTO strict (name) VALUES ('a')", "INSERT INTO strict BY NAME SELECT name FROM stock"):
@@ -233,13 +183,16 @@ def test_column_that_an_insert_omits_has_its_default_value(lake: Lake) -> None:
     lake.table("stock").evolve(add={"kind": "VARCHAR"}, defaults={"kind": "box"})
     lake.execute("INSERT INTO stock (id) VALUES (7)")
     assert rows(lake, "SELECT kind FROM stock WHERE id = 7") == [("box",)]
-    statement = "INSERT INTO stock (id, name) SELECT id, name FROM delivery"
-    if "spark" in repr(lake):
-        with pytest.raises(UnsupportedError, match="'kind', whose default value Spark cannot compute"):
-            lake.execute(statement, delivery=DELIVERY)
-    else:
-        lake.execute(statement, delivery=DELIVERY)
-        assert rows(lake, "SELECT DISTINCT kind FROM stock") == [("box",)]
+    lake.execute("INSERT INTO stock (id, name) SELECT id, name FROM delivery", delivery=DELIVERY)
+    assert rows(lake, "SELECT DISTINCT kind FROM stock") == [("box",)]
+
+
+def test_inserted_rows_are_counted(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.execute("INSERT INTO stock SELECT * FROM d", d=DELIVERY)
+        tx.execute("INSERT INTO stock (id) VALUES (7), (8)")
+        tx.execute("UPDATE stock SET amount = 1")
+    assert json.loads(lake.snapshots()[-1].extra_info or "")["rows"] == 5
 
 
 def test_key_is_committed_once(lake: Lake) -> None:
@@ -296,6 +249,7 @@ def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store)
         "INSERT INTO stock SELECT * FROM few",
         "DELETE FROM stock WHERE id IN (WITH other AS (SELECT * FROM other) SELECT id FROM other)",
         "DELETE FROM stock WHERE id IN (SELECT id FROM dev.other)",
+        "INSERT INTO stock WITH RECURSIVE other AS (SELECT * FROM other UNION ALL FROM other) FROM other",
         "UPDATE stock SET amount = counted() WHERE id % 2 = 1",
     ],
 )
@@ -347,16 +301,6 @@ def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> 
     with pytest.raises(QueryError, match="reads the table stock, not the frame"):
         lake.execute(
             "DELETE FROM dev.main.other WHERE id IN (SELECT id FROM small JOIN stock USING (id))", stock=DELIVERY
-        )
-
-
-def test_column_with_a_reserved_name_is_refused(lake: Lake) -> None:
-    hostile = DELIVERY.append_column("__lakeconf_in_source", pa.nulls(3, pa.int64()))
-    with pytest.raises(UnsupportedError, match="'__lakeconf_in_source' is reserved"):
-        lake.execute(
-            "MERGE INTO stock USING (FROM d) AS d ON stock.id = d.id WHEN MATCHED AND d.id = 2 THEN DELETE "
-            "WHEN MATCHED THEN UPDATE SET amount = 1 WHEN NOT MATCHED BY SOURCE THEN DELETE",
-            d=hostile,
         )
 
 

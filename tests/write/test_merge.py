@@ -25,7 +25,7 @@ lake = lake_with("stock", STOCK)
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows that plain DuckDB reads."""
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 
@@ -151,7 +151,7 @@ def test_null_in_a_not_null_column_is_rejected_before_writing(lake: Lake, tmp_pa
 
 
 def test_merge_with_types_unknown_to_spark(lake: Lake) -> None:
-    lake.sql("SELECT 1", engine="duckdb")
+    lake.sql("SELECT 1")
     types = {"id": "UUID", "note": "JSON", "size": "UBIGINT", "at": "TIMESTAMP_NS", "huge": "HUGEINT", "t": "TIME"}
     lake.create_table("odd", types)
     new = "11111111-1111-1111-1111-111111111111"
@@ -190,10 +190,8 @@ def test_overwrite_partitions_replaces_whole_partitions(lake: Lake) -> None:
     lake.create_table("days", {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}, partitioned_by=["month(day)", "kind"])
     kinds = "CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END"
     query = f"SELECT DATE '2024-01-01' + i::INT AS day, {kinds} AS kind, i AS n FROM range(60) r(i)"
-    lake.table("days").append(lake.sql(query, engine="duckdb").collect("pyarrow"))
-    new = lake.sql("SELECT DATE '2024-02-09' AS day, NULL::VARCHAR AS kind, -1::BIGINT AS n", engine="duckdb").collect(
-        "pyarrow"
-    )
+    lake.table("days").append(lake.sql(query).collect("pyarrow"))
+    new = lake.sql("SELECT DATE '2024-02-09' AS day, NULL::VARCHAR AS kind, -1::BIGINT AS n").collect("pyarrow")
     before = lake.snapshot_id
     with pytest.raises(SchemaError, match=r"month\(day\) recurs: a partition of main.days contains rows of every year"):
         lake.table("days").overwrite_partitions(new)

@@ -43,7 +43,7 @@ def decision(lake: Lake) -> str:
 
 
 def names(lake: Lake) -> dict[int, str | None]:
-    native: Any = lake.sql("SELECT id, name FROM dev.t WHERE id < 100", engine="duckdb").to_native()
+    native: Any = lake.sql("SELECT id, name FROM dev.t WHERE id < 100").to_native()
     return dict(native.fetchall())
 
 
@@ -140,7 +140,7 @@ def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: 
         apart = pa.table({"day": [0, 5], "id": [100, 11]})
         lake.table("p").merge(apart, on=["day", "id"])
         info = commit_info(lake)
-        native: Any = lake.sql("SELECT day, id FROM dev.p WHERE day IN (0, 5)", engine="duckdb").to_native()
+        native: Any = lake.sql("SELECT day, id FROM dev.p WHERE day IN (0, 5)").to_native()
         assert sorted(native.fetchall()) == [(0, 0), (0, 1), (0, 100), (5, 10), (5, 11)]
     assert files == 6
     assert "; files that can match: 1, " in info["merged_by"]["main.p"]  # the ids are between 11 and 100

@@ -135,7 +135,7 @@ def by_lakeconf(tx: Lake, merge: Merge, name: str) -> None:
 
 
 def by_row_id(lake: Lake, name: str) -> dict[int, tuple[Any, ...]]:
-    native: Any = lake.sql(f"SELECT rowid, k, g, v FROM {name}", engine="duckdb").to_native()
+    native: Any = lake.sql(f"SELECT rowid, k, g, v FROM {name}").to_native()
     return {row_id: tuple(row) for row_id, *row in native.fetchall()}
 
 
@@ -149,7 +149,7 @@ def check_feed(
     """
     version = lake.snapshot_id
     native: Any = lake.sql(
-        f"SELECT change_type, rowid, k, g, v FROM dev.table_changes('{name}', {version}, {version})", engine="duckdb"
+        f"SELECT change_type, rowid, k, g, v FROM dev.table_changes('{name}', {version}, {version})"
     ).to_native()
     feed: dict[str, dict[int, tuple[Any, ...]]] = {}
     for kind, row_id, *row in native.fetchall():

@@ -38,7 +38,7 @@ def made(lake: Lake, change: Any, name: str = "raw.events", **arguments: Any) ->
 
 
 def rows(lake: Lake, query: str = "FROM dev.raw.events") -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 
@@ -90,7 +90,7 @@ def test_overwrite_refuses_rows_outside_its_condition(lake: Lake) -> None:
 def days(lake: Lake, *values: str) -> pa.Table:
     columns = "day::DATE AS day, kind::VARCHAR AS kind, n::BIGINT AS n"
     query = f"SELECT {columns} FROM (VALUES {', '.join(values)}) AS t(day, kind, n)"
-    table: pa.Table = lake.sql(query, engine="duckdb").collect("pyarrow").to_native()
+    table: pa.Table = lake.sql(query).collect("pyarrow").to_native()
     return table
 
 

@@ -128,7 +128,7 @@ def test_view_is_created_and_replaced(lake: Lake) -> None:
     lake.create_table("raw.t", pa.table({"id": [1, 2]}))
     for sql, schema in (("SELECT id FROM raw.t", ["id"]), ("SELECT id + 1 AS n, 'it''s' AS s FROM raw.t", ["n", "s"])):
         create_view(lake._scope, 'more."odd view"', sql)
-        assert lake.sql('FROM more."odd view"', engine="duckdb").columns == schema
+        assert lake.sql('FROM more."odd view"').columns == schema
     assert lake.snapshots()[-1].message == "create view more.odd view"
     before = lake.snapshot_id
     with pytest.raises(QueryError):

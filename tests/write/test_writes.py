@@ -24,7 +24,7 @@ ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows that plain DuckDB reads."""
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     return sorted(native.fetchall(), key=repr)
 
 
@@ -110,10 +110,10 @@ def test_evolve_changes_all_columns_in_one_snapshot(lake: Lake) -> None:
         "gone": "DATE",
     }
     lake.create_table("events", types)
-    lake.sql("SELECT 1", engine="duckdb")
+    lake.sql("SELECT 1")
     first = "SELECT 1 AS id, 'x' AS old, {'os': 'a', 'cores': 2} AS device, [{'k': 'v'}] AS tags, "
     lake.table("events").append(
-        lake.sql(f"{first} MAP {{'q': {{'k': 5}}}} AS m, NULL::DATE AS gone", engine="duckdb").collect("pyarrow")
+        lake.sql(f"{first} MAP {{'q': {{'k': 5}}}} AS m, NULL::DATE AS gone").collect("pyarrow")
     )
     before = lake.snapshot_id
     lake.table("events").evolve(
@@ -140,9 +140,7 @@ def test_evolve_changes_all_columns_in_one_snapshot(lake: Lake) -> None:
         "since": "DATE",
         "d": "DECIMAL(5,2)",
     }
-    assert read(lake, "events") == sorted(
-        lake.sql("SELECT * FROM events", engine="duckdb").collect("pyarrow").iter_rows(), key=repr
-    )
+    assert read(lake, "events") == sorted(lake.sql("SELECT * FROM events").collect("pyarrow").iter_rows(), key=repr)
     added = "SELECT flag, device.arch, since, d FROM dev.events"
     assert rows(lake, added) == [(True, None, dt.date(2024, 1, 1), Decimal("1.50"))]
 
@@ -300,9 +298,9 @@ def test_huge_integers_that_files_would_round_are_refused(store: Store, type_nam
         table = lake.create_table("huge", {"number": type_name})
         for number in (2**53 + 1, 2**127 - 1):
             with pytest.raises(SchemaError, match="would round"):
-                table.append(lake.sql(f"SELECT {number}::{type_name} AS number", engine="duckdb"))
+                table.append(lake.sql(f"SELECT {number}::{type_name} AS number"))
             with pytest.raises(SchemaError, match=r"cannot hold .* exactly"):
                 table.update({"number": number}, where="number IS NULL")
-        table.append(lake.sql(f"SELECT {2**53}::{type_name} AS number", engine="duckdb"))
+        table.append(lake.sql(f"SELECT {2**53}::{type_name} AS number"))
         table.update({"number": 2**100}, where="number > 0")
         assert rows(lake, "FROM huge") == [(2**100,)]

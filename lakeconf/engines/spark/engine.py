@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 import narwhals as nw
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -31,15 +32,15 @@ from lakeconf.engines.sorting import SortedFiles, SortRequest
 from lakeconf.engines.spark.compare import check
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
-from lakeconf.engines.spark.query import filtered, query, run_sql
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.landed_files import read_files
+from lakeconf.engines.spark.read.predicate import to_spark
 from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import from_arrow, private_session
-from lakeconf.engines.spark.types import duckdb_schema, query_type
-from lakeconf.engines.spark.views import register
+from lakeconf.engines.spark.sql import collected, register, run_sql
+from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.position_files import sort_positions
 from lakeconf.engines.spark.write.sorted_files import is_writable, stage_sorted
@@ -105,6 +106,7 @@ class SparkEngine:
         info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = predicate_of(where, info.columns)
+        kept = to_spark(predicate)
         # The scan also reads the columns of the condition, and drops them after the filter.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
@@ -113,9 +115,7 @@ class SparkEngine:
         private = private_session(self._spark)
         with active_session_kept(self._spark):
             frame = rebind(read(self._spark, *planned, row_ids=row_ids), private)
-            frame = filtered(frame, predicate, planned[0].columns).select(
-                *virtual, *(quoted(column.name) for column in wanted)
-            )
+            frame = frame.where(kept).select(*virtual, *(quoted(column.name) for column in wanted))
         return nw.from_native(rebind(frame, self._spark))
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
@@ -127,20 +127,13 @@ class SparkEngine:
             raise not_on_spark(self._reader, table, since, until, error) from error
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        return nw.from_native(query(self._spark, sql, {name: self.adopt(frame) for name, frame in frames.items()}))
+        return self._duckdb.query(sql, {name: _local(frame) for name, frame in frames.items()})
 
-    def query_tables(
-        self, sql: str, frames: Mapping[str, Any], columns: Mapping[str, Mapping[str, Column]]
+    def run_sql(
+        self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:
-        types = {name: {column: query_type(one) for column, one in found.items()} for name, found in columns.items()}
-        return nw.from_native(
-            query(self._spark, sql, {name: frame.to_native() for name, frame in frames.items()}, types)
-        )
-
-    def run_sql(self, text: str, frames: Mapping[str, nw.LazyFrame[Any]]) -> nw.LazyFrame[Any]:
-        # pyspark registers each frame in the frame's own session.
-        found = {name: rebind(frame.to_native(), self._spark) for name, frame in frames.items()}
-        return nw.from_native(run_sql(self._spark, text, found))
+        found = {name: self.joinable(frame) for name, frame in frames.items()}
+        return nw.from_native(run_sql(self._spark, text, found, parameters))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)
@@ -158,7 +151,7 @@ class SparkEngine:
         with active_session_kept(self._spark):
             frame = rebind(read(self._spark, plan, None, row_ids=True), private)
             if plan.predicate is not None:
-                frame = filtered(frame, plan.predicate, plan.columns)
+                frame = frame.where(to_spark(plan.predicate))
             frame = frame.select(*POSITION_TYPES)
         return nw.from_native(rebind(frame, self._spark))
 
@@ -174,8 +167,10 @@ class SparkEngine:
         frame = self.scan(table, snapshot_id).to_native()
         return check(frame, self._reader, load_table(self._reader, table, snapshot_id), snapshot_id)
 
-    def adopt(self, frame: object) -> DataFrame:
+    def adopt(self, frame: object) -> DataFrame | duckdb.DuckDBPyRelation:
         native = native_frame(frame)
+        if isinstance(native, duckdb.DuckDBPyRelation):
+            return self._duckdb.adopt(native)  # Spark lacks some of its types
         if not isinstance(native, DataFrame):
             return from_arrow(self._spark, arrow_table(native))
         if native.sparkSession.sparkContext is not self._spark.sparkContext:
@@ -185,18 +180,28 @@ class SparkEngine:
             )
         return native
 
-    def schema(self, adopted: DataFrame) -> dict[str, str]:
-        return duckdb_schema(adopted)
+    def joinable(self, frame: object) -> DataFrame:
+        adopted = self.adopt(frame)
+        return adopted if isinstance(adopted, DataFrame) else from_arrow(self._spark, arrow_table(adopted))
 
-    def conform(self, adopted: DataFrame, columns: Mapping[Column, str]) -> DataFrame:
+    def schema(self, adopted: DataFrame | duckdb.DuckDBPyRelation) -> dict[str, str]:
+        return duckdb_schema(adopted) if isinstance(adopted, DataFrame) else self._duckdb.schema(adopted)
+
+    def conform(self, adopted: DataFrame | duckdb.DuckDBPyRelation, columns: Mapping[Column, str]) -> Any:
+        if not isinstance(adopted, DataFrame):
+            return self._duckdb.conform(adopted, columns)
         return conformed(adopted, tuple(columns))
 
-    def stage(self, adopted: DataFrame, request: StagingRequest) -> Staged:
+    def stage(self, adopted: DataFrame | duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
+        if not isinstance(adopted, DataFrame):
+            return self._duckdb.stage(adopted, request)
         sized = replace(request, table=with_bytes_per_row(self._reader, request.table))
         with self._announced(staging_folder(request.table, request.token)):
             return stage_files(self._storage, adopted, sized)
 
-    def stage_rows(self, adopted: DataFrame, request: StagingRequest) -> Staged:
+    def stage_rows(self, adopted: DataFrame | duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
+        if not isinstance(adopted, DataFrame):
+            return self._duckdb.stage_rows(adopted, request)
         with self._announced(staging_folder(request.table, request.token)):
             return stage_rows(self._storage, adopted, request)
 
@@ -244,3 +249,9 @@ class SparkEngine:
         except BaseException:
             remove_folder(self._spark, manifest_path(folder))
             raise
+
+
+def _local(frame: object) -> Any:
+    """A frame for DuckDB: rows of Spark are sent to this process."""
+    native = native_frame(frame)
+    return collected(native) if isinstance(native, DataFrame) else native

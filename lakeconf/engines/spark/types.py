@@ -138,15 +138,6 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
     return nested_sql(column, lambda leaf: _leaf(leaf.type, leaf.name, for_spark=for_spark))
 
 
-# Values of these types can only be passed on by a query; Spark has them as another type than DuckDB.
-_PASSED_ON = {"int128": "UHUGEINT", "uint128": "UHUGEINT", "variant": "UHUGEINT", "geometry": "UHUGEINT"}
-
-
-def query_type(column: Column) -> str:
-    """A column's type in DuckDB, for the query that is translated for Spark."""
-    return _PASSED_ON.get(column.type) or duckdb_type(column, for_spark=False)
-
-
 def exact_cast(sql: str, column: Column) -> str:
     """DuckDB SQL that casts a value of a column to a type that Spark accepts; fails if digits would be lost."""
     cast = f"CAST({sql} AS {duckdb_type(column, for_spark=True)})"

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
-import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -24,15 +22,16 @@ from lakeconf.connection.removal import remove_files
 from lakeconf.engines.base import Staged, StagingRequest
 from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.foreign_frames import native_frame
+from lakeconf.engines.foreign_frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorting import SortedFiles, SortRequest
-from lakeconf.engines.spark.connect.conditions import filtered
 from lakeconf.engines.spark.connect.scan import read, read_changes
 from lakeconf.engines.spark.connect.settings import first_line, settings_of
 from lakeconf.engines.spark.connect.write import is_writable, remove_staged, stage_frame
 from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.predicate import to_spark
+from lakeconf.engines.spark.sql import collected
 from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import SparkError, UnsupportedError
@@ -84,8 +83,7 @@ class ConnectEngine:
         frame = read(self._spark, self._reader, *planned)
         if predicate is None:
             return nw.from_native(frame)
-        frame = filtered(self._spark, frame, predicate, planned[0].columns)
-        return nw.from_native(frame.select(*(quoted(column.name) for column in wanted)))
+        return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in wanted)))
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         return self._duckdb.scan_rows(table, snapshot_id, where)
@@ -111,6 +109,12 @@ class ConnectEngine:
                 hint="open the lake with the frame's own session: store.open(frame.sparkSession)",
             )
         return native
+
+    def joinable(self, frame: object) -> Any:
+        adopted = self.adopt(frame)
+        if isinstance(adopted, DataFrame):
+            return adopted
+        return self._spark.createDataFrame(arrow_table(adopted))
 
     def schema(self, adopted: Any) -> dict[str, str]:
         if not isinstance(adopted, DataFrame):
@@ -163,11 +167,4 @@ class ConnectEngine:
         """A frame as rows of DuckDB; those of Spark are sent to this process."""
         if not isinstance(frame, DataFrame):
             return self._duckdb.adopt(frame)
-        return self._duckdb.adopt(_collected(frame))
-
-
-def _collected(frame: DataFrame) -> pa.Table:
-    try:
-        return frame.toArrow()
-    except PySparkException as error:
-        raise SparkError(f"the Spark job that computes the frame failed: {first_line(error)}") from error
+        return self._duckdb.adopt(collected(frame))

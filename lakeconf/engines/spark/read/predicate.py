@@ -31,10 +31,16 @@ _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 def to_spark(predicate: Predicate) -> SparkColumn:
     """The filter for a frame that has the columns under their names, with their Spark types.
 
-    Args:
-        predicate: The part of a predicate that planning understands: see `nodes.split`.
+    Raises:
+        UnsupportedError: A part of the predicate is more than a comparison of a column with constants.
     """
-    assert not isinstance(predicate, Expression)  # noqa: S101 - `split` removes it
+    if isinstance(predicate, Expression):
+        example = predicate.columns[0].name
+        raise UnsupportedError(
+            f"Spark does not compute the condition {predicate.sql}, which is in DuckDB's SQL",
+            hint=f"filter the frame: .scan().filter(nw.col({example!r}) + 1 > 2); or read the table with DuckDB: "
+            "store.open()",
+        )
     if isinstance(predicate, And | Or):
         return reduce(and_ if isinstance(predicate, And) else or_, map(to_spark, predicate.operands))
     if isinstance(predicate, Not):

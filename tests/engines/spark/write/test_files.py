@@ -60,7 +60,7 @@ def lake(config: dict[str, Any], spark: SparkSession) -> Iterator[Lake]:
 
 def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
     """The rows that plain DuckDB reads; NaN as text, because it does not equal itself."""
-    native: Any = lake.sql(query, engine="duckdb").to_native()
+    native: Any = lake.sql(query).to_native()
     found = [tuple("nan" if value != value else value for value in row) for row in native.fetchall()]
     return sorted(found, key=repr)
 
@@ -91,7 +91,7 @@ def test_partitioned_table_equals_that_of_duckdb(lake: Lake, keys: list[str]) ->
         lake.create_table(table, COLUMNS, partitioned_by=keys)
     lake._session.writer.execute(f"INSERT INTO theirs {ROWS}")
     lake.refresh()
-    lake.table("ours").append(lake.sql(ROWS, engine="duckdb").collect("pyarrow"))
+    lake.table("ours").append(lake.sql(ROWS).collect("pyarrow"))
     assert rows(lake, "FROM ours") == rows(lake, "FROM theirs") == rows(lake, ROWS)
     assert values(lake, "ours") == values(lake, "theirs")
     for condition in (
@@ -106,11 +106,9 @@ def test_partitioned_table_equals_that_of_duckdb(lake: Lake, keys: list[str]) ->
         assert rows(lake, f"FROM ours {where}") == rows(lake, f"FROM theirs {where}"), condition
         read = lake.table("ours").scan(where=condition.replace("flag", "flag = true")).collect("pyarrow").to_native()
         assert len(read) == len(rows(lake, f"FROM theirs {where}")), condition
-    lake.table("ours").append(lake.sql(f"{ROWS} LIMIT 0", engine="duckdb").collect("pyarrow"))
+    lake.table("ours").append(lake.sql(f"{ROWS} LIMIT 0").collect("pyarrow"))
     lake.table("ours").delete("small = 1")
-    lake.table("ours").merge(
-        lake.sql(f"SELECT * REPLACE (7::SMALLINT AS small) FROM ({ROWS}) WHERE id = 3", engine="duckdb"), on="id"
-    )
+    lake.table("ours").merge(lake.sql(f"SELECT * REPLACE (7::SMALLINT AS small) FROM ({ROWS}) WHERE id = 3"), on="id")
     lake.maintenance.compact()
     after = f"SELECT * REPLACE (CASE id WHEN 3 THEN 7 ELSE small END AS small) FROM ({ROWS}) WHERE small <> 1"
     assert rows(lake, "FROM ours") == rows(lake, after)
@@ -123,7 +121,7 @@ def test_partitioned_table_equals_that_of_duckdb(lake: Lake, keys: list[str]) ->
 def test_partition_value_that_a_path_would_change_is_kept(lake: Lake, text: str, tmp_path: Path) -> None:
     lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=["kind"])
     query = f"SELECT 1::BIGINT AS id, {text} AS kind UNION ALL SELECT 2, NULL UNION ALL SELECT 3, 'x'"
-    lake.table("t").append(lake.sql(query, engine="duckdb").collect("pyarrow"))
+    lake.table("t").append(lake.sql(query).collect("pyarrow"))
     assert rows(lake, "FROM t") == rows(lake, query)
     assert {row[1] for row in values(lake, "t")} == {row[1] for row in rows(lake, query)}
     assert not list((tmp_path / "env=prod").rglob("lakeconf-*"))
@@ -131,9 +129,9 @@ def test_partition_value_that_a_path_would_change_is_kept(lake: Lake, text: str,
 
 def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
     lake.create_table("t", {"env": "VARCHAR"})
-    lake.table("t").append(lake.sql("SELECT 'mine' AS env", engine="duckdb").collect("pyarrow"))
+    lake.table("t").append(lake.sql("SELECT 'mine' AS env").collect("pyarrow"))
     lake.create_table("p", {"env": "VARCHAR", "n": "INTEGER"}, partitioned_by=["n"])
-    lake.table("p").append(lake.sql("SELECT 'mine' AS env, 1 AS n", engine="duckdb").collect("pyarrow"))
+    lake.table("p").append(lake.sql("SELECT 'mine' AS env, 1 AS n").collect("pyarrow"))
     assert rows(lake, "FROM t") == [("mine",)]
     assert rows(lake, "FROM p") == [("mine", 1)]
     assert lake.table("p").scan().collect("pyarrow").rows() == [("mine", 1)]
@@ -152,7 +150,7 @@ def test_compression_follows_the_setting_of_the_lake(
         lake._session.writer.execute(
             f"CALL dev.set_option('parquet_compression', '{codec}', schema => 's', table_name => 't')"
         )
-    lake.table("s.t").append(lake.sql("SELECT range AS id FROM range(10)", engine="duckdb").collect("pyarrow"))
+    lake.table("s.t").append(lake.sql("SELECT range AS id FROM range(10)").collect("pyarrow"))
     (path,) = [path for path in tmp_path.rglob("part-*.parquet") if pq.read_metadata(path).num_rows][:1]
     assert pq.read_metadata(path).row_group(0).column(0).compression == written
     assert len(rows(lake, "FROM s.t")) == 10
@@ -162,7 +160,7 @@ def test_codec_unsupported_by_spark_is_rejected(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT"})
     lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
     with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
-        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id", engine="duckdb").collect("pyarrow"))
+        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
 
 
 def test_reading_files_with_an_unsupported_codec_raises_an_error(
@@ -184,7 +182,7 @@ def test_reading_files_with_an_unsupported_codec_raises_an_error(
 def test_encrypted_lake_is_not_written_unencrypted(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
     store = lakeconf.init({"stores": {"dev": {**config, "attach_options": {"encrypted": True}}}}).get_store("dev")
     with store.open() as lake:
-        lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id", engine="duckdb"))
+        lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id"))
     before = sorted(tmp_path.rglob("*.parquet"))
     with store.open(spark) as lake:
         for write in (
@@ -202,7 +200,7 @@ def test_column_statistics_match_the_data(lake: Lake) -> None:
     query = f"""SELECT i::BIGINT AS id, CASE WHEN i = 3 THEN NULL ELSE {long} || i END AS text,
         CASE WHEN i = 2 THEN 'nan'::DOUBLE ELSE i / 3 END AS f, i::DECIMAL(10, 2) AS d, {{'a': i::INTEGER}} AS s,
         [i::INTEGER] AS l, DATE '2024-01-01' + i::INTEGER AS day FROM range(5) r(i)"""
-    frame = lake.sql(query, engine="duckdb").collect("pyarrow")
+    frame = lake.sql(query).collect("pyarrow")
     lake.create_table("t", frame)
     lake.table("t").append(frame)
     for condition in (
@@ -222,9 +220,7 @@ def test_column_statistics_match_the_data(lake: Lake) -> None:
 def test_null_in_a_required_partition_column_is_rejected(lake: Lake) -> None:
     lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR NOT NULL"}, partitioned_by=["kind"])
     with pytest.raises(SchemaError, match="NOT NULL"):
-        lake.table("t").append(
-            lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind", engine="duckdb").collect("pyarrow")
-        )
+        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind").collect("pyarrow"))
 
 
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])

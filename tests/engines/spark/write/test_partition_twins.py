@@ -233,7 +233,7 @@ def test_tables_with_several_keys_live_as_those_of_duckdb(lake: Lake, keys: list
     assert verify(lake, "ours").equal
     stored = {str(path) for path in Path(lake._session.reader.data_path, "main", "ours").rglob("*.parquet")}
     assert {file.path for file in lake.table("ours").files()} <= stored
-    lake.table("ours").append(lake.sql(MANY, engine="duckdb").collect("pyarrow"))
+    lake.table("ours").append(lake.sql(MANY).collect("pyarrow"))
     maintain(lake)
     assert len(rows(lake, "FROM dev.ours")) == len(rows(lake, "FROM dev.theirs")) + 60
     assert {folder for folder, _ in partitions(lake, "ours")} == {folder for folder, _ in partitions(lake, "theirs")}
@@ -293,7 +293,7 @@ def test_partitions_without_equal_folders_are_inserted_by_duckdb(
     lake._session.writer.execute(f"CREATE TABLE memory.main.made AS SELECT i AS id, {made} FROM range(4) AS r(i)")
     lake._session.writer.execute("INSERT INTO dev.theirs FROM memory.main.made")
     lake.refresh()
-    lake.table("ours").append(lake.sql("FROM memory.main.made", engine="duckdb").collect("pyarrow"))
+    lake.table("ours").append(lake.sql("FROM memory.main.made").collect("pyarrow"))
     assert partitions(lake, "ours") == partitions(lake, "theirs")
     assert files(lake, "ours", "lakeconf") == []
     assert not list(Path(lake._session.reader.data_path).rglob("lakeconf-*"))

@@ -56,6 +56,6 @@ def test_fields_are_written_by_name(request: pytest.FixtureRequest, store: lakec
         table.append(frame(2).toArrow())
         table.merge(frame(2).unionAll(frame(3)), on="id")
         table.overwrite(frame(4), where="id = 4")
-        found = lake.sql("SELECT x::VARCHAR AS x, l::VARCHAR AS l FROM t", engine="duckdb").collect("pyarrow")
+        found = lake.sql("SELECT x::VARCHAR AS x, l::VARCHAR AS l FROM t").collect("pyarrow")
     assert set(found.rows()) == {("{'a': 2, 'b': 1}", "[{'a': 2, 'b': 1}]")}
     assert len(found) == 4

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.engines.spark.views import register
+from lakeconf.engines.spark.sql import register
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def test_view_has_the_rows_of_its_frame_in_the_given_session(spark: SparkSession) -> None:
     other = spark.newSession()
     register(other, {"a `b`.c": spark.range(3), "second": spark.range(5)})
-    assert other.sql("SELECT count(*) FROM `a ``b``.c`", engine="duckdb").collect() == [(3,)]
+    assert other.sql("SELECT count(*) FROM `a ``b``.c`").collect() == [(3,)]
     assert other.table("second").count() == 5
     assert not spark.catalog.tableExists("second")
     register(other, {"second": spark.range(7)})
