@@ -14,7 +14,7 @@ from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.changed_files import changed_file_warnings
 from lakeconf.pipelines.columns import ColumnChanges
 from lakeconf.pipelines.former_table import check_former
-from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment, step, without
 from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import found_files, runs_by_full_name
@@ -75,6 +75,7 @@ class Step:
         earlier: The number of recorded runs of the model.
         delta: Inputs of which only changed rows are read, with the snapshot after which they changed.
         late_since: Inputs with late rows that this run does not process, with the snapshot after which they changed.
+        unfinished_since: The same, until the last batch is committed: inputs with rows that the batches process again.
         warnings: Work that the run leaves undone, and how to do it.
         columns: Changes to the columns of the table; only set by `plan`.
         replaces: True if rows of an existing table are replaced; only set by `plan`.
@@ -91,6 +92,7 @@ class Step:
     earlier: int = 0
     delta: Mapping[str, int] = field(default_factory=dict)
     late_since: Mapping[str, int] = field(default_factory=dict)
+    unfinished_since: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     replaces: bool = False
@@ -155,6 +157,9 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     changed, lost = changed_inputs(pipeline.stored_inputs(model), known, last)
     fresh = _requested(model, known) if bounds.rebuild else _rebuild_reason(pipeline, model, last)
     if isinstance(model.kind, Incremental):
+        if last is not None and fresh is None and model.kind.lookback:
+            last = _as_of_lookback(model.kind, known.runs, last)
+            changed, _ = changed_inputs(pipeline.stored_inputs(model), known, last)
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
         return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else known.runs, bounds)
@@ -246,6 +251,24 @@ def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
     return lakes[store], f"{name}.{table.rpartition('.')[2]}"
 
 
+def _as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) -> ModelRun:
+    """The last run, with the oldest inputs of the last runs of the intervals within the lookback.
+
+    A run that failed half-way has processed only some of these intervals again.
+    """
+    found = [(*run.interval, run) for run in runs if run.interval is not None and run.definition == last.definition]
+    end = max((end for _, end, _ in found), default=None)
+    if end is None:
+        return last
+    moments = [step(end, kind.interval, -count) for count in range(1, kind.lookback + 1)]
+    newest = [[run for start, end, run in found if start <= one < end][-1:] for one in moments]
+    oldest = {
+        table: min([snapshot_id, *(run.inputs[table] for (run,) in filter(None, newest) if table in run.inputs)])
+        for table, snapshot_id in last.inputs.items()
+    }
+    return replace(last, inputs=oldest)
+
+
 def _intervals(
     pipeline: Pipeline,
     model: Model,
@@ -279,7 +302,7 @@ def _intervals(
     why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
     return Step(
         model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=known.earlier,
-        late_since=late.since if left else {}, warnings=warnings,
+        late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,
     )  # fmt: skip
 
 

@@ -66,7 +66,19 @@ class StepRun:
         for index, batch in enumerate(batches):
             if batch is not None:
                 _log.info("model %s: %s", self.step.model.table, batch)
-            self._commit(replace(self.step, earlier=self.step.earlier + index), batch, is_last=batch is batches[-1])
+            is_last = batch is batches[-1]
+            step = replace(self.step, earlier=self.step.earlier + index)
+            if not is_last:
+                # Late rows of later batches are known until all batches are committed: one of them may fail.
+                step = replace(step, late_since=step.unfinished_since)
+            try:
+                self._commit(step, batch, is_last=is_last)
+            except LakeconfError as error:
+                if index and self.unknown is None:
+                    said = error.message.replace("nothing was written", "nothing of this range was written")
+                    done = "1 range was" if index == 1 else f"{index} ranges were"
+                    error.message = f"{batch} failed after {done} committed: {said}"
+                raise
 
     def _commit(self, step: Step, batch: Batch | None, *, is_last: bool) -> None:
         extra: dict[str, object] = {}

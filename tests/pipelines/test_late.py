@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,30 @@ def test_late_option_of_the_model_redoes_or_ignores_late_rows(lake: Lake) -> Non
     add(lake, 2, 10)
     assert warnings(lake, daily(late="ignore")) == []
     assert only(run(daily(late="ignore"), lake, until=UNTIL)).status == "skipped"
+
+
+@pytest.mark.parametrize("how", ["late", "lookback", "asked"])
+def test_a_redo_that_fails_half_way_is_continued(lake: Lake, how: str) -> None:
+    given: dict[str, Any] = {"late": {"late": "redo"}, "lookback": {"lookback": 4, "batch": 1, "late": "ignore"}}
+    (model,) = daily(**given.get(how, {})).models
+    audit = "SELECT * FROM marts.daily WHERE n > (SELECT max(n) FROM raw.limits) AND day = DATE '2024-01-03'"
+    pipeline = Pipeline([replace(model, audits={"limit": audit})])
+    lake.create_table("raw.limits", {"n": "INTEGER"}).append([{"n": 1}])
+    only(run(pipeline, lake, until=UNTIL))
+    for day in (1, 3):
+        add(lake, day, 10)
+    (result,) = run(pipeline, lake, until=UNTIL, redo_late=how == "asked")
+    assert result.status == "failed"
+    assert result.rows == (2 if how == "lookback" else 1)
+    done = "2 ranges were" if how == "lookback" else "1 range was"
+    assert result.error is not None
+    failed = f"2024-01-03 to 2024-01-04 failed after {done} committed: the audit 'limit' found 1 row"
+    assert result.error.message.startswith(f"{failed}, so nothing of this range was written")
+    assert sums(lake) == [11, 1, 1, 1]
+    lake.table("raw.limits").append([{"n": 100}])
+    assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "done"
+    assert sums(lake) == [11, 1, 11, 1]
+    assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "skipped"
 
 
 def test_days_within_the_lookback_are_redone_without_a_warning(lake: Lake) -> None:
