@@ -66,7 +66,7 @@ class Evolution:
             value = self.defaults.get(name)
             wanted = type_sql(name, text)
             # DuckLake only accepts a literal, and casts it to the column's type.
-            default = "" if value is None else f" DEFAULT {literal(text_of(value, parsed_type(wanted)))}"
+            default = "" if value is None else f" DEFAULT {literal(_stored(name, value, wanted))}"
             added.append(f"{alter} ADD COLUMN {_path(name)} {wanted}{default}")
         return (
             *dropped,
@@ -179,3 +179,14 @@ def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
     if found.id == "map":
         return f"MAP({inner['key']}, {inner['value']})"
     return f"STRUCT({', '.join(f'{identifier(name)} {text}' for name, text in inner.items())})"
+
+
+def _stored(name: str, value: object, wanted: str) -> str:
+    """A default as the text that DuckLake stores."""
+    text = text_of(value, parsed_type(wanted))
+    if text == "NULL":
+        raise SchemaError(
+            f"the default of {name!r} is the text NULL, which DuckLake would store as a NULL in new rows",
+            hint="use another text",
+        )
+    return text

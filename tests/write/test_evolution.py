@@ -170,3 +170,8 @@ def test_promotion_that_would_change_existing_values_is_refused(column: str, new
     types = {"b": "BIGINT", "t": "TIMESTAMP", "s": "STRUCT(b BIGINT, h HUGEINT)"}
     with pytest.raises(SchemaError, match="cannot hold all values"):
         Evolution(promote={column: new}).statements("lake.t", types)
+
+
+def test_the_text_null_is_no_default() -> None:
+    with pytest.raises(SchemaError, match="DuckLake would store as a NULL in new rows"):
+        Evolution(add={"s": "VARCHAR"}, defaults={"s": "NULL"}).statements("t", {"id": "INTEGER"})

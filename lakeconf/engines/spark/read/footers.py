@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,7 @@ class Stored:
 
 
 # Footers never change: a file of a lake is written once. The key is path and size; the oldest are evicted first.
+_cache_lock = threading.Lock()
 _cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
 # A timestamp with time zone in milliseconds; DuckLake itself writes microseconds.
 MILLISECONDS = "timestamptz_ms"
@@ -174,13 +176,17 @@ def remembered(
         files: Path and size of each.
         read: Reads the schemas of some files.
     """
-    unknown = [file for file in files if file not in _cache]
+    # Another thread may remove any of them from the cache at any time.
+    known = {file: found for file in files if (found := _cache.get(file)) is not None}
+    unknown = [file for file in files if file not in known]
     if unknown:
-        _cache.update(zip(unknown, read(unknown), strict=True))
-    result = [_cache[file] for file in files]
-    while len(_cache) > _CACHED_FILES:
-        _cache.popitem(last=False)
-    return result
+        read_now = dict(zip(unknown, read(unknown), strict=True))
+        known |= read_now
+        with _cache_lock:
+            _cache.update(read_now)
+            while len(_cache) > _CACHED_FILES:
+                _cache.popitem(last=False)
+    return [known[file] for file in files]
 
 
 def _schema(text: str) -> Stored:

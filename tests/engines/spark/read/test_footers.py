@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
@@ -200,3 +203,16 @@ def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
     with counted_calls(spark) as many:
         read(spark, *paths[10:])
     assert few.count == many.count
+
+
+def test_a_full_cache_forgets_files_of_another_thread_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CACHED_FILES", 1)
+    monkeypatch.setattr(module, "_cache", OrderedDict())
+    known = Stored("known", None, "int32")
+    assert module.remembered([("a", 1)], lambda _: [known]) == [known]
+
+    def read(files: Sequence[tuple[str, int]]) -> list[Stored]:
+        module.remembered([("c", 1)], lambda _: [known])  # what another thread does meanwhile
+        return [known for _ in files]
+
+    assert module.remembered([("a", 1), ("b", 1)], read) == [known, known]
