@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.table import TableInfo, compose_path
+from lakeconf.catalog.table import TableInfo
 from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, UnsupportedError
 from lakeconf.sql import identifier

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.table import TableInfo, compose_path
+from lakeconf.catalog.table import TableInfo
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table, visible_at
 from lakeconf.sql import identifier
 

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from lakeconf.catalog.cached import cached
 from lakeconf.catalog.cursors import Cursor, Cursors
 from lakeconf.catalog.definitions import Definitions
+from lakeconf.catalog.paths import check_paths
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
@@ -46,7 +47,7 @@ class CatalogReader:
         It runs on its own cursor and sees only committed data. Keep it short: it may block commits on SQLite.
 
         Raises:
-            CatalogError: lakeconf does not support the version of the catalog.
+            CatalogError: lakeconf does not support the version of the catalog, or a path in it is not admitted.
             CatalogChangedError: The catalog is a SQLite file that is attached read-only, and another process committed
                 meanwhile; see `repeated`.
         """
@@ -54,10 +55,11 @@ class CatalogReader:
         before = self._snapshots() if self.reads_separately and self._is_read_only else None
         with self._cursors.taken() as taken:
             taken.set_up("TimeZone", self._time_zone_sql)
-            self._begin(taken, metadata)
+            newest = self._begin(taken, metadata)
             try:
                 query = OWN_QUERIES.get(self._settings[0])
                 own = None if query is None else f"{query}({literal(self.metadata_database)}, "
+                self._check_paths(taken.connection, newest)
                 yield MetadataTransaction(taken.connection, self.alias, data_path, own)
             finally:
                 with contextlib.suppress(LakeconfError):
@@ -67,6 +69,18 @@ class CatalogReader:
             raise CatalogChangedError(
                 f"another process committed to {self.alias!r} while it was read", hint="try again"
             )
+
+    def _check_paths(self, cursor: Connection, newest: int | None) -> None:
+        """Checks the paths that DuckDB may open, if that has not been done for the newest snapshot."""
+        checked, newest = self._checked_up_to, -1 if newest is None else newest
+        if not checked or newest > checked[0]:
+            check_paths(cursor.rows, self.data_path, checked[0] if checked else None)
+            checked[:] = [newest]
+
+    @cached
+    def _checked_up_to(self) -> list[int]:
+        """The snapshot up to which paths have been checked; empty at first."""
+        return []
 
     @contextlib.contextmanager
     def one_state(self) -> Iterator[CatalogReader]:
@@ -199,7 +213,8 @@ class CatalogReader:
             found = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
         return [str(value).lower() for (value,) in found] == ["true"]
 
-    def _begin(self, taken: Cursor, metadata: str) -> None:
+    def _begin(self, taken: Cursor, metadata: str) -> int | None:
+        """Begins a transaction, and returns the newest snapshot."""
         cursor = taken.connection
         try:
             taken.set_up("database", f"USE {metadata}")
@@ -207,16 +222,21 @@ class CatalogReader:
             if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")
-            found = cursor.rows("SELECT value FROM ducklake_metadata WHERE key = 'version' AND scope IS NULL")
+            found = cursor.rows(
+                "SELECT value, (SELECT max(snapshot_id) FROM ducklake_snapshot) FROM ducklake_metadata "
+                "WHERE key = 'version' AND scope IS NULL"
+            )
         except QueryError as error:
             raise CatalogError(
                 f"{metadata} does not contain the metadata of a DuckLake: {error.message}",
                 hint="check metadata_schema",
             ) from error
-        versions = [version for (version,) in found]
+        versions = [version for version, _ in found]
         if versions != [SUPPORTED_VERSION]:
             found_version = ", ".join(map(str, versions)) or "unknown"
             raise CatalogError(f"{self.alias!r}: {version_sentence(found_version, SUPPORTED_VERSION, 'lakeconf')}")
+        newest: int | None = found[0][1]
+        return newest
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,10 +12,12 @@ from typing import Any, NamedTuple
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
 from lakeconf.catalog.missing_table import refuse_missing
 from lakeconf.catalog.own_queries import own_rows
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import require
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.ducklake import visible_at
+from lakeconf.errors import CatalogError
 from lakeconf.sql import folded
 
 _TABLES = f"""
@@ -27,6 +30,8 @@ _TABLE_TYPES = (
     "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
     "path VARCHAR, is_relative BOOLEAN"
 )
+# Names of types become a part of SQL.
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(?:\(\d+,\s*\d+\))?")
 # The id of a table that is not committed yet; the catalog assigns ids at the commit.
 NO_ID = -1
 _COLUMN_TYPES = (
@@ -211,13 +216,6 @@ def key_text(transform: str, column: str) -> str:
     return f"{kind}({number.removesuffix(')')}, {column})" if number else f"{kind}({column})"
 
 
-def compose_path(parent: str, path: str | None, *, is_relative: bool) -> str:
-    """Returns the path of a schema, table or file inside its parent folder."""
-    if path is None:
-        return parent
-    return parent + path if is_relative else path
-
-
 def _by_table(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
     found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for table_id, *row in rows:
@@ -265,6 +263,11 @@ def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column,
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in map(_Version._make, rows):
+        if not (isinstance(version.type, str) and _TYPE_NAME.fullmatch(version.type)):
+            raise CatalogError(
+                f"the catalog names the unknown type {version.type!r} of the column {version.name!r}",
+                hint="find out who writes to the catalog, and restore a backup of it",
+            )
         history[version.field_id].append(version)
         name_owners[version.parent, version.name.lower()].add(version.field_id)
         if version.begin <= snapshot_id and (version.end is None or snapshot_id < version.end):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.table import compose_path
 from lakeconf.ducklake import visible_at
 
 

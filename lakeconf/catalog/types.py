@@ -52,7 +52,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 def duckdb_name(type_name: str) -> str | None:
     """Returns the DuckDB name of a DuckLake type; None for nested and unknown types."""
-    return type_name.upper() if type_name.startswith("decimal(") else DUCKDB_NAMES.get(type_name)
+    return type_name.upper() if _DECIMAL.fullmatch(type_name) else DUCKDB_NAMES.get(type_name)
 
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import TableInfo, compose_path
+from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INLINED_TABLES, visible_at
 from lakeconf.errors import CommitConflictError

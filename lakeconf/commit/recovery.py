@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path, tables
+from lakeconf.catalog.table import tables
 from lakeconf.catalog.table_folder import table_folder
 from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.commit.committing import Committing

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakeconf.catalog.paths import check_folder
+from lakeconf.catalog.table import tables
 from lakeconf.deferred import deferred
 from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError
@@ -139,7 +141,7 @@ class Scope:
         """Refuses maintenance, which commits by itself.
 
         Raises:
-            LakeconfError: As for `check_writable`, or a transaction is open.
+            LakeconfError: As for `check_writable`, a transaction is open, or a table is not below the data path.
         """
         self.check_writable()
         if self.transaction is not None:
@@ -147,3 +149,6 @@ class Scope:
                 "a transaction is open, and maintenance cannot be a part of it",
                 hint="call it after the `with` block",
             )
+        reader = self.session.reader
+        for info in tables(reader, self.session.snapshot_id):
+            check_folder(reader.data_path, info.path)

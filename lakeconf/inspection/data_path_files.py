@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path
 from lakeconf.connection.connection import Connection
 
 # The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.

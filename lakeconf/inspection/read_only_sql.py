@@ -13,10 +13,11 @@ import duckdb
 
 from lakeconf.backends.metadata.libpq import hidden_credentials
 from lakeconf.catalog.only_reads import READERS
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.references import References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import compose_path, tables_in
+from lakeconf.catalog.table import tables_in
 from lakeconf.catalog.table_name import joined_name
 from lakeconf.catalog.unknown_tables import tables_suggested
 from lakeconf.connection.connection import Connection

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import compose_path
 from lakeconf.connection.removal import remove_files
 from lakeconf.engines.staging import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import NO_ID, TableInfo, tables
 from lakeconf.catalog.table_folder import table_folder
@@ -63,9 +64,10 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     for statement in statements:
         check_placeholders(statement, f"the definition of {created}")
     with Writing(scope, f"create table {created}") as transaction:
+        folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
+        check_folder(session.reader.data_path, folder)
         if transaction.explicit:
             described = _described(transaction, statements, full)
-            folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
             info = new_table(schema, table, folder, described, definition.partitioned_by)
             transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
         transaction.add(Change(statements, created, defines=True))

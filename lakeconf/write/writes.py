@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
 from lakeconf.catalog.table_name import full_name
 from lakeconf.commit import journal
@@ -99,6 +100,7 @@ def target(transaction: Transaction, name: str) -> Target:
 
     Raises:
         TableNotFoundError: There is no such table, or the transaction has dropped or renamed it.
+        CatalogError: Its folder is not below the data path.
     """
     found = transaction.targets.get(table_key(name))
     if found is not None and found.ended_by is not None:
@@ -111,6 +113,7 @@ def target(transaction: Transaction, name: str) -> Target:
     known, key = {} if transaction.read is None else transaction.read, table_key(name)
     if key not in known:
         known[key] = _at(transaction.session, name, transaction.snapshot_id)
+        check_folder(transaction.session.reader.data_path, known[key].info.path)
     return known[key]
 
 

@@ -82,11 +82,6 @@ def test_key_survives_maintenance(keyed: Lake) -> None:
             "the lake does not have the table lakeconf.commits yet",
         ),
         ("ALTER TABLE lakeconf.commits SET PARTITIONED BY (token)", "the partitions of lakeconf.commits"),
-        (
-            "UPDATE __ducklake_metadata_dev.ducklake_schema SET path = '/elsewhere/', path_is_relative = false "
-            "WHERE schema_name = 'lakeconf'",
-            "the folder of the table is not below an absolute data path",
-        ),
     ],
 )
 def test_table_of_keys_that_needs_statements(keyed: Lake, statement: str, reason: str) -> None:

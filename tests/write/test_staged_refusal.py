@@ -83,16 +83,6 @@ def test_table_that_contains_a_file_twice(lake: Lake, tmp_path: Path) -> None:
     assert refusal_of(lake) == "the table contains a file twice"
 
 
-@pytest.mark.parametrize("what", ["schema", "table"])
-def test_folder_elsewhere(lake: Lake, what: str) -> None:
-    run_plain(
-        lake,
-        "CREATE TABLE t (id BIGINT)",
-        f"UPDATE __ducklake_metadata_dev.ducklake_{what} SET path_is_relative = false, path = '/elsewhere/'",
-    )
-    assert refusal_of(lake) == "the folder of the table is not below an absolute data path"
-
-
 def test_absolute_folder_below_the_data_path(lake: Lake) -> None:
     run_plain(
         lake,

@@ -1,0 +1,109 @@
+"""Admits the paths of a catalog. Whoever can write to it could otherwise send files and credentials elsewhere.
+
+DuckDB reads parameters such as `?s3_endpoint=HOST` in the URL of a file, signs the request with the secret of the lake,
+and sends it to that host. So a path is admitted only if its scheme, host and folder are those of the lake or of a
+bucket, whatever else the path is. `compose_path` checks each path that lakeconf uses; DuckDB reads paths by itself, so
+`CatalogReader` checks all of them in its first transaction, and new ones in the first transaction that sees them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lakeconf.errors import CatalogError
+from lakeconf.sql import literal
+
+# Expressions for Python and DuckDB alike. They apply to a path after `R` if it is relative, and `A` if it is not.
+_ODD = r"[\x00-\x1f\x7f\\]|^A//|(?:^.|/)\.\.(?:/|$)"
+# Characters that end the path of a URL.
+_ENDS = "|[?#]"
+# Registered files may be in any bucket: the store says which server has the buckets.
+_IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^?#]*)?"
+_SCHEME = "://"
+_SHOWN = 200
+_HINT = "find out who writes to the catalog, and correct the path in the catalog's database or restore a backup of it"
+_PATHS = """
+    SELECT 'schema' AS kind, path, path_is_relative FROM ducklake_schema
+    UNION ALL SELECT 'table', path, path_is_relative FROM ducklake_table
+    UNION ALL SELECT 'data file', path, path_is_relative FROM ducklake_data_file WHERE {new}
+    UNION ALL SELECT 'delete file', path, path_is_relative FROM ducklake_delete_file WHERE {new}
+"""
+
+
+def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
+    """Returns the path of a schema, table or file inside its parent folder.
+
+    Raises:
+        CatalogError: The catalog must not name this path.
+    """
+    if path is None:
+        return parent
+    if not isinstance(path, str) or is_relative is None:
+        raise _not_admitted("file", path)
+    tagged = ("R" if is_relative else "A") + path
+    odd = re.search(_ODD + _ENDS * (_SCHEME in parent), tagged)
+    if odd or (_SCHEME in path and not re.fullmatch(_IN_BUCKET, tagged)):
+        raise _not_admitted("file", path)
+    return parent + path if is_relative else path
+
+
+def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
+    """Checks the paths in the catalog, in one query that returns no rows of files that are as they should be.
+
+    Args:
+        rows: Runs a query on the metadata tables.
+        root: The data path.
+        since: The paths of files that this snapshot or an earlier one added have been checked; None for none.
+
+    Raises:
+        CatalogError: A path is not admitted, or the folder of a schema or table is not below the data path.
+    """
+    new = "true" if since is None else f"begin_snapshot > {since}"
+    found = rows(
+        f"""
+        SELECT kind, path, coalesce(
+            NOT regexp_matches(tagged, {literal(_ODD + _ENDS * (_SCHEME in root))})
+                AND (NOT contains(path, '{_SCHEME}') OR regexp_full_match(tagged, {literal(_IN_BUCKET)})),
+            false) AS admitted
+        FROM (
+            SELECT kind, path, CASE CAST(path_is_relative AS BOOLEAN) WHEN true THEN 'R' WHEN false THEN 'A' END || path
+                AS tagged, kind IN ('schema', 'table') AS is_folder
+            FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL
+        ) WHERE NOT admitted OR (is_folder AND tagged[1] = 'A' AND NOT starts_with(path, {literal(root)}))
+        """  # noqa: S608
+    )
+    for kind, path, admitted in found:
+        if not admitted:
+            raise _not_admitted(kind, path)
+        check_folder(root, path)
+
+
+def check_folder(root: str, folder: str) -> None:
+    """Checks that the folder of a table is below the data path, also if folders are links.
+
+    Args:
+        root: The data path.
+        folder: The folder of the table.
+
+    Raises:
+        CatalogError: It is not.
+    """
+    real_root, real = (root, folder) if _SCHEME in root else map(os.path.realpath, (root, folder))
+    if not f"{real}/".startswith(f"{real_root.rstrip('/')}/"):
+        raise CatalogError(
+            f"the catalog names the folder {folder} of a table, which is not below the data path {root}: nothing was "
+            "read or written",
+            hint=_HINT,
+        )
+
+
+def _not_admitted(kind: str, path: object) -> CatalogError:
+    shown = repr(path)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return CatalogError(
+        f"the catalog names the path {shown} of a {kind}, which could lead elsewhere: nothing was read or written",
+        hint=_HINT,
+    )

@@ -1,0 +1,204 @@
+"""Attacks of a catalog on its readers and writers: each text in it may come from an attacker."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from local_stores import store_of
+
+import lakeconf
+from lakeconf import Store
+from lakeconf.errors import CatalogError
+from lakeconf.inspection.read_only_sql import query
+from lakeconf.inspection.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from servers import S3Server
+
+    from lakeconf.lake.lake import Lake
+
+ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "name": ["a", "b"] * 10})
+# What users do with a lake.
+USES: dict[str, Callable[[Lake], Any]] = {
+    "scan": lambda lake: lake.table("t").to_arrow(),
+    "sql": lambda lake: lake.sql("SELECT count(*), max(name) FROM t").collect(),
+    "polars": lambda lake: lake.table("t").to_polars(),
+    "changes": lambda lake: lake.table("t").changes(since=0).collect(),
+    "append": lambda lake: lake.table("t").append(ROWS),
+    "overwrite": lambda lake: lake.table("t").overwrite(ROWS),
+    "merge": lambda lake: lake.table("t").merge(ROWS, on=["id"]),
+    "update": lambda lake: lake.table("t").update({"name": "'c'"}, where="id = 1"),
+    "execute": lambda lake: lake.execute("INSERT INTO t SELECT * FROM t"),
+    "create": lambda lake: lake.create_table("made", like=ROWS).append(ROWS),
+    "maintain": lambda lake: lake.maintenance.compact(),
+    "cleanup": lambda lake: lake.maintenance.cleanup(older_than=timedelta(days=1)),
+    "verify": lambda lake: verify(lake, "t"),
+}
+
+
+class Listener:
+    """A server of the attacker: it only counts connections."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.settimeout(0)
+        self.port = self.socket.getsockname()[1]
+
+    def connections(self) -> int:
+        found = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.accept()[0].close()
+                found += 1
+        return found
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    server = Listener()
+    with contextlib.closing(server.socket):
+        yield server
+
+
+@pytest.fixture
+def remote(tmp_path: Path, s3_server: S3Server) -> Store:
+    """A lake in a bucket, with data files, a delete file and a file scheduled for removal."""
+    bucket = s3_server.create_bucket()
+    storage = {"type": "s3", "bucket": bucket, "prefix": "p", "endpoint": s3_server.endpoint, "url_style": "path"}
+    storage |= {"use_ssl": False, "key_id": s3_server.keys.key_id, "secret": s3_server.keys.secret}
+    metadata = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
+    store = lakeconf.init({"stores": {"dev": {"metadata_backend": metadata, "storage_backend": storage}}}).get_store()
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+        lake.table("t").delete("id = 3")
+    return store
+
+
+def write_catalog(tmp_path: Path, sql: str, *values: object) -> int:
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog, catalog:
+        return catalog.execute(sql, values).rowcount
+
+
+@pytest.mark.parametrize("table", ["data_file", "delete_file", "table", "schema"])
+def test_paths_that_lead_to_another_server_are_not_opened(
+    table: str, remote: Store, tmp_path: Path, listener: Listener
+) -> None:
+    (original,) = _column(tmp_path, f"SELECT DISTINCT path FROM ducklake_{table}")[:1]
+    parameters = f"?s3_endpoint=127.0.0.1:{listener.port}&s3_use_ssl=false&s3_url_style=path"
+    host = f"127.0.0.1:{listener.port}"
+    with remote.open() as lake:
+        bucket = lake._session.reader.data_path
+        uses = list(USES.values())
+        hostile: list[tuple[str, bool]] = [
+            (f"{original}{parameters}", True),
+            (f"{bucket}{original}{parameters}", False),
+            (f"{bucket}{original}#", False),
+            (f"http://{host}/x.parquet", False),
+            (f"s3://{host}#/x.parquet", False),
+            (f"s3://user@{host}/x.parquet", False),
+            (f"../{original}", True),
+            (f"main\\..\\{original}", True),
+            (f"{original}\n", True),
+            (f"//{host}/share/x.parquet", False),
+        ]
+        for path, is_relative in hostile:
+            changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
+            assert write_catalog(tmp_path, changed, path, is_relative) >= 1
+            with pytest.raises(CatalogError, match="could lead elsewhere: nothing was read or written"):
+                remote.open()
+            with pytest.raises(CatalogError, match="could lead elsewhere"):
+                query(remote, "FROM t")
+        # A lake that is open notices it in the next snapshot.
+        write_catalog(
+            tmp_path,
+            "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, snapshot_time, schema_version, "
+            "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+        )
+        write_catalog(tmp_path, f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?", *hostile[0])
+        if table in ("data_file", "delete_file"):
+            write_catalog(
+                tmp_path,
+                f"UPDATE ducklake_{table} SET begin_snapshot = (SELECT max(snapshot_id) FROM ducklake_snapshot)",
+            )
+        for use in uses:
+            with pytest.raises(CatalogError, match="could lead elsewhere"):
+                use(lake)
+    assert listener.connections() == 0
+
+
+def test_scheduled_files_on_another_server_are_not_removed(remote: Store, tmp_path: Path, listener: Listener) -> None:
+    parameters = f"?s3_endpoint=127.0.0.1:{listener.port}&s3_use_ssl=false"
+    scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (99, ?, true, '2020-01-01 00:00:00+00')"
+    with remote.open() as lake:
+        write_catalog(tmp_path, scheduled, f"main/t/x.parquet{parameters}")
+        with pytest.raises(CatalogError, match="could lead elsewhere"):
+            lake.maintenance.cleanup(older_than=timedelta(days=1))
+    assert listener.connections() == 0
+
+
+def test_registered_files_of_other_buckets_are_read(remote: Store, s3_server: S3Server) -> None:
+    other = s3_server.create_bucket()
+    with remote.open() as lake:
+        writer = lake._session.writer
+        writer.execute(
+            "CREATE SECRET elsewhere (TYPE s3, KEY_ID 'a', SECRET 'b', ENDPOINT "
+            f"'{s3_server.endpoint}', URL_STYLE 'path', USE_SSL false, SCOPE 's3://{other}/')"
+        )
+        writer.execute(f"COPY (SELECT 50::BIGINT AS id, 'c' AS name) TO 's3://{other}/a b/x=1.parquet'")
+        writer.execute(f"CALL ducklake_add_data_files('dev', 't', 's3://{other}/a b/x=1.parquet')")
+        lake.refresh()
+        assert lake.table("t").to_arrow().num_rows == 20
+
+
+@pytest.mark.parametrize("kind", ["absolute", "above", "link"])
+@pytest.mark.parametrize("table", ["table", "schema"])
+def test_writes_stay_below_the_data_path(table: str, kind: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    outside, data = tmp_path / "outside", tmp_path / "data"
+    outside.mkdir()
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+        if kind == "link":
+            folder = data / "main" if table == "schema" else data / "main" / "t"
+            shutil.copytree(folder, outside, dirs_exist_ok=True)
+            shutil.rmtree(folder)
+            folder.symlink_to(outside)
+        else:
+            path = f"{outside}/" if kind == "absolute" else "../outside/"
+            changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
+            write_catalog(tmp_path, changed, path, kind == "above")
+        before = sorted(outside.rglob("*"))
+    writes = ["append", "overwrite", "merge", "update", "execute", "maintain"] + ["create"] * (table == "schema")
+    for name in writes:
+        with pytest.raises(CatalogError, match="nothing was"), store.open() as lake:
+            USES[name](lake)
+    assert sorted(outside.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["decimal(10,2/*(*/) x --)", "decimal(", "int64)", "int64\n", "", None, "DROP TABLE t"]
+)
+def test_types_are_no_sql(text: str | None, tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    assert write_catalog(tmp_path, "UPDATE ducklake_column SET column_type = ? WHERE column_name = 'name'", text) == 1
+    for use in USES.values():
+        with pytest.raises(LakeconfError), store.open() as lake:
+            use(lake)
+            lake.table("t")._repr_html_()  # a cleanup and a new table need no column of `t`
+
+
+def _column(tmp_path: Path, sql: str) -> list[Any]:
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog:
+        return [value for (value,) in catalog.execute(sql)]
