@@ -263,7 +263,7 @@ def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column,
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in map(_Version._make, rows):
-        if not (isinstance(version.type, str) and _TYPE_NAME.fullmatch(version.type)):
+        if not _TYPE_NAME.fullmatch(str(version.type)):
             raise CatalogError(
                 f"the catalog names the unknown type {version.type!r} of the column {version.name!r}",
                 hint="find out who writes to the catalog, and restore a backup of it",
