@@ -56,7 +56,7 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py
 
 # The package supports only 4.3.x. To support another version, change pyproject.toml and
-# lakeconf/engines/spark/version.py, and then run the tests with it.
+# lakeconf/engines/spark/start.py, and then run the tests with it.
 SPARK ?= $(shell sed -n 's/.*"pyspark>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 
 test-spark-oldest: setup ## Run the Spark tests with the oldest supported version; SPARK=4.3.1 selects another

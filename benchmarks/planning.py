@@ -24,8 +24,8 @@ import lakeconf
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.groups import groups
+from lakeconf.engines.spark.read.scan_source import ClassicSource
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 

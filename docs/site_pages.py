@@ -12,8 +12,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from lakeconf.config.codes import Code
-from lakeconf.config.explain_code import explanation
+from lakeconf.config.codes import Code, explanation
 
 _ROOT = Path(__file__).parents[1]
 

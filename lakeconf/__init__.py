@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeconf.config.model import Config, init
+    from lakeconf.config.config import Config, init
     from lakeconf.engines.spark.start import spark_session
     from lakeconf.errors import LakeconfError
     from lakeconf.integrations.polars import scan_polars
@@ -36,7 +36,7 @@ __all__ = [
 
 # Imported on first use, to keep `import lakeconf` fast.
 _HOME = {
-    "Config": "lakeconf.config.model",
+    "Config": "lakeconf.config.config",
     "Delete": "lakeconf.write.merge",
     "Insert": "lakeconf.write.merge",
     "Lake": "lakeconf.lake.lake",
@@ -45,7 +45,7 @@ _HOME = {
     "Store": "lakeconf.store",
     "Table": "lakeconf.lake.table",
     "Update": "lakeconf.write.merge",
-    "init": "lakeconf.config.model",
+    "init": "lakeconf.config.config",
     "scan_polars": "lakeconf.integrations.polars",
     "spark_session": "lakeconf.engines.spark.start",
 }

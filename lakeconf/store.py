@@ -6,26 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeconf.arguments import check_flags, native_connection
-from lakeconf.backends.attach_options import (
-    attach_option_problem,
-    attach_options_problem,
-    creates_nothing,
-    is_pinned,
-    reads_only,
-)
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
-from lakeconf.backends.committers import checked_committer
-from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.backends.store_arguments import check_arguments, checked_secrets, checked_table
-from lakeconf.completion import PublicNames
+from lakeconf.backends.store_options import (
+    MaintenanceLimits,
+    attach_option_problem,
+    attach_options_problem,
+    checked_committer,
+    creates_nothing,
+    is_pinned,
+    maintenance_problem,
+    reads_only,
+)
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
+from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     import duckdb

@@ -35,7 +35,7 @@ _KEY = [
 
 
 class DefaultSource(DataSource):
-    """A table of a lake. Its options are those of `lakeconf.datasource.options`."""
+    """A table of a lake. Its options are those of `lakeconf.datasource.planning`."""
 
     _resolved: tuple[Any, int] | None = None
 
@@ -44,7 +44,7 @@ class DefaultSource(DataSource):
         return "lakeconf"
 
     def schema(self) -> StructType:
-        from lakeconf.datasource.options import any_options
+        from lakeconf.datasource.planning import any_options
         from lakeconf.engines.spark.types import spark_schema
 
         schema = spark_schema(self._resolve()[0])
@@ -61,7 +61,7 @@ class DefaultSource(DataSource):
         return StreamReader(dict(self.options), schema, self._resolve()[0])
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
-        from lakeconf.datasource.options import write_options
+        from lakeconf.datasource.planning import write_options
         from lakeconf.datasource.writing import begin
         from lakeconf.engines.spark.types import duckdb_types
         from lakeconf.errors import UnsupportedError
@@ -75,8 +75,7 @@ class DefaultSource(DataSource):
 
     def _resolve(self) -> tuple[Any, int]:
         """The columns and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
-        from lakeconf.datasource.options import any_options
-        from lakeconf.datasource.planning import resolve
+        from lakeconf.datasource.planning import any_options, resolve
 
         if self._resolved is None:
             self._resolved = resolve(any_options(self.options))
@@ -99,8 +98,7 @@ class Reader(DataSourceReader):
         self._options, self._schema, self._snapshot_id = options, schema, snapshot_id
 
     def partitions(self) -> Sequence[InputPartition]:
-        from lakeconf.datasource.options import read_options
-        from lakeconf.datasource.planning import plan
+        from lakeconf.datasource.planning import plan, read_options
 
         return _partitions(plan(read_options(self._options), self._snapshot_id))
 
@@ -156,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: dict[str, str], schema: StructType, columns: Any) -> None:
-        from lakeconf.datasource.options import stream_options
+        from lakeconf.datasource.planning import stream_options
 
         self._options, self._schema, self._columns = stream_options(options), schema, columns
         self._target: int | None = None

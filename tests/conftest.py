@@ -18,7 +18,7 @@ from spark_classes import java_options
 from spark_session import spark_settings
 from strength import PROVE
 
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from source_tree import sources, strings_of
 
-from lakeconf.byte_size import byte_size, parsed_size
+from lakeconf.wording import byte_size, parsed_size
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_size_of_an_option(text: str, expected: int | None) -> None:
 
 def test_only_one_module_formats_sizes() -> None:
     homes = {name for name, path in sources().items() if {"B", "KiB", "kB", "MB"} & set(strings_of(path.read_text()))}
-    assert homes == {"lakeconf.byte_size"}
+    assert homes == {"lakeconf.wording"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeconf.counted import counted
+from lakeconf.wording import counted
 
 
 def test_a_noun_is_plural_unless_there_is_one() -> None:

@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from source_tree import REPOSITORY, all_imports
 
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]
@@ -103,7 +103,7 @@ assert dagster.materialize([t, u], resources={"io_manager": LakeIOManager()}).su
 """,
     "report": """
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 with lakeconf.init().get_store().open() as lake:
     lake.create_table("t", like={"id": "BIGINT"})
 assert run(["report"]) == 0

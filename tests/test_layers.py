@@ -50,15 +50,15 @@ BACK = ("lakeconf.store", "lakeconf.lake.lake")
 LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
-    ("lakeconf.lake.opening", "lakeconf.engines.spark.version"),
+    ("lakeconf.lake.opening", "lakeconf.engines.spark.start"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
-    ("lakeconf.cli.validate", "lakeconf.pipelines"),
-    ("lakeconf.cli", "lakeconf.cli.commands"),
-    ("lakeconf.integrations.pytest", "lakeconf.config.model"),
+    ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
+    ("lakeconf.cli", "lakeconf.cli.app"),
+    ("lakeconf.integrations.pytest", "lakeconf.config.config"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),
 }
 # Modules that import from a table of names: public names, commands and backends.
-BY_TABLE = {"lakeconf", "lakeconf.cli.commands", "lakeconf.backends.registry", "lakeconf.deferred"}
+BY_TABLE = {"lakeconf", "lakeconf.cli.app", "lakeconf.backends.registry", "lakeconf.deferred"}
 
 
 def own(found: Import) -> bool:
@@ -161,18 +161,24 @@ def test_only_the_spark_engine_imports_pyspark() -> None:
 @pytest.mark.parametrize(
     ("importer", "source"),
     [
-        ("lakeconf.store", "from lakeconf.config.model import Config"),
+        ("lakeconf.store", "from lakeconf.config.config import Config"),
         ("lakeconf.store", "from lakeconf import lake"),
         ("lakeconf.catalog.scan", "import lakeconf.engines.base"),
         ("lakeconf.errors", "if TYPE_CHECKING:\n    from lakeconf.sql import Attach"),
-        ("lakeconf.cli.stores", "from lakeconf import init"),
-        ("lakeconf.cli.stores", "def run():\n    from lakeconf.store import Store"),
+        ("lakeconf.cli.config_commands", "from lakeconf import init"),
+        ("lakeconf.cli.config_commands", "def run():\n    from lakeconf.store import Store"),
         ("lakeconf.catalog.scan", "def run():\n    importlib.import_module('lakeconf.engines.base')"),
         ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
     ],
 )
 def test_violations_detects_each_forbidden_import(importer: str, source: str) -> None:
-    modules = {"lakeconf.config.model", "lakeconf.engines.base", "lakeconf.lake.lake", "lakeconf.sql", "lakeconf.store"}
+    modules = {
+        "lakeconf.config.config",
+        "lakeconf.engines.base",
+        "lakeconf.lake.lake",
+        "lakeconf.sql",
+        "lakeconf.store",
+    }
     assert len(violations(imports_of(importer, source, modules))) == 1
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from lakeconf.secret_forms import without
+from lakeconf.secret import without
 
 LONG = "hunter2-planted"
 

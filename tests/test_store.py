@@ -6,11 +6,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import CatalogError, LakeconfError, StorageError
 from lakeconf.secret import Secret

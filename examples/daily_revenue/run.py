@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from lakeconf.cli import commands
+from lakeconf.cli import app
 
 HERE = Path(__file__).parent
 TABLE = "analytics.daily_revenue"
@@ -20,7 +20,7 @@ def lakeconf(*arguments: str) -> int:
     """Runs a lakeconf command, and returns its exit code."""
     print(f"$ lakeconf {' '.join(arguments)}", flush=True)
     # In this process, so that Spark starts only once.
-    return commands.run(arguments)
+    return app.run(arguments)
 
 
 def main() -> None:

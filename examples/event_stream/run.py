@@ -14,7 +14,7 @@ from pathlib import Path
 import source
 
 import lakeconf
-from lakeconf.cli import commands
+from lakeconf.cli import app
 
 HERE = Path(__file__).parent
 LANDING = HERE / "landing"
@@ -25,7 +25,7 @@ def run(*arguments: str) -> None:
     """Runs a lakeconf command, and exits if it fails."""
     print(f"$ lakeconf {' '.join(arguments)}", flush=True)
     # In this process, so that Spark starts only once.
-    code = commands.run(arguments)
+    code = app.run(arguments)
     if code:
         sys.exit(code)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import lakeconf
-from lakeconf.config.model import validate
+from lakeconf.config.config import validate
 
 # Environment variables that the configuration uses; the SQL contains none of their values.
 VARIABLES = (

@@ -1,20 +1,48 @@
-"""The contracts of metadata backends and storage backends."""
+"""What `lakeconf init` asks for and writes for a backend."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
-from lakeconf.backends.attach_options import reads_only
-from lakeconf.backends.init_template import InitTemplate
-from lakeconf.backends.secrecy import holds_credentials
+from lakeconf.backends.secrecy import guard_parameters, holds_credentials
 from lakeconf.backends.server import CatalogServer
+from lakeconf.backends.store_options import reads_only
+from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
+
+
+@dataclass(frozen=True)
+class InitTemplate:
+    """The fields of a backend in a new configuration.
+
+    `lakeconf init` prompts for the fields in this order. The help of a prompt is the description of its field.
+
+    Attributes:
+        fields: The default of each field by its name; None if the user must give a value. The default of a secret is a
+            variable, such as `${S3_SECRET}`.
+        secret_parameters: The `secret_parameters` to write.
+        without_parameters: If one of these fields is given, the `secret_parameters` are not written.
+    """
+
+    fields: Mapping[str, str | None]
+    secret_parameters: Mapping[str, str] = field(default_factory=dict)
+    without_parameters: frozenset[str] = frozenset()
 
 
 class StoreNames(NamedTuple):
@@ -260,3 +288,67 @@ class MetadataBackend(Backend):
 
 
 DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted",)
+
+
+_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
+
+
+_CHAIN = {"provider": "credential_chain"}
+
+
+def _no_control(text: str) -> str:
+    # A line break would add a line to files that lakeconf writes for other tools.
+    if escaped(text) != text:
+        raise ValueError("must not contain control characters, such as line ends")
+    return text
+
+
+def _option_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("the name of an option must contain only letters, digits and underscores")
+    return text
+
+
+def _secret_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("the name of a secret must contain only letters, digits and underscores")
+    if text.lower().startswith("lakeconf_"):
+        raise ValueError("names that start with lakeconf_ are reserved for secrets that lakeconf creates")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
+
+
+OptionName = Annotated[str, AfterValidator(_option_name)]
+
+
+SecretName = Annotated[
+    str,
+    AfterValidator(_secret_name),
+    Field(examples=["lake_secret"], description=_REFERENCE),
+]
+
+
+ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
+
+
+def _guard_checked(value: Any, check: ValidatorFunctionWrapHandler) -> dict[str, Value]:
+    # pydantic returns plain strings, but a secret must keep the name of its variable.
+    check(_plain(value))
+    return guard_parameters(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+SecretParameters = Annotated[
+    dict[OptionName, ParameterValue],
+    WrapValidator(_guard_checked),
+    Field(examples=[_CHAIN], description="Additional parameters of DuckDB's CREATE SECRET."),
+]

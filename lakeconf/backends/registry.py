@@ -16,8 +16,8 @@ _METADATA_GROUP, _STORAGE_GROUP = "lakeconf.metadata_backends", "lakeconf.storag
 
 METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
     {
-        "duckdb": "lakeconf.backends.metadata.duckdb:DuckDBMetadata",
-        "sqlite": "lakeconf.backends.metadata.sqlite:SQLiteMetadata",
+        "duckdb": "lakeconf.backends.metadata.file_catalogs:DuckDBMetadata",
+        "sqlite": "lakeconf.backends.metadata.file_catalogs:SQLiteMetadata",
         "postgres": "lakeconf.backends.metadata.postgres:PostgresMetadata",
         "motherduck": "lakeconf.backends.metadata.motherduck:MotherDuckMetadata",
     }
@@ -25,9 +25,9 @@ METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
 STORAGE_BACKENDS: Mapping[str, str] = MappingProxyType(
     {
         "local": "lakeconf.backends.storage.local:LocalStorage",
-        "s3": "lakeconf.backends.storage.s3:S3Storage",
-        "r2": "lakeconf.backends.storage.r2:R2Storage",
-        "gcs": "lakeconf.backends.storage.gcs:GCSStorage",
+        "s3": "lakeconf.backends.storage.object_storage:S3Storage",
+        "r2": "lakeconf.backends.storage.object_storage:R2Storage",
+        "gcs": "lakeconf.backends.storage.object_storage:GCSStorage",
     }
 )
 

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from lakeconf.catalog.paths import compose_path
-from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.table import TableInfo
-from lakeconf.ducklake import inlined_deletes_table, visible_at
-from lakeconf.errors import CatalogError, UnsupportedError
-from lakeconf.sql import identifier
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.table import NO_ID, Column, TableInfo
+from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table, visible_at
+from lakeconf.errors import CatalogError, StorageError, UnsupportedError
+from lakeconf.sql import folded, identifier
 
 # The scanners for Postgres and SQLite push down lists of up to this many ids.
 _FEW = 1000
+
+
 _DELETE_FORMATS = {"parquet", "puffin"}
+
+
 _NUMBERS = """data_file_id table_id begin_snapshot end_snapshot path_is_relative record_count file_size_bytes
     row_id_start partition_id mapping_id partial_max"""
+
+
 _COLUMNS = {
     **dict.fromkeys(_NUMBERS.split(), "BIGINT"),
     **dict.fromkeys(("path", "file_format", "encryption_key"), "VARCHAR"),
 }
+
+
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END, encryption_key
     FROM ducklake_data_file
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
+
+
 _DELETE_FILES = f"""
     SELECT data_file_id, begin_snapshot, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
     FROM ducklake_delete_file
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
+
+
 _PARTITION_VALUES = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value WHERE table_id = $1
 """
+
+
 _NAME_MAPPINGS = """
     SELECT mapping_id, parent_column, column_id, source_name, target_field_id, is_partition
     FROM ducklake_name_mapping WHERE true
@@ -287,3 +304,269 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
     if len(ids) <= _FEW:
         return f"{reach} AND {column} IN ({', '.join(map(str, ids))})", []
     return f"{reach} AND {column} IN (SELECT unnest(${parameter}))", [list(ids)]
+
+
+# The key of a commit's extra info with the order in which the commit has sorted its files.
+SORTED_BY = "sorted_by"
+
+
+_FILES = f"""
+    SELECT data_file_id, path, path_is_relative, record_count, file_size_bytes, begin_snapshot, partition_id,
+        partial_max, encryption_key IS NOT NULL
+    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} ORDER BY data_file_id
+"""  # noqa: S608
+
+
+_DELETES = f"""
+    SELECT data_file_id, delete_file_id, delete_count
+    FROM ducklake_delete_file WHERE table_id = $2 AND {visible_at()} ORDER BY delete_file_id
+"""  # noqa: S608
+
+
+_PARTITIONS = """
+    SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
+    WHERE table_id = ? ORDER BY data_file_id, partition_key_index
+"""
+
+
+_REWRITES = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE changes_made = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedFile:
+    """A data file that a rewrite replaces, with its deletes.
+
+    Attributes:
+        data_file_id: Its id.
+        path: Its path.
+        rows: The number of its rows that are not deleted.
+        begin_snapshot: The snapshot that added it.
+        delete_file_id: The id of its delete file; None if it has none.
+        size: Its size in bytes.
+        deleted: The number of its deleted rows.
+    """
+
+    data_file_id: int
+    path: str
+    rows: int
+    begin_snapshot: int
+    delete_file_id: int | None = None
+    size: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files with rows of one partition.
+
+    Attributes:
+        files: The files.
+        partition_id: The partitioning that they were written for; None if the table was not partitioned.
+        partition: The partition values, as text, by the index of their key.
+        sorted_by: The order in which the last rewrite has sorted all of them; empty if it is not known.
+        encrypted: True if a file is encrypted.
+    """
+
+    files: tuple[ReplacedFile, ...]
+    partition_id: int | None = None
+    partition: tuple[tuple[int, str | None], ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    encrypted: bool = False
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are not deleted."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """The size of the files in bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of all files, with a trailing slash; None if they are in several folders."""
+        folders = {file.path.rpartition("/")[0] for file in self.files}
+        return f"{folders.pop()}/" if len(folders) == 1 else None
+
+
+@repeated
+def file_groups(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
+    """The groups of a table's files at a snapshot; those with most files come first."""
+    with reader.transaction() as transaction:
+        return groups_of(transaction, table, snapshot_id)
+
+
+def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
+    """Like `file_groups`, in an open transaction."""
+    parameters = [snapshot_id, table.table_id]
+    deletes = {file_id: (delete_id, count) for file_id, delete_id, count in transaction.rows(_DELETES, parameters)}
+    partitions: dict[int, list[tuple[int, str | None]]] = defaultdict(list)
+    for file_id, index, value in transaction.rows(_PARTITIONS, [table.table_id]):
+        partitions[file_id].append((index, value))
+    orders = _orders(transaction, table)
+    found: dict[tuple[object, ...], list[tuple[Any, ...]]] = defaultdict(list)
+    for row in transaction.rows(_FILES, parameters):
+        found[(row[6], *partitions[row[0]])].append(row)
+    groups = [
+        FileGroup(
+            tuple(_replaced(table, row, deletes.get(row[0])) for row in rows),
+            rows[0][6],
+            tuple(partitions[rows[0][0]]),
+            _order(rows, orders, deletes),
+            any(row[8] for row in rows),
+        )
+        for rows in found.values()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-len(group.files), group.files[0].data_file_id)))
+
+
+@repeated
+def is_inlined(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> bool:
+    """True if the catalog itself contains rows of a table, or deletes from its files, at a snapshot."""
+    with reader.transaction() as transaction:
+        for (name,) in transaction.rows(INLINED_TABLES, [table.table_id]):
+            query = f"SELECT 1 FROM {identifier(name)} WHERE {visible_at()} LIMIT 1"  # noqa: S608
+            if transaction.rows(query, [snapshot_id]):
+                return True
+        return bool(inlined_deletes(transaction, table, snapshot_id))
+
+
+def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> set[int]:
+    """The ids of the live data files from which the catalog itself deletes rows."""
+    name = inlined_deletes_table(table.table_id)
+    if not transaction.has_table(name):
+        return set()
+    live = f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}"  # noqa: S608
+    query = f"SELECT DISTINCT file_id FROM {identifier(name)} WHERE begin_snapshot <= $1 AND file_id IN ({live})"  # noqa: S608
+    return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table.table_id])}
+
+
+def _replaced(table: TableInfo, row: tuple[Any, ...], deleted: tuple[int, int] | None) -> ReplacedFile:
+    file_id, path, is_relative, rows, size, begin, *_ = row
+    delete_id, count = deleted or (None, 0)
+    full = compose_path(table.path, path, is_relative=is_relative)
+    return ReplacedFile(file_id, full, rows - count, begin, delete_id, size, count)
+
+
+def _orders(transaction: MetadataTransaction, table: TableInfo) -> Mapping[int, tuple[str, ...]]:
+    """The order of the rows that each rewrite of the table has sorted."""
+    found = {}
+    for snapshot_id, text in transaction.rows(_REWRITES, [f"rewrite_delete:{table.table_id}"]):
+        try:
+            order = json.loads(text or "{}")["extra"][SORTED_BY]
+        except (ValueError, KeyError, TypeError):
+            continue  # another tool, or a rewrite without an order
+        if isinstance(order, list):
+            found[snapshot_id] = tuple(map(str, order))
+    return found
+
+
+def _order(
+    rows: Sequence[tuple[Any, ...]], orders: Mapping[int, tuple[str, ...]], deletes: Mapping[int, object]
+) -> tuple[str, ...]:
+    """The order of a group whose files are those of one sorted rewrite, without later deletes."""
+    begins = {row[5] for row in rows}
+    if len(begins) > 1 or any(row[7] is not None or row[0] in deletes for row in rows):
+        return ()
+    return orders.get(begins.pop(), ())
+
+
+# For each transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ depend
+# on the session's time zone; DuckDB treats -0.0 and 0.0 as one partition; it cannot write each BLOB into a path.
+_DATES = frozenset(("date", "timestamp"))
+
+
+_TYPES = {
+    "identity": frozenset(("boolean", "int8", "int16", "int32", "int64", "varchar", "timestamptz", *_DATES)),
+    **dict.fromkeys(("year", "month", "day"), _DATES),
+    "hour": frozenset(("timestamp",)),
+}
+
+
+# DuckLake encodes other characters in the name of a key, but does not decode them.
+_KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
+
+
+# DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+# The value in a path that stands for NULL.
+NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderKey:
+    """A partition key as a part of the path of a file: `name=value/`.
+
+    Attributes:
+        name: The name in the path, before it is encoded.
+        column: The column.
+        transform: `identity`, `year`, `month`, `day` or `hour`.
+    """
+
+    name: str
+    column: Column
+    transform: str
+
+
+def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey, ...]:
+    """The parts of the paths of a table's files, in order; empty if files in such folders cannot be committed.
+
+    Args:
+        table: The table.
+        registered: True if DuckLake reads the values of the files from their paths. It confuses two keys on one column,
+            and folders above the table that look like keys.
+    """
+    columns = {column.field_id: column for column in table.columns}
+    fields = table.partition_fields
+    if registered and (len({field.field_id for field in fields}) < len(fields) or "=" in table.path):
+        return ()
+    if not _is_folder_known(table):
+        return ()
+    keys: list[FolderKey] = []
+    taken = {folded(column.name) for column in table.columns}
+    for field in fields:
+        column = columns.get(field.field_id)
+        if column is None or not _is_supported(column, field.transform):
+            return ()
+        name = column.name
+        if field.transform != "identity":
+            # The second key with a transform also has the name of its column.
+            is_first = all(field.transform != key.name for key in keys)
+            name = field.transform if is_first else f"{field.transform}_{column.name}"
+            if folded(name) in taken:
+                return ()
+        if not _KEY_NAME.fullmatch(name):
+            return ()
+        keys.append(FolderKey(name, column, field.transform))
+    return tuple(keys)
+
+
+def folder_values(table: TableInfo, path: str) -> tuple[str | None, ...]:
+    """The partition values of a file in the folder of its partition, in the order of the keys.
+
+    Args:
+        table: The table.
+        path: The path of the file.
+
+    Raises:
+        StorageError: The file is not in such a folder.
+    """
+    names = [key.name for key in folder_keys(table, registered=False)]
+    *folders, _ = path.removeprefix(table.path).split("/")
+    parts = [folder.partition("=") for folder in folders]
+    if not path.startswith(table.path) or [unquote(name) for name, _, _ in parts] != names:
+        raise StorageError(f"{path} is not in the folder of a partition of {table.full_name}")
+    return tuple(None if value == NULL_VALUE else unquote(value, errors="strict") for _, _, value in parts)
+
+
+def _is_folder_known(table: TableInfo) -> bool:
+    names = (table.schema_name, table.name)
+    return table.table_id != NO_ID or all(_FOLDER_NAME.fullmatch(name) for name in names)
+
+
+def _is_supported(column: Column, transform: str) -> bool:
+    is_decimal = transform == "identity" and column.type.startswith("decimal(")
+    return is_decimal or column.type in _TYPES.get(transform, ())

@@ -1,26 +1,114 @@
-"""Reads the metadata database of an attached lake."""
+"""A property that is computed once for each object."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lakeconf.catalog.cached import cached
-from lakeconf.catalog.cursors import Cursor, Cursors
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.catalog.paths import check_paths
 from lakeconf.connection.connection import Connection
+from lakeconf.connection.duckdb_facts import with_literals
 from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
+if TYPE_CHECKING:
+    from functools import cached_property
+
+    cached = cached_property
+else:
+
+    class cached:  # noqa: N801 - a decorator
+        """Like `functools.cached_property` of Python 3.12.
+
+        In Python 3.11, that class computes values under one lock for all objects. A catalog server that does not reply
+        would block the other lakes of the process. Here, two threads may compute a value twice.
+        """
+
+        def __init__(self, function: Any) -> None:
+            self._function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            # Not setattr: the class may be a frozen dataclass. From now on, Python finds the value without this method.
+            return instance.__dict__.setdefault(self._name, self._function(instance))
+
+
+# More than the threads that usually read one catalog at the same time.
+_MOST_IDLE = 4
+
+
+@dataclass
+class Cursor:
+    """A cursor, with what was set on it.
+
+    Attributes:
+        connection: The cursor.
+        is_clean: True if no transaction is open on it: only then another transaction may use it.
+    """
+
+    connection: Connection
+    is_clean: bool = False
+    _set: dict[str, str] = field(default_factory=dict)
+
+    def set_up(self, name: str, statement: str) -> None:
+        """Runs a statement, unless it was the last one of this name on this cursor."""
+        if self._set.get(name) != statement:
+            self._set.pop(name, None)
+            self.connection.execute(statement)
+            self._set[name] = statement
+
+
+class Cursors:
+    """The cursors of a connection that are between two transactions; several threads may take one at the same time.
+
+    Closing the connection closes them.
+
+    Args:
+        connection: The connection.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._idle: deque[Cursor] = deque()  # its methods are atomic
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Cursor]:
+        """A cursor for one transaction. It is used again only if it is clean afterwards and there was no error."""
+        try:
+            cursor = self._idle.pop()
+        except IndexError:
+            cursor = Cursor(self._connection.cursor())
+        cursor.is_clean = False
+        try:
+            yield cursor
+        except BaseException:
+            cursor.is_clean = False
+            raise
+        finally:
+            if cursor.is_clean and len(self._idle) < _MOST_IDLE:
+                self._idle.append(cursor)
+            else:
+                cursor.connection.close()
+
+
 # Reads of one transaction, which take some milliseconds each.
 _ATTEMPTS = 50
+
+
 Parameters = ParamSpec("Parameters")
+
+
 Result = TypeVar("Result")
 
 
@@ -315,3 +403,31 @@ class MetadataTransaction:
         except UnknownNameError:
             return False
         return True
+
+
+def own_rows(
+    transaction: MetadataTransaction,
+    sql: str,
+    columns: str,
+    parameters: Sequence[object] = (),
+    *,
+    order: str = "",
+) -> list[tuple[Any, ...]]:
+    """Runs a query on the metadata tables, in the state that the transaction sees.
+
+    Args:
+        transaction: The transaction.
+        sql: The query, in SQL that DuckDB and the catalog understand alike.
+        columns: Its columns and DuckDB's types of their values, such as `a BIGINT, b VARCHAR`: a catalog may return
+            texts.
+        parameters: Values for its `?` or `$1`.
+        order: The columns that order the rows; empty for any order.
+    """
+    text, unbound = with_literals(sql, parameters)
+    ordered = f" ORDER BY {order}" if order else ""
+    if transaction.own_query is None or unbound:
+        return transaction.rows(sql + ordered, parameters)
+    typed = ", ".join(
+        f"CAST({name} AS {kind}) AS {name}" for name, kind in (column.split() for column in columns.split(","))
+    )
+    return transaction.rows(f"SELECT {typed} FROM {transaction.own_query}{literal(text)}){ordered}")  # noqa: S608

@@ -1,10 +1,12 @@
-"""Counts the rows of a table from the catalog, without its files."""
+"""How many rows a table has, and how large they are."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.scan import inlined_row_counts
-from lakeconf.catalog.table import TableInfo, find_table
+from lakeconf.catalog.table import NO_ID, TableInfo, find_table
 from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.sql import identifier
 
@@ -13,6 +15,8 @@ _FILES = f"""
     SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
     FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
 """  # noqa: S608
+
+
 _DELETED_IN_FILES = f"""
     SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
     FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
@@ -64,3 +68,16 @@ def _inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapsho
         [snapshot_id, table.table_id],
     )
     return int(count)
+
+
+@repeated
+def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
+    """Returns the table with `bytes_per_row` from the catalog's table statistics, if the catalog has the table."""
+    if table.table_id == NO_ID:
+        return table
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]
+        )
+    known = [size / count for count, size in found if count and size]
+    return replace(table, bytes_per_row=known[0]) if known else table

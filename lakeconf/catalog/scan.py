@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lakeconf.catalog.column_lookup import columns_named
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.table import Column, TableInfo, find_table
+from lakeconf.catalog.table import Column, TableInfo, columns_named, find_table
 from lakeconf.deferred import deferred
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
@@ -19,12 +18,12 @@ from lakeconf.sql import folded, identifier, literal
 if TYPE_CHECKING:
     import pyarrow
 
-    from lakeconf.catalog.predicate.nodes import Predicate
-    from lakeconf.catalog.predicate.where import Where, predicate_of
-    from lakeconf.catalog.pruning.files import Survivors, surviving_files
+    from lakeconf.catalog.predicates import Predicate
+    from lakeconf.catalog.pruned_files import Survivors, surviving_files
+    from lakeconf.catalog.where import Where, predicate_of
 else:
-    predicate_of = deferred("lakeconf.catalog.predicate.where", "predicate_of")
-    surviving_files = deferred("lakeconf.catalog.pruning.files", "surviving_files")
+    predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
+    surviving_files = deferred("lakeconf.catalog.pruned_files", "surviving_files")
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
@@ -79,7 +78,7 @@ def plan_scan(
         table_name: `schema.table`, or `table` in the schema `main`.
         snapshot_id: The snapshot.
         columns: Names of the selected columns, compared case-insensitively; None for all.
-        where: The condition on rows; see `lakeconf.catalog.predicate.parse`.
+        where: The condition on rows; see `lakeconf.catalog.where`.
 
     Raises:
         SnapshotNotFoundError: The snapshot has expired or never existed.

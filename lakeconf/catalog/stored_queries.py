@@ -1,19 +1,98 @@
-"""Checks the SQL stored in a lake, its views, macros and expressions, before a query runs it."""
+"""Reads the SQL that is stored in a lake: its views, macros, sort keys and default values."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.references import Name, References, find_references, mentioned
-from lakeconf.catalog.stored_sql import stored_sql
-from lakeconf.catalog.table_name import DEFAULT_SCHEMA
+import duckdb
+
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.sql_references import Name, References, find_references, mentioned
+from lakeconf.catalog.table import DEFAULT_SCHEMA, INTERNAL_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
-from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import UnknownNameError, UnsafeQueryError
+from lakeconf.connection.duckdb_errors import translated_errors
+from lakeconf.ducklake import check_placeholders, visible_at
+from lakeconf.errors import LakeconfError, QueryError, UnknownNameError, UnsafeQueryError, listed, suggestion
 from lakeconf.sql import literal
+
+# True if the lake may have such SQL. The SQL itself is read by DuckDB, as DuckLake reads it.
+_ANY = """
+    SELECT EXISTS (SELECT 1 FROM ducklake_view) OR EXISTS (SELECT 1 FROM ducklake_macro)
+        OR EXISTS (SELECT 1 FROM ducklake_sort_expression) OR EXISTS (SELECT 1 FROM ducklake_column
+            WHERE NOT coalesce(default_value_type = 'literal', true)) AS found,
+        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
+"""
+
+
+_STORED = """
+    SELECT 'view', view_name, sql, begin_snapshot, end_snapshot FROM ducklake_view
+    UNION ALL SELECT i.type || ' macro', m.macro_name, i.sql, m.begin_snapshot, m.end_snapshot
+    FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i ON i.macro_id = m.macro_id
+"""
+
+
+# Expressions that DuckLake evaluates when it writes rows or merges files.
+_EXPRESSIONS = """
+    WITH latest AS (SELECT max(snapshot_id) AS id FROM ducklake_snapshot),
+    expressions AS (
+        SELECT 'sort key' AS kind, i.table_id, e.expression, i.begin_snapshot, i.end_snapshot
+        FROM ducklake_sort_expression AS e JOIN ducklake_sort_info AS i USING (sort_id, table_id)
+        UNION ALL SELECT 'default value', table_id, default_value, begin_snapshot, end_snapshot
+        FROM ducklake_column WHERE default_value_type = 'expression')
+    SELECT DISTINCT e.kind || ' of the table', coalesce(t.table_name, ''), e.expression,
+        e.begin_snapshot, e.end_snapshot
+    FROM expressions AS e LEFT JOIN ducklake_table AS t USING (table_id)
+    WHERE coalesce(e.end_snapshot > (SELECT id FROM latest), true)
+"""
+
+
+_RELATIONS = """
+    SELECT s.schema_name AS schema_name, r.name AS name, r.begin_snapshot AS begin_snapshot,
+        r.end_snapshot AS end_snapshot
+    FROM (SELECT schema_id, table_name AS name, begin_snapshot, end_snapshot FROM ducklake_table
+          UNION ALL SELECT schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view) AS r
+    JOIN ducklake_schema AS s ON s.schema_id = r.schema_id
+"""
+
+
+_RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT"
+
+
+class StoredSql(NamedTuple):
+    """The SQL of a lake.
+
+    Attributes:
+        views: Views and macros, each with the kind, name, SQL and snapshots of a `StoredQuery`.
+        expressions: Sort keys and default values, in the same way.
+        names: The names of tables and views, as in `StoredQueries.relations`.
+        newest: The newest snapshot.
+    """
+
+    views: list[tuple[Any, ...]]
+    expressions: list[tuple[Any, ...]]
+    names: list[tuple[Any, ...]]
+    newest: int
+
+
+def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
+    """Reads the SQL of a lake, and the names that it may use.
+
+    Args:
+        transaction: An open read transaction.
+        names: False to read the names only if there is SQL.
+    """
+    ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
+    if not has_any:
+        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
+    views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
+    return StoredSql(views, expressions, relations, newest)
+
 
 # Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
 # shows encryption keys.
@@ -26,6 +105,8 @@ SAFE_TABLE_FUNCTIONS = frozenset(
         *("summary", "test_all_types", "unnest"),
     }
 )
+
+
 # Scalar functions that read the settings or the environment of the process, change its state, or only wait.
 _UNSAFE_FUNCTIONS = frozenset(
     {
@@ -33,12 +114,20 @@ _UNSAFE_FUNCTIONS = frozenset(
         *("json_serialize_plan", "write_log"),  # the first one binds a query in a text, so it reads files
     }
 )
+
+
 # DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.
 _LIKE_A_FILE = re.compile(r"[./\\:*?\[]")
+
+
 # DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
 _THIS_LAKE = "{DUCKLAKE_CATALOG}."
+
+
 # DuckLake does not quote it, so views that contain the word only work for such names.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
 
@@ -272,3 +361,189 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
         "or steal your credentials",
         hint="replace it, or run it as your own query: SQL stored in a lake may only compute from its tables",
     )
+
+
+# Table functions that only compute, read the lake or describe it.
+READERS = SAFE_TABLE_FUNCTIONS | {
+    *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
+    *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
+    *("options", "settings", "pragma_table_info", "pragma_version"),
+}
+
+
+_DUCKLAKE = "ducklake_"
+
+
+# DuckLake's other functions that read: they list files, whose keys `lakeconf sql` does not show.
+_LISTS = frozenset({"ducklake_list_files", "ducklake_scan"})
+
+
+# DuckLake's functions that change files, snapshots or settings; the schema of a lake has them without the prefix.
+WRITERS = frozenset(
+    {
+        *("add_data_files", "cleanup_old_files", "commit", "delete_orphaned_files", "expire_snapshots"),
+        *("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "set_commit_message", "set_option"),
+    }
+)
+
+
+# DuckDB's functions that write files, attach databases, change settings, or run a statement in a database, such as the
+# catalog's.
+_OTHERS = frozenset(
+    {
+        *("add_parquet_key", "checkpoint", "copy_database", "disable_logging", "disable_profile", "disable_profiling"),
+        *("enable_logging", "enable_profile", "enable_profiling", "force_checkpoint", "import_database"),
+        *("mysql_clear_cache", "mysql_execute", "mysql_query", "pg_clear_cache", "postgres_attach"),
+        *("postgres_configure_pool", "postgres_execute", "postgres_query", "sqlite_attach", "sqlite_query"),
+        "truncate_duckdb_logs",
+    }
+)
+
+
+# Functions that run a query in a text, which may be computed.
+_INDIRECT = frozenset({"json_execute_serialized_sql", "query"})
+
+
+_WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
+
+
+_NOT_ONE_QUERY = (
+    "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
+    "change tables"
+)
+
+
+def check_only_reads(connection: Connection, sql: str) -> None:
+    """Refuses SQL that is more than one query that reads.
+
+    A PIVOT is allowed, and a CALL of a function that is known to only read.
+
+    Args:
+        connection: Any connection; it parses the SQL.
+        sql: The SQL.
+
+    Raises:
+        QueryError: It is not a single query, or it calls a function that does more than read the lake.
+    """
+    with translated_errors():
+        statements = duckdb.extract_statements(sql)
+    # DuckDB's parser adds statements without a text to a PIVOT, and reports a PRAGMA as a query.
+    written = [one.type for one in statements if one.query or one.type != duckdb.StatementType.CREATE]
+    first = next(iter(_words(sql)), "")
+    # DuckDB's parser reports CHECKPOINT as a CALL.
+    if written == [duckdb.StatementType.CALL] and first == "call":
+        called = next(iter(called_functions(sql)), "")
+        if called not in READERS:
+            raise QueryError(
+                f"CALL {called}() may do more than read",
+                hint="use the methods of lake.maintenance and of tables; write SELECT … or FROM … to read",
+            )
+    elif written != [duckdb.StatementType.SELECT] or first == "pragma":
+        raise QueryError("the SQL is not a single query", hint=_NOT_ONE_QUERY)
+    references = find_references(connection, sql)
+    check_functions(called_functions(sql) if references is None else references.table_functions)
+
+
+def check_functions(names: Iterable[str]) -> None:
+    """Refuses functions that change the lake, or may do so.
+
+    Args:
+        names: The table functions that SQL of a user calls, in lower case.
+
+    Raises:
+        QueryError: There is such a function; the message names it.
+    """
+    for name in sorted(names):
+        if name in _INDIRECT:
+            raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
+        unknown = name.startswith(_DUCKLAKE) and name not in READERS | _LISTS
+        if unknown or name in WRITERS or name in _OTHERS:
+            raise QueryError(
+                f"{name}() changes the lake without its locks, and is no query",
+                hint="use methods such as lake.maintenance.compact(), .expire_snapshots(…) and .cleanup(…)",
+            )
+
+
+def called_functions(sql: str) -> Sequence[str]:
+    """The names in front of parentheses, in lower case and in their order; text in strings and comments is none."""
+    return [name for name, after in itertools.pairwise(_words(sql)) if after == "(" and name not in ("", "(")]
+
+
+def _words(sql: str) -> list[str]:
+    """The tokens: names and keywords in lower case and without quotes, `(`, and an empty text for all others."""
+    text = sql.encode()  # the offsets count bytes
+    found = []
+    with translated_errors():
+        tokens = duckdb.tokenize(sql)
+    for start, kind in tokens:
+        if kind == duckdb.token_type.comment:
+            continue
+        named = kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
+        word = _WORD.match(text[start:].decode()) if named else None
+        if word is not None:
+            found.append((word[2] or word[1].replace('""', '"')).lower())
+        else:
+            found.append("(" if text[start : start + 1] == b"(" else "")
+    return found
+
+
+_VIEWS = f"""
+    SELECT s.schema_name, v.view_name
+    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
+    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
+"""  # noqa: S608
+
+
+@repeated
+def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
+    """Returns the sorted full names of the views at a snapshot."""
+    with reader.transaction() as transaction:
+        return tuple(sorted(joined_name(*row) for row in transaction.rows(_VIEWS, [snapshot_id])))
+
+
+_UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
+
+
+_ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
+
+
+@contextlib.contextmanager
+def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iterator[None]:
+    """Gives the errors inside a hint that names a similar table or view of the lake.
+
+    Args:
+        names: Returns the names of the tables and views; called for an error only.
+        otherwise: The hint if no table is similar; the names of the tables follow.
+
+    Raises:
+        UnknownNameError: As DuckDB raised it, with a hint.
+    """
+    try:
+        yield
+    except UnknownNameError as error:
+        unknown = _UNKNOWN.search(error.message)
+        if unknown is not None and error.hint is None:
+            known: list[str] = []
+            with contextlib.suppress(LakeconfError):  # the error itself is more important
+                known += names()
+            error.hint = _hint(unknown["name"].strip('"'), known, otherwise)
+            error.message = _ADVICE.sub("", error.message)
+            error.args = (error.message,)
+        raise
+
+
+def readable_names(reader: CatalogReader) -> list[str]:
+    """The sorted names of the tables and views at the latest snapshot, without internal tables."""
+    snapshot_id = latest(reader).snapshot_id
+    found = [info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA]
+    return sorted([*found, *view_names(reader, snapshot_id)])
+
+
+def _hint(name: str, known: list[str], otherwise: str) -> str:
+    # DuckDB's message has no schema.
+    names = {full.rpartition(".")[2].strip('"'): full for full in known} | {full: full for full in known}
+    similar = suggestion(name, names)
+    if similar:
+        full = names[similar.partition('"')[2].rpartition('"')[0]]
+        return suggestion(full, [full])
+    return f"{otherwise}: {listed(known)}" if known else "create a table first: lake.create_table(…)"

@@ -1,24 +1,104 @@
-"""Reads tables and columns of a lake at one snapshot."""
+"""Names of tables: `schema.table`."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
-from lakeconf.catalog.missing_table import refuse_missing
-from lakeconf.catalog.own_queries import own_rows
 from lakeconf.catalog.paths import compose_path
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import require
-from lakeconf.catalog.table_name import joined_name, split_name
 from lakeconf.ducklake import visible_at
-from lakeconf.errors import CatalogError
-from lakeconf.sql import folded
+from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
+from lakeconf.sql import folded, identifier
+
+DEFAULT_SCHEMA = "main"
+
+
+# The schema of lakeconf's own tables.
+INTERNAL_SCHEMA = "lakeconf"
+
+
+_PART = r'"(?:[^"]|"")+"|[^".]+'
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Splits a name into schema and table.
+
+    Raises:
+        TableNotFoundError: The name is not a text with one or two parts.
+    """
+    try:
+        parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
+    except TypeError:  # it is not a text
+        parts = None
+    if not parts:
+        raise TableNotFoundError(f"{name!r} is not a valid table name", hint="write schema.table, or table")
+    schema, table = (_unquoted(part) if part else DEFAULT_SCHEMA for part in parts.groups())
+    return schema, table
+
+
+def joined_name(schema: str, table: str) -> str:
+    """Joins schema and table to `schema.table`; quotes parts that contain a dot or a quote. Inverts `split_name`."""
+    return ".".join(identifier(part) if re.search(r'[."]', part) else part for part in (schema, table))
+
+
+def full_name(name: str) -> str:
+    """Returns the name with its schema, and with quotes only where they are needed.
+
+    Raises:
+        TableNotFoundError: The name does not have one or two parts.
+    """
+    return joined_name(*split_name(name))
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part[0] == '"' else part
+
+
+_VIEWS_AND_MACROS = f"""
+    WITH other AS (
+        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
+        UNION ALL
+        SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
+    )
+    SELECT o.kind, s.schema_name, o.name
+    FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
+    WHERE {visible_at(row="o")} AND {visible_at(row="s")}
+      AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
+"""  # noqa: S608
+
+
+def refuse_missing(
+    transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int, existing: Sequence[str]
+) -> NoReturn:
+    """Raises the error for a name.
+
+    Args:
+        transaction: An open read transaction.
+        name: The schema and the name.
+        snapshot_id: The snapshot.
+        existing: The full names of the tables at this snapshot.
+
+    Raises:
+        UnsupportedError: It is a view or a macro, which only DuckDB can run.
+        TableNotFoundError: Nothing has this name.
+    """
+    for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
+        qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
+        call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
+        raise UnsupportedError(
+            f"{joined_name(*found)} is a {kind} in DuckDB's SQL dialect and has no files",
+            hint=f"run it in DuckDB: FROM {call}",
+        )
+    wanted = joined_name(*name)
+    raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, existing) or None)
+
 
 _TABLES = f"""
     SELECT t.table_id AS table_id, s.schema_name AS schema_name, t.table_name AS table_name, s.path AS schema_path,
@@ -26,25 +106,41 @@ _TABLES = f"""
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
+
+
 _TABLE_TYPES = (
     "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
     "path VARCHAR, is_relative BOOLEAN"
 )
+
+
 # Names of types become a part of SQL.
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(?:\(\d+,\s*\d+\))?")
+
+
 # The id of a table that is not committed yet; the catalog assigns ids at the commit.
 NO_ID = -1
+
+
 _COLUMN_TYPES = (
     "table_id BIGINT, column_id BIGINT, parent_column BIGINT, column_name VARCHAR, column_type VARCHAR, "
     "nulls_allowed BOOLEAN, initial_default VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT, column_order BIGINT"
 )
+
+
 _COLUMNS = """
     SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
         begin_snapshot, end_snapshot, column_order
     FROM ducklake_column
 """
+
+
 _COLUMN_ORDER = "table_id, column_id, begin_snapshot"
+
+
 _OF_TABLE = " WHERE table_id = ?"
+
+
 _PARTITIONING = f"""
     SELECT i.table_id AS table_id, i.partition_id AS partition_id, c.partition_key_index AS key_index,
         c.column_id AS column_id, c.transform AS transform
@@ -52,7 +148,11 @@ _PARTITIONING = f"""
       ON c.partition_id = i.partition_id AND c.table_id = i.table_id
     WHERE {visible_at(row="i")}
 """  # noqa: S608
+
+
 _KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id BIGINT, transform VARCHAR"
+
+
 _PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
@@ -299,3 +399,160 @@ def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column,
 
 def _other_types(now: _Version, versions: list[_Version]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(version.type for version in versions if version.type != now.type))
+
+
+def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
+    """Returns columns of a table by name, in the order of the names.
+
+    Args:
+        table: The table.
+        names: The names, in any ASCII case, as in DuckDB.
+
+    Raises:
+        SchemaError: A column does not exist, or a name occurs twice.
+    """
+    names = name_list(names, "columns")
+    by_name = {folded(column.name): column for column in table.columns}
+    found: dict[str, Column] = {}
+    for name in names:
+        if folded(name) not in by_name:
+            known = [column.name for column in table.columns]
+            raise SchemaError(
+                f"the table {table.full_name} has no column {name!r}",
+                hint=suggestion(name, known, f"use one of its columns: {', '.join(sorted(by_name))}"),
+            )
+        if folded(name) in found:
+            raise SchemaError(
+                f"the column {name!r} of {table.full_name} is selected twice", hint="name each column once"
+            )
+        found[folded(name)] = by_name[folded(name)]
+    return tuple(found.values())
+
+
+def name_list(names: object, argument: str) -> list[str]:
+    """An argument that lists names: a text alone would be read as a list of its letters.
+
+    Args:
+        names: The value of the argument.
+        argument: The name of the argument, for the error.
+
+    Raises:
+        SchemaError: It is not a list of texts.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        shown = repr(names) if isinstance(names, str) else '"name"'
+        raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as text")
+    return found
+
+
+_SORT = f"""
+    SELECT e.expression, e.sort_direction, e.null_order
+    FROM ducklake_sort_info AS i JOIN ducklake_sort_expression AS e ON e.sort_id = i.sort_id AND e.table_id = i.table_id
+    WHERE i.table_id = $2 AND {visible_at(row="i")} ORDER BY e.sort_key_index
+"""  # noqa: S608
+
+
+_DEFAULTS = f"""
+    SELECT column_name, default_value, default_value_type FROM ducklake_column
+    WHERE table_id = $2 AND parent_column IS NULL AND {visible_at()} ORDER BY column_order
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """Properties of a table besides its columns and partition keys.
+
+    Attributes:
+        sorted_by: The sort order, as for `Lake.create_table`.
+        defaults: Literal defaults by column, as text.
+        computed: The columns whose default is an expression, and `the sort order` if it is one.
+    """
+
+    sorted_by: tuple[str, ...]
+    defaults: Mapping[str, str]
+    computed: tuple[str, ...]
+
+
+@repeated
+def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableOptions:
+    """Returns the options of a table at a snapshot."""
+    with reader.transaction() as transaction:
+        sort = transaction.rows(_SORT, [snapshot_id, table.table_id])
+        columns = transaction.rows(_DEFAULTS, [snapshot_id, table.table_id])
+    sorted_by = _sort_keys(sort, table)
+    given = [(name, value, kind) for name, value, kind in columns if value not in (None, "NULL")]
+    return TableOptions(
+        sorted_by or (),
+        {name: value for name, value, kind in given if kind == "literal"},
+        (*(name for name, _, kind in given if kind != "literal"), *(("the sort order",) if sorted_by is None else ())),
+    )
+
+
+def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, ...] | None:
+    """The sort keys as text; None if one is not a column."""
+    known = {column.name for column in table.columns}
+    keys = []
+    for expression, direction, nulls in rows:
+        quoted = re.fullmatch(r'"((?:[^"]|"")+)"', expression)
+        name = quoted[1].replace('""', '"') if quoted else expression
+        if name not in known:
+            return None
+        keys.append(f"{name} {direction} {nulls.replace('_', ' ')}")
+    return tuple(keys)
+
+
+@repeated
+def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
+    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
+
+    Args:
+        reader: The lake.
+        schema: The schema of the table, which may be new as well.
+        table: The name of the table.
+        snapshot_id: The snapshot to read.
+    """
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608
+            f"WHERE lower(schema_name) = lower($2) AND {visible_at()}",
+            [snapshot_id, schema],
+        )
+        path, is_relative = found[0] if found else (f"{schema}/", True)
+        return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"
+
+
+_TABLE = f"SELECT value FROM ducklake_tag WHERE object_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
+
+
+_COMMENTS = (
+    f"SELECT column_id, value FROM ducklake_column_tag WHERE table_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comments:
+    """The comments of a table at a snapshot.
+
+    Attributes:
+        table: The comment of the table; None if it has none.
+        columns: The comments of its columns that have one, by name.
+    """
+
+    table: str | None
+    columns: Mapping[str, str]
+
+
+@repeated
+def comments(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Comments:
+    """Returns the comments of a table at a snapshot; an empty comment counts as none."""
+    with reader.transaction() as transaction:
+        of_table = transaction.rows(_TABLE, [snapshot_id, table.table_id])
+        of_columns = dict(transaction.rows(_COMMENTS, [snapshot_id, table.table_id]))
+    found = {column.name: of_columns.get(column.field_id) for column in table.columns}
+    return Comments(
+        next((text for (text,) in of_table if text), None), {name: text for name, text in found.items() if text}
+    )

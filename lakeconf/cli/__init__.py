@@ -19,7 +19,7 @@ def main() -> int:
     gc.set_threshold(100_000, 50, 50)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        code: int = importlib.import_module("lakeconf.cli.commands").run(sys.argv[1:])
+        code: int = importlib.import_module("lakeconf.cli.app").run(sys.argv[1:])
     except KeyboardInterrupt:
         # Only during imports; click handles Ctrl-C afterwards.
         code = 130

@@ -8,8 +8,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from lakeconf import __version__
-from lakeconf.config.codes import Code
-from lakeconf.config.explain_code import explanation
+from lakeconf.config.codes import Code, explanation
 from lakeconf.errors import Problem
 from lakeconf.logs import escaped
 

@@ -15,8 +15,8 @@ from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.cli.options import format_option, overwrite_option
 from lakeconf.cli.output import show, show_json
+from lakeconf.config.config import read
 from lakeconf.config.file import FILE_NAME, PYPROJECT, file_text
-from lakeconf.config.model import read
 from lakeconf.config.template import (
     COMMENTS,
     DEFAULT_METADATA,

@@ -1,22 +1,100 @@
-"""Options shared by several commands."""
+"""Options that several commands share, completion, and the prompt before a change."""
 
 from __future__ import annotations
 
 import functools
 import math
+import os
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
-from lakeconf.cli.completion import complete_stores
-from lakeconf.cli.configuration_options import config_option
+from lakeconf.cli.output import safe_line, show, show_error
+from lakeconf.config.config import init
+from lakeconf.config.environment import env_variables
+from lakeconf.errors import LakeconfError
+from lakeconf.logs import escaped
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
+
+
+_CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
+
+
+_ENV = "Set the variables of a .env file, unless they are set."
+
+
+_SOURCE = "lakeconf.source"
+
+
+def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Remembers `--config` before the name of the command for the command."""
+    if value is not None:
+        context.meta[_SOURCE] = value
+    given: str | None = context.meta.get(_SOURCE)
+    return given
+
+
+def _variables(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    """Sets the variables of a `.env` file until the command line ends; those of the process take precedence."""
+    if value is not None:
+        added = {name: text for name, text in env_variables(value).items() if name not in os.environ}
+        os.environ.update(added)
+        context.find_root().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
+
+
+def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--config`, which the command receives as `source`, and `--env-file`."""
+    for option in (
+        click.option("--env-file", metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
+        click.option("--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG),
+    ):
+        command = option(command)
+    return command
+
+
+def shared_options() -> list[click.Parameter]:
+    """The options `--config` and `--env-file` before the name of a command."""
+    return [
+        click.Option(["--config"], metavar="PATH", expose_value=False, callback=_configuration, help=_CONFIG),
+        click.Option(["--env-file"], metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
+    ]
+
+
+def complete_stores(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The stores of the configuration that the command line names."""
+    return _names(lambda: init(context.params.get("source")).names, incomplete)
+
+
+def complete_tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """The tables of the store that the command line names, or of the default store. Reads the catalog."""
+
+    def tables() -> Sequence[str]:
+        given = context.params
+        store = next((given[key] for key in ("store", "store_name", "one") if given.get(key)), None)
+        with init(given.get("source")).get_store(store).open(read_only=True) as lake:
+            return lake.tables()
+
+    return _names(tables, incomplete)
+
+
+def _names(find: Callable[[], Sequence[str]], incomplete: str) -> list[str]:
+    """The names that begin with what was typed. Without them, if they cannot be found: a shell shows no errors."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = find()
+    except (LakeconfError, OSError):
+        return []
+    # A shell splits words at spaces, and must not be given control characters.
+    return [name for name in found if name.startswith(incomplete) and name == escaped(name) and name.split() == [name]]
 
 
 class Amount(click.FloatRange):
@@ -40,10 +118,16 @@ format_option = click.option(
     show_default=True,
     help="Output format.",
 )
+
+
 default_store_option: Callable[..., Any] = click.option(
     "--store", shell_complete=complete_stores, help="Store; by default `default_store`."
 )
+
+
 dry_run_option: Callable[..., Any] = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+
+
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 
@@ -78,19 +162,6 @@ def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(limited)
 
 
-__all__ = [
-    "Amount",
-    "Selection",
-    "config_option",
-    "default_store_option",
-    "dry_run_option",
-    "format_option",
-    "limit_options",
-    "models_options",
-    "overwrite_option",
-    "selection_options",
-    "store_option",
-]
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 
@@ -154,3 +225,36 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
+
+
+class ConsentRequired(click.ClickException):
+    """A prompt is impossible because stdin is not a terminal, and `--yes` is missing."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        """Prints the error like other errors of the command line."""
+        show_error(LakeconfError(self.message, hint="read the plan above, then pass --yes"))
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks for consent to a change after its plan was shown. Returns only with consent.
+
+    Args:
+        question: A yes-or-no question about the change.
+        yes: True if the user passed `--yes`.
+
+    Raises:
+        ConsentRequired: stdin is not a terminal and `yes` is false; the exit code is 2.
+        click.exceptions.Exit: The answer is no; the exit code is 1.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConsentRequired("this command changes data and needs --yes when stdin is not a terminal")
+    if not click.confirm(safe_line(question), default=False, err=True):
+        show("nothing was changed", to_stderr=True)
+        raise click.exceptions.Exit(1)

@@ -15,17 +15,25 @@ from typing import Any
 
 import click
 
-from lakeconf.cli.verbosity import clear_progress
+from lakeconf.cli.progress import clear_progress
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.logs import escaped
 
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
+
+
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
+
+
 # Columns of a table that is too wide get no narrower than this.
 _NARROWEST = 8
+
+
 # The texts of floats that are no numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
@@ -223,3 +231,25 @@ def _hint(hint: str) -> str:
 def _relative(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def check_new(path: Path | None, *, force: bool) -> None:
+    """Refuses a file that exists, unless it may be overwritten.
+
+    Raises:
+        click.UsageError: It exists.
+    """
+    if path is not None and path.exists() and not force:
+        raise click.UsageError(f"{path} already exists; use --force to overwrite it")
+
+
+def write_output(path: Path, text: str) -> None:
+    """Writes a file in UTF-8.
+
+    Raises:
+        click.UsageError: It cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.only_reads import check_only_reads
-from lakeconf.catalog.stored_queries import prepare_query
-from lakeconf.catalog.unknown_tables import readable_names, tables_suggested
+from lakeconf.catalog.stored_queries import check_only_reads, prepare_query, readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
-from lakeconf.connection.errors import translated_errors
-from lakeconf.engines.lazy_rows import lazy_rows
+from lakeconf.connection.duckdb_errors import translated_errors
+from lakeconf.engines.duckdb import lazy_rows
 from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 

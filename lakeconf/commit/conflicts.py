@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.changes_made import changed_tables, changes_between, flushed_tables
+from lakeconf.catalog.changes import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, find_table
 from lakeconf.errors import (

@@ -1,4 +1,4 @@
-"""`lakeconf.commits`: a table in the lake for records that must survive `expire_snapshots`."""
+"""The state of a loaded file, as rows of `lakeconf.commits` keep it, so that a later run notices a changed file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,60 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table_name import INTERNAL_SCHEMA
-from lakeconf.commit.loaded_files import FileState, loaded_files, loaded_files_json
+from lakeconf.catalog.table import INTERNAL_SCHEMA
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
 
+
+class FileState(NamedTuple):
+    """What tells apart two contents of a file.
+
+    Attributes:
+        size: The size in bytes.
+        modified: The time of the last change, in microseconds since 1970.
+        digest: The SHA-256 of the content; None if it is unknown, as for objects of a bucket.
+    """
+
+    size: int
+    modified: int
+    digest: str | None = None
+
+
+def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> str:
+    """Formats the files of a run: an object by file. Earlier versions read only its keys.
+
+    Args:
+        files: The loaded files.
+        states: The states of the files; a file may lack one.
+    """
+    found = {file: states[file]._asdict() if file in states else None for file in files}
+    return escaped_json(json.dumps(found))
+
+
+def loaded_files(text: str) -> tuple[tuple[str, ...], dict[str, FileState]]:
+    """Reads the files of a run, and the states of those that have one.
+
+    Args:
+        text: JSON; earlier versions wrote a list of files.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        return tuple(found), {}
+    return tuple(found), {file: _state(one) for file, one in found.items() if one is not None}
+
+
+def _state(one: Mapping[str, Any]) -> FileState:
+    return FileState(one["size"], one["modified"], one.get("digest"))
+
+
 TABLE = f"{INTERNAL_SCHEMA}.commits"
+
+
 _COLUMNS = {
     "token": "VARCHAR",
     "table_name": "VARCHAR",
@@ -31,10 +75,16 @@ _COLUMNS = {
     # Tables of early versions of lakeconf lack this column.
     "table_uuid": "VARCHAR",
 }
+
+
 # The same types in the catalog.
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
+
+
 # The prefix of `late_since` keys among the inputs; the name of a table has no space in its schema.
 _LATE = "late rows of "
+
+
 _RESTORE = "restore in "  # the same for the snapshots of `restores`
 
 

@@ -10,11 +10,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.table import TableInfo, tables
-from lakeconf.catalog.table_name import split_name
+from lakeconf.catalog.table import TableInfo, split_name, tables
 from lakeconf.catalog.types import DUCKDB_NAMES, parsed_type, sql_type
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.exact_casts import changed_by_files, is_stored_inexactly
+from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 

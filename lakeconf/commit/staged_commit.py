@@ -1,33 +1,253 @@
-"""The staged commit: DuckLake takes new files and deleted rows as they are, so that no row passes through the driver.
+"""The temporary tables from which DuckLake's function `ducklake_commit` reads what to commit.
 
-Files of updated rows contain the ids of their rows, which no public function of DuckLake can register.
+The function is not documented. It reads the columns by position, so a version of the extension with other columns could
+read them wrongly: lakeconf calls it only in versions that its tests have run.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from lakeconf.catalog.file_footers import Footer, read_footers
-from lakeconf.catalog.lost_bounds import table_bounds
-from lakeconf.catalog.partition_folders import folder_values
+from lakeconf.catalog.data_file import FileGroup, folder_values, groups_of, inlined_deletes
+from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
+from lakeconf.catalog.health import forgotten_bounds, table_bounds
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.deleted_rows import delete_rows
-from lakeconf.commit.position_files import DeletedPositions, PositionFile
+from lakeconf.commit.deletions import StagedDelete, delete_rows
+from lakeconf.commit.position_files import DeletedPositions, PositionFile, SortedPositions
 from lakeconf.commit.recovery import AttachedCatalog
-from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
-from lakeconf.commit.sorted_positions import SortedPositions
-from lakeconf.commit.staged_delete import StagedDelete
-from lakeconf.commit.staged_tables import Rows, commit, fill, statistics_row
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.errors import failed_before_commit
-from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.connection.duckdb_errors import failed_before_commit
+from lakeconf.ducklake import check_placeholders
+from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
+from lakeconf.sql import identifier, literal
+
+Rows = Mapping[str, Sequence[Sequence[object]]]
+
+
+_STATISTICS = (
+    "column_size_bytes BIGINT, has_num_values BOOLEAN, num_values BIGINT, has_null_count BOOLEAN, null_count BIGINT, "
+    "has_min BOOLEAN, min_value VARCHAR, has_max BOOLEAN, max_value VARCHAR, has_contains_nan BOOLEAN, "
+    "contains_nan BOOLEAN, any_valid BOOLEAN, extra_stats VARCHAR"
+)
+
+
+# https://github.com/duckdb/ducklake, src/storage/ducklake_staged_commit.cpp. All tables must exist.
+COLUMNS = {
+    "commit": "commit_author VARCHAR, commit_message VARCHAR, commit_extra_info VARCHAR, "
+    "transaction_snapshot_id BIGINT, data_path VARCHAR, path_separator VARCHAR, transaction_next_catalog_id UBIGINT, "
+    "transaction_next_file_id UBIGINT",
+    "data_file": "data_file_id BIGINT, table_id BIGINT, file_order BIGINT, path VARCHAR, path_is_relative BOOLEAN, "
+    "file_format VARCHAR, record_count BIGINT, file_size_bytes BIGINT, footer_size BIGINT, row_id_start BIGINT, "
+    "partition_id BIGINT, encryption_key VARCHAR, mapping_id UBIGINT, partial_max BIGINT, begin_snapshot BIGINT, "
+    "compaction_id BIGINT",
+    "data_file_column_stats": f"data_file_id BIGINT, table_id BIGINT, column_id BIGINT, {_STATISTICS}",
+    "data_file_partition": "local_file_id BIGINT, partition_column_idx BIGINT, partition_value VARCHAR",
+    "delete_file": "table_id BIGINT, data_file_path VARCHAR, data_file_id BIGINT, file_name VARCHAR, format VARCHAR, "
+    "delete_count BIGINT, file_size_bytes BIGINT, footer_size BIGINT, encryption_key VARCHAR, begin_snapshot BIGINT, "
+    "max_snapshot BIGINT, source VARCHAR, overwrites_existing_delete BOOLEAN, overwrite_delete_file_id BIGINT, "
+    "overwrite_delete_file_path VARCHAR, attached_local_file_id BIGINT",
+    "inlined_data": "table_id BIGINT, has_preserved_row_ids BOOLEAN",
+    "inlined_row": "table_id BIGINT, row_order BIGINT, preserved_row_id BIGINT, value_literals VARCHAR",
+    "inlined_column_stats": f"table_id BIGINT, column_id BIGINT, {_STATISTICS}",
+    "inlined_delete": "table_id BIGINT, inlined_table_name VARCHAR, deleted_row_id BIGINT",
+    "inlined_file_delete": "table_id BIGINT, file_id BIGINT, deleted_row_id BIGINT",
+    "dropped_file": "path VARCHAR, data_file_id BIGINT",
+    "tables_deleted_from": "table_id BIGINT",
+    "flushed_inlined": "inlined_table_name VARCHAR, schema_version BIGINT, flush_snapshot_id BIGINT",
+    "compaction": "compaction_id BIGINT, table_id BIGINT, compaction_type VARCHAR, row_id_start BIGINT, "
+    "output_local_file_id BIGINT",
+    "compaction_source": "compaction_id BIGINT, source_order BIGINT, source_data_file_id BIGINT, "
+    "source_path VARCHAR, source_row_count BIGINT, source_begin_snapshot BIGINT, "
+    "source_max_partial_file_snapshot BIGINT, source_inlined_delete_count BIGINT, last_delete_file_id BIGINT, "
+    "last_delete_path VARCHAR, last_delete_row_count BIGINT, last_delete_end_snapshot BIGINT",
+    "name_map": "map_id UBIGINT, table_id BIGINT",
+    "name_map_entry": "map_id UBIGINT, entry_id BIGINT, parent_entry_id BIGINT, source_name VARCHAR, "
+    "target_field_id BIGINT, hive_partition BOOLEAN",
+}
+
+
+def fill(connection: Connection, rows: Rows) -> None:
+    """Creates the tables with their rows.
+
+    Args:
+        connection: A connection of its own: the default database becomes DuckDB's memory, because a query with a lake
+            as the default begins a transaction of DuckLake.
+        rows: The rows by table, without the prefix of its name.
+    """
+    connection.execute("USE memory")
+    for table, columns in COLUMNS.items():
+        connection.execute(f"CREATE TEMP TABLE ducklake_staged_{table}({columns})")
+    for table, values in rows.items():
+        if values:
+            listed = ", ".join(f"({', '.join(map(_sql, row))})" for row in values)
+            connection.execute(f"INSERT INTO ducklake_staged_{table} VALUES {listed}")
+
+
+def commit(connection: Connection, metadata_database: str, schema_version: int) -> int:
+    """Commits what the tables contain, as the snapshot after that in `commit`, or not at all.
+
+    Args:
+        connection: The connection with the tables.
+        metadata_database: The name of the metadata database.
+        schema_version: The version of the lake's schema.
+
+    Returns:
+        The new snapshot.
+    """
+    # Without retries, the commit fails if there is a newer snapshot.
+    arguments = f"{literal(metadata_database)}, {schema_version}, max_retry_count => 0"
+    ((snapshot_id, *_),) = connection.rows(f"FROM system.main.ducklake_commit({arguments})")
+    return int(snapshot_id)
+
+
+def is_metadata_of(connection: Connection, metadata_database: str, lake_id: str) -> bool:
+    """True if the function finds the metadata of a lake by the name of its database, without a schema.
+
+    Args:
+        connection: A connection with the lake attached.
+        metadata_database: The name of the metadata database.
+        lake_id: The id of the lake.
+    """
+    tables = f"{identifier(metadata_database)}.ducklake_schema"
+    found = connection.rows(f"SELECT schema_uuid FROM {tables} ORDER BY schema_id, begin_snapshot LIMIT 1")
+    return [str(uuid) for (uuid,) in found] == [lake_id]
+
+
+def statistics_row(column: ColumnStatistics) -> Iterator[object]:
+    """Yields the statistics of a column in a file, as the temporary table of statistics has them after the ids."""
+    has_null_count, has_nan = column.null_count is not None, column.contains_nan is not None
+    yield from (column.size, True, column.value_count, has_null_count, column.null_count)
+    for bound in (column.low, column.high):
+        yield from (bound is not None, bound)
+    yield from (has_nan, column.contains_nan, column.has_ordered_values, None)
+
+
+def _sql(value: object) -> str:
+    if value is None or isinstance(value, bool | int):
+        return "NULL" if value is None else str(value)
+    return literal(str(value))
+
+
+_KIND = "rewrite_delete"
+
+
+ReplacedRows = Mapping[str, list[tuple[object, ...]]]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """New files with the rows of a group of files.
+
+    Attributes:
+        group: The files that they replace.
+        footers: What the footers of the new files say; at least one file.
+    """
+
+    group: FileGroup
+    footers: tuple[Footer, ...]
+
+
+def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequence[Replacement], begun: int) -> None:
+    """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows.
+
+    Args:
+        reader: Reads the catalog.
+        table: The table.
+        replacements: All replacements of a commit.
+        begun: The snapshot that the commit builds on; rows that were added since then are in other files.
+
+    Raises:
+        CommitConflictError: A file was removed or has other deletes. Or DuckLake would forget bounds, because of files
+            that were added.
+        CommitError: The numbers of rows differ.
+    """
+    wanted = {file.data_file_id: file for replacement in replacements for file in replacement.group.files}
+    with reader.transaction() as transaction:
+        groups = groups_of(transaction, table, begun)
+        changed = inlined_deletes(transaction, table, begun) & wanted.keys()
+        forgotten = forgotten_bounds(transaction, table.table_id, wanted)
+    found = {file.data_file_id: file for group in groups for file in group.files}
+    changed |= {file_id for file_id, file in wanted.items() if found.get(file_id) != file}
+    if changed:
+        raise CommitConflictError(
+            f"another writer changed rows in {len(changed)} of {len(wanted)} files of {table.full_name} while they "
+            "were rewritten: nothing was written",
+            hint="try again, or when fewer writers change this table",
+        )
+    for column in forgotten.values():
+        raise CommitConflictError(
+            f"another writer added a file without values in the column {column!r} to {table.full_name}, and DuckLake "
+            "would forget the bounds of the column: nothing was written",
+            hint="try again, or when fewer writers change this table",
+        )
+    for replacement in replacements:
+        written = sum(footer.row_count for footer in replacement.footers)
+        if written != replacement.group.rows:
+            raise CommitError(
+                f"the rewrite of {table.full_name} has {written} rows instead of {replacement.group.rows}: nothing "
+                "was written"
+            )
+
+
+def add_replacement(
+    rows: ReplacedRows,
+    table: TableInfo,
+    replacement: Replacement,
+    hidden: Callable[[str], str],
+    bounds: Mapping[int, tuple[str, str]],
+) -> None:
+    """Adds a replacement to the temporary tables of a staged commit.
+
+    Args:
+        rows: The rows of these tables.
+        table: The table.
+        replacement: The replacement.
+        hidden: Returns the name of a file for the function.
+        bounds: The bounds of the table, by field id. Columns without values get them: DuckLake would forget the bounds
+            of the table in its next rewrite because of a file without bounds.
+    """
+    group = replacement.group
+    first = len(rows["data_file"])
+    for number, footer in enumerate(replacement.footers, start=first):
+        sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
+        names = (number, table.table_id, number, hidden(footer.path), False, "parquet")
+        # DuckLake takes the ids of the rows from the file.
+        rows["data_file"].append((*names, *sizes, None, group.partition_id, *[None] * 4, number))
+        rows["data_file_partition"] += [(number, index, value) for index, value in group.partition]
+        for found in footer.statistics:
+            column = _bounded(found, bounds)
+            for bound in (column.low, column.high):
+                check_placeholders(bound, f"a value of {table.full_name}")
+            statistics = (number, table.table_id, column.field_id, *statistics_row(column))
+            rows["data_file_column_stats"].append(statistics)
+        # A rewrite has one new file; so all but the first replace no file.
+        rows["compaction"].append((number, table.table_id, _KIND, None, number))
+    for order, file in enumerate(group.files):
+        # DuckLake compares the numbers of rows with those of the first new file; `check_replaced` has compared all.
+        deletes: Sequence[object] = (None, None, None, None)
+        # Nor does it need the names of replaced files.
+        if file.delete_file_id is not None:
+            deletes = (file.delete_file_id, "", 0, None)
+        source = (first, order, file.data_file_id, "", 0, file.begin_snapshot, None, 0)
+        rows["compaction_source"].append((*source, *deletes))
+
+
+def _bounded(column: ColumnStatistics, bounds: Mapping[int, tuple[str, str]]) -> ColumnStatistics:
+    if column.has_ordered_values or column.field_id not in bounds:
+        return column
+    low, high = bounds[column.field_id]
+    return replace(column, low=low, high=high)
+
 
 # The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
 # when it merges files whose recorded ids are consecutive, so this is far from those of other files.
 _OWN_ROW_IDS = 10**15
+
+
 _SNAPSHOT = "SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = ?"
 
 

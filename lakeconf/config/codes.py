@@ -1,8 +1,11 @@
-"""Stable codes of configuration problems."""
+"""The codes of problems, and their explanations."""
 
 from __future__ import annotations
 
 from enum import Enum
+from importlib import resources
+
+from lakeconf.errors import LakeconfError, suggestion
 
 
 class Code(Enum):
@@ -50,3 +53,21 @@ class Code(Enum):
     def __init__(self, code: str, title: str) -> None:
         self.code = code
         self.title = title
+
+
+def explanation(code: str) -> str:
+    """Returns the Markdown page of a code.
+
+    Args:
+        code: The code, such as `LC012`.
+
+    Raises:
+        LakeconfError: The code does not exist.
+    """
+    known = {one.code: one for one in Code}
+    found = known.get(code.upper())
+    if found is None:
+        raise LakeconfError(
+            f"unknown code {code!r}", hint=suggestion(code, known, f"use a code from {min(known)} to {max(known)}")
+        )
+    return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")

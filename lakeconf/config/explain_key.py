@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lakeconf.backends.committers import COMMITTERS
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import holds_credentials, is_secret
+from lakeconf.backends.store_options import COMMITTERS
 from lakeconf.config.codes import Code
-from lakeconf.config.inheritance import Path
-from lakeconf.config.load_store import Reading
-from lakeconf.config.model import Config
+from lakeconf.config.config import Config
+from lakeconf.config.read_store import Reading
+from lakeconf.config.resolve import Origin, Path
 from lakeconf.config.schema import json_schema
-from lakeconf.config.store_builder import Origin
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import MASK, Secret, masked
 

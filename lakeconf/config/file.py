@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
-from lakeconf.config.excerpt import Excerpts, syntax_excerpt
-from lakeconf.config.positions import Key, key_positions
-from lakeconf.config.toml_text import dotted
+from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 

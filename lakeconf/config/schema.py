@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.base import Backend
-from lakeconf.backends.committers import COMMITTERS
-from lakeconf.backends.maintenance_limits import KEYS
 from lakeconf.backends.registry import (
     metadata_backend,
     metadata_types,
     storage_backend,
     storage_types,
 )
+from lakeconf.backends.store_options import ATTACH_OPTIONS, COMMITTERS, KEYS
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME} or ${NAME:-default}."}

@@ -9,14 +9,13 @@ from types import MappingProxyType
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.backends.secrecy import is_secret
-from lakeconf.config.backend import field_types, typed
+from lakeconf.config.backend_tables import field_types, typed
 from lakeconf.config.codes import Code
+from lakeconf.config.config import validate
+from lakeconf.config.environment import variable_alone
 from lakeconf.config.file import Table
-from lakeconf.config.load_store import allowed_name
-from lakeconf.config.model import validate
-from lakeconf.config.structure import STORE_NAME
+from lakeconf.config.read_store import STORE_NAME, allowed_name
 from lakeconf.config.toml_text import dotted, toml_value
-from lakeconf.config.variables import variable_alone
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.secret import Secret
 

@@ -1,13 +1,291 @@
-"""Formats keys and values as TOML."""
+"""TOML as text: where keys and values are, the lines to show of a problem, and values as TOML."""
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
+import tomllib
+import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from lakeconf.config.positions import Key
+from lakeconf.logs import escaped
+
+Key: TypeAlias = "tuple[str | int, ...]"
+
+
+# Patterns are compiled on first use: only errors need them.
+_SPACE = r"[ \t]*"
+
+
+_BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
+
+
+_KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
+
+
+_TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
+
+
+_BARE_VALUE = r"[^,\]}#\r\n]+"
+
+
+def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
+    """Returns the position of each key.
+
+    Args:
+        text: Valid TOML with its original line ends.
+
+    Returns:
+        The 1-based line and column of each key, by the path of the key (items of arrays by their index).
+    """
+    scanner = _Scanner(text)
+    scanner.document()
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    return {key: _place(starts, offset) for key, offset in scanner.offsets.items()}
+
+
+def hidden_spans(text: str) -> list[tuple[int, int, str]]:
+    """Returns the values and comments, which may be secrets.
+
+    Args:
+        text: Valid TOML with its original line ends.
+
+    Returns:
+        The start, the end and the replacement of each, in the order of the text.
+    """
+    scanner = _Scanner(text)
+    scanner.document()
+    return scanner.hidden
+
+
+def _place(starts: list[int], offset: int) -> tuple[int, int]:
+    line = bisect.bisect_right(starts, offset)
+    return line, offset - starts[line - 1] + 1
+
+
+class _Scanner:
+    """Scans the text once.
+
+    Attributes:
+        offsets: The offset of the last part of each key.
+        hidden: The start, the end and the replacement of each value and comment.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.offsets: dict[Key, int] = {}
+        self.hidden: list[tuple[int, int, str]] = []
+        self._implied: set[Key] = set()
+        self._lengths: dict[Key, int] = {}
+
+    def document(self) -> None:
+        table: Key = ()
+        self._between()
+        while self.at < len(self.text):
+            if self._take("["):
+                table = self._header(is_array=self._take("["))
+            else:
+                self._pair(table)
+            self._between()
+
+    def _header(self, *, is_array: bool) -> Key:
+        self._skip(_SPACE)
+        offset, table = self._key(())
+        if is_array:
+            length = self._lengths[table] = self._lengths.get(table, 0) + 1
+            table = (*table, length - 1)
+            self.offsets[table] = offset
+        self.at += 2 if is_array else 1
+        return table
+
+    def _pair(self, table: Key) -> None:
+        _, key = self._key(table)
+        self.at += len("=")
+        self._skip(_SPACE)
+        self._value(key)
+
+    def _key(self, table: Key) -> tuple[int, Key]:
+        """Reads a dotted key and the space after it; returns the offset of its last part, and its path."""
+        key = table
+        while True:
+            match = self._skip(_KEY_PART)
+            key = (*key, _decoded(match.group()))
+            self._skip(_SPACE)
+            is_last = not self._take(".")
+            self._note(key, match.start(), implied=not is_last)
+            if is_last:
+                return match.start(), key
+            if key in self._lengths:
+                key = (*key, self._lengths[key] - 1)
+            self._skip(_SPACE)
+
+    def _note(self, key: Key, offset: int, *, implied: bool) -> None:
+        if key not in self.offsets or (key in self._implied and not implied):
+            self.offsets[key] = offset
+            (self._implied.add if implied else self._implied.discard)(key)
+
+    def _value(self, key: Key) -> None:
+        if self._take("["):
+            self._array(key)
+        elif self._take("{"):
+            self._inline_table(key)
+        else:
+            value = self._skip(_TEXT if self.text[self.at] in "\"'" else _BARE_VALUE)
+            self.hidden.append((value.start(), value.start() + len(value.group().rstrip()), "…"))
+
+    def _array(self, key: Key) -> None:
+        self._between()
+        index = 0
+        while not self._take("]"):
+            self.offsets[(*key, index)] = self.at
+            self._value((*key, index))
+            self._between()
+            self._take(",")
+            self._between()
+            index += 1
+
+    def _inline_table(self, key: Key) -> None:
+        self._between()
+        while not self._take("}"):
+            self._pair(key)
+            self._between()
+            self._take(",")
+            self._between()
+
+    def _between(self) -> None:
+        space = self._skip(_BETWEEN)
+        comments = re.compile("#[^\n]*").finditer(self.text, *space.span())
+        self.hidden += [(*comment.span(), "") for comment in comments]
+
+    def _take(self, character: str) -> bool:
+        found = self.text.startswith(character, self.at)
+        self.at += found
+        return found
+
+    def _skip(self, pattern: str) -> re.Match[str]:
+        match = re.compile(pattern, re.DOTALL).match(self.text, self.at)
+        if match is None:
+            raise ValueError(f"invalid TOML at character {self.at}")
+        self.at = match.end()
+        return match
+
+
+def _decoded(part: str) -> str:
+    if part[0] == "'":
+        return part[1:-1]
+    # tomllib decodes the escapes.
+    return next(iter(tomllib.loads(f"{part} = 0"))) if part[0] == '"' else part
+
+
+_WIDTH, _BEHIND = 80, 24
+
+
+# Characters read on each side of the column: a hostile file may be one long line with many problems.
+_AROUND = 200
+
+
+_HIDDEN = "…"
+
+
+# Longer or other names at the start of a line of invalid TOML may be part of a secret, such as a line of base64.
+_NAME = r"[a-z][a-z0-9_]{0,29}"
+
+
+_STATEMENT = (
+    rf"[ \t]*(?:{_NAME}(?:\.{_NAME})*[ \t]*=|\[{{1,2}}{_NAME}(?:\.{_NAME})*(?:\]{{1,2}}|(?=[ \t\r]*(?:\n|\Z))))"
+)
+
+
+class Excerpts:
+    """Lines of valid TOML.
+
+    Args:
+        text: The TOML with its original line ends.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._spans = hidden_spans(text)
+
+    def at(self, line: int, column: int) -> str:
+        """Returns a line and below it a line with a caret, at most 80 columns wide, with `…` for each value.
+
+        Args:
+            line: The 1-based line.
+            column: The 1-based column.
+        """
+        start = self._starts[line - 1]
+        offset = start + column - 1
+        end = self._text.find("\n", offset)
+        first, last = max(start, offset - _AROUND), min(len(self._text) if end < 0 else end, offset + _AROUND)
+        before = self._shown(first, offset)
+        return drawn(line, f"{_HIDDEN}{before}" if first > start else before, self._shown(offset, last))
+
+    def _shown(self, first: int, last: int) -> str:
+        pieces = []
+        at = first
+        for start, end, replacement in self._spans[bisect.bisect_right(self._spans, first, key=lambda span: span[1]) :]:
+            if start >= last:
+                break
+            pieces += [self._text[at : max(at, start)], replacement]
+            at = end
+        return "".join([*pieces, self._text[at:last]])
+
+
+def syntax_excerpt(text: str, line: int, column: int) -> str | None:
+    """Returns the place of a syntax error as `Excerpts.at` does; None if the line may be part of a value.
+
+    Args:
+        text: The invalid TOML.
+        line: The 1-based line of the error.
+        column: The 1-based column of the error.
+    """
+    start = next((match.end() for index, match in enumerate(re.finditer(r"^|\n", text), 1) if index == line), 0)
+    found = re.compile(_STATEMENT).match(text, start)
+    if found is None:
+        return None
+    try:
+        tomllib.loads(text[:start])
+    except (ValueError, RecursionError):
+        return None
+    shown = found.group()
+    has_more = text[found.end() :].partition("\n")[0].strip() != ""
+    shown += f" {_HIDDEN}" if has_more else ""
+    caret = min(column - 1, len(shown) - 1 if has_more else len(shown))
+    return drawn(line, shown[:caret], shown[caret:])
+
+
+def drawn(line: int, before: str, after: str) -> str:
+    """Returns a line and below it a line with a caret, at most 80 columns wide.
+
+    Args:
+        line: The 1-based number of the line.
+        before: The text of the line before the caret.
+        after: The rest of the line.
+    """
+    before, after = _one_column_each(before), _one_column_each(after).rstrip()
+    room = _WIDTH - len(f"  {line} | ")
+    if len(before) > room - _BEHIND:
+        before = _HIDDEN + before[-(room - _BEHIND - 1) :]
+    if len(before) + len(after) > room:
+        after = after[: room - len(before) - 1] + _HIDDEN
+    return f"  {line} | {before}{after}\n  {' ' * len(str(line))} | {' ' * len(before)}^"
+
+
+def _one_column_each(text: str) -> str:
+    """Escapes the characters that control a terminal or are not one column wide."""
+    plain = escaped(text.replace("\t", " ").replace("\r", " "))
+    return "".join(one if _is_one_column(one) else f"\\u{ord(one):04x}" for one in plain)
+
+
+def _is_one_column(character: str) -> bool:
+    is_wide = unicodedata.east_asian_width(character) in ("W", "F")
+    return character.isprintable() and not is_wide and unicodedata.category(character) not in ("Mn", "Me")
+
 
 _BARE_KEY = r"[A-Za-z0-9_-]+"
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.backends.server import is_loopback
 from lakeconf.config.codes import Code
+from lakeconf.config.config import Config, init
 from lakeconf.config.file import Table
-from lakeconf.config.inheritance import leaves
-from lakeconf.config.load_store import Reading
-from lakeconf.config.model import Config, init
+from lakeconf.config.read_store import Reading
+from lakeconf.config.resolve import leaves
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import masked
 

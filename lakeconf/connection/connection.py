@@ -1,24 +1,67 @@
-"""Opens DuckDB, loads extensions and runs statements."""
+"""Sets the search path of DuckDB connections, unless they have it."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
+import uuid
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from lakeconf.connection.duckdb_version import create_supported_catalogs, warn_if_untested
-from lakeconf.connection.errors import is_interrupt, translated_errors
-from lakeconf.connection.literal_values import with_literals
-from lakeconf.connection.search_path import SearchPaths, search_path_sql
+import duckdb
+
+from lakeconf.connection.duckdb_errors import is_interrupt, translated_errors
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
+from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import LoadExtension, Statement, bind, literal
+from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
 
 if TYPE_CHECKING:
-    import duckdb
     import narwhals as nw
     import pyarrow
+
+
+class SearchPaths:
+    """The search paths of the connections of all threads.
+
+    DuckDB looks up each schema of a path, and DuckLake begins a transaction for it: to compare the path is cheaper.
+    """
+
+    def __init__(self) -> None:
+        # The statement that has set the path, and the path as DuckDB shows it, if known. DuckDB shows names without
+        # quotes, so two paths may look alike.
+        self._set: WeakKeyDictionary[object, tuple[str, object]] = WeakKeyDictionary()
+
+    def set(self, native: duckdb.DuckDBPyConnection, statement: str) -> None:
+        """Runs the statement of `search_path_sql` on a connection, unless it has run and the path is still the same."""
+        earlier, shown = self._set.pop(native, ("", None))
+        if earlier != statement:
+            native.execute(statement)
+            shown = None
+        elif shown is None or _shown(native) != shown:
+            native.execute(statement)
+            shown = _shown(native)
+        self._set[native] = (statement, shown)
+
+
+def _shown(native: duckdb.DuckDBPyConnection) -> object:
+    return native.execute("SELECT system.main.current_setting('search_path')").fetchall()
+
+
+def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
+    """Returns the statement that makes a database the default, but resolves functions in DuckDB first.
+
+    Args:
+        database: The name of the database.
+        schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
+    """
+    found = dict.fromkeys(["main", *schemas])
+    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
+    return f"SET search_path = {literal(','.join(path))}"
 
 
 class Connection:
@@ -286,3 +329,108 @@ def _extension_wheel(name: str) -> Path | None:
         if path.is_file():
             return path
     return None
+
+
+class SharedConnection(Connection):
+    """A connection that gives each thread its own cursor.
+
+    duckdb mixes up results if several threads use one connection at the same time. A relation belongs to the cursor of
+    the thread that created it.
+
+    Args:
+        connection: The connection; the calling thread continues to use it directly.
+        set_up: SQL that each new cursor runs first, such as `USE`, which cursors do not inherit.
+    """
+
+    def __init__(self, connection: Connection, set_up: str) -> None:
+        super().__init__(connection.native, connection.secrets)
+        self._set_up = set_up
+        self._is_closed = False
+        self._cursors = threading.local()
+        self._cursors.native = connection.native
+        self._all: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet([connection.native])
+        self._adding = threading.Lock()
+
+    @property
+    def native(self) -> duckdb.DuckDBPyConnection:
+        """The duckdb connection of the calling thread.
+
+        Raises:
+            LakeconfError: The connection is closed.
+        """
+        self._check_open()
+        if not hasattr(self._cursors, "native"):
+            with self.errors():
+                cursor = self._native.cursor()
+                cursor.execute(self._set_up)
+            self._cursors.native = cursor
+            with self._adding:
+                self._all.add(cursor)
+        native: duckdb.DuckDBPyConnection = self._cursors.native
+        return native
+
+    def interrupt(self) -> None:
+        """Stops the running queries of all threads, from any thread; each fails with an error."""
+        with self._adding:
+            found = list(self._all)
+        for native in found:
+            with contextlib.suppress(Exception):  # it is closed
+                native.interrupt()
+
+    def close(self) -> None:
+        """Closes the connection and the cursors of all threads, from any thread."""
+        self._is_closed = True
+        self._native.close()
+
+    def cursor(self) -> Connection:
+        """Opens another connection to the same instance; it does not inherit `USE`.
+
+        Raises:
+            LakeconfError: The connection is closed.
+        """
+        self._check_open()
+        return super().cursor()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LakeconfError("the lake is closed", hint="open it again: store.open()")
+
+
+def remove_files(connection: Connection, paths: Sequence[str]) -> None:
+    """Removes exactly these files, on this machine or in a bucket; missing files are ignored.
+
+    DuckDB has no statement that removes a file, so an in-memory catalog schedules these files for deletion.
+
+    Args:
+        connection: A connection that can access the files.
+        paths: Absolute paths or URIs.
+    """
+    # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
+    scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(f"ATTACH 'ducklake::memory:' AS {scratch} (DATA_PATH '/')")
+            rows = ", ".join(f"({number}, {literal(path)}, false, now())" for number, path in enumerate(paths))
+            scheduled = f"{metadata_database(scratch)}.ducklake_files_scheduled_for_deletion"
+            cursor.execute(f"INSERT INTO {scheduled} VALUES {rows}")  # noqa: S608
+            cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
+        finally:
+            cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
+
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "lock_configuration": "true",
+}
+
+
+def closed_connection(*, errors_as_json: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection to an empty database of its own: no files, no extensions, no variables of Python.
+
+    Args:
+        errors_as_json: True for errors whose message is JSON with the place in the SQL.
+    """
+    return duckdb.connect(config={**_SETTINGS, "errors_as_json": str(errors_as_json).lower()})

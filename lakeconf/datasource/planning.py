@@ -1,30 +1,166 @@
-"""Plans a read on the driver's machine: the schema, the snapshot, and the parts that executors read."""
+"""Plans a read of Spark's data source from its options."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
 from lakeconf.catalog.partial_lake import refuse_encrypted
-from lakeconf.catalog.predicate.nodes import columns_of, to_duckdb_sql
-from lakeconf.catalog.predicate.where import predicate_of
+from lakeconf.catalog.predicates import columns_of, to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.snapshot import chosen
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.catalog.types import all_types
+from lakeconf.catalog.where import predicate_of
 from lakeconf.commit.session import Session
-from lakeconf.config.model import init
-from lakeconf.datasource.options import Options
-from lakeconf.datasource.parts import Access, Files, Part, Rows, divided
-from lakeconf.datasource.reading import stream_of
+from lakeconf.config.config import init
+from lakeconf.datasource.reading import Access, Files, Part, Rows, divided, stream_of
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.read.inlined import exact_rows
-from lakeconf.errors import UnsupportedError
+from lakeconf.engines.spark.read.scan import exact_rows
+from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Store
+
+_TABLE_HINT = 'name a table: .option("table", "raw.events")'
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one read or write; they name things and contain no secret.
+
+    Attributes:
+        table: `schema.table`, or `table` for the schema `main`.
+        store: The name of the store; None for the default store.
+        config: The configuration file; None to find it as `lakeconf.init` does, in the processes of Spark.
+        version: The snapshot to read; None for the latest one, or that of `timestamp`.
+        timestamp: The time to read, with a time zone.
+        columns: The columns to read, separated by commas; None for all.
+        where: The condition on rows, as for `Table.scan`.
+        since: For a stream: the first snapshot whose changes it returns; None to begin with all rows of the table.
+        changes: For a stream: True to return all kinds of changes, and not only inserted rows.
+        snapshots_per_batch: For a stream: the largest number of snapshots in a batch.
+        idempotency_key: For a write: as for `Table.append`.
+    """
+
+    table: str
+    store: str | None = None
+    config: str | None = None
+    version: int | None = None
+    timestamp: datetime | None = None
+    columns: str | None = None
+    where: str | None = None
+    since: int | None = None
+    changes: bool = False
+    snapshots_per_batch: int | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns to read; None for all."""
+        return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
+
+
+_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
+
+
+_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
+
+
+_WRITE = ("table", "store", "config", "idempotency_key")
+
+
+_ALL = tuple(field.name for field in fields(Options))
+
+
+def read_options(given: Mapping[str, str]) -> Options:
+    """The options of a read; see `options_of`."""
+    options = options_of(given, _READ, "a read")
+    if options.version is not None and options.timestamp is not None:
+        raise LakeconfError("pass either the option version or the option timestamp")
+    return options
+
+
+def stream_options(given: Mapping[str, str]) -> Options:
+    """The options of a streaming read; see `options_of`."""
+    return options_of(given, _STREAM, "a streaming read")
+
+
+def write_options(given: Mapping[str, str]) -> Options:
+    """The options of a write; see `options_of`."""
+    return options_of(given, _WRITE, "a write")
+
+
+def any_options(given: Mapping[str, str]) -> Options:
+    """The options of a read or of a streaming read, when Spark does not tell which one it is."""
+    return options_of(given, tuple(dict.fromkeys((*_READ, *_STREAM))), "a read")
+
+
+def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) -> Options:
+    """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret.
+
+    Args:
+        given: The options, by name; the case of names does not matter.
+        allowed: The options that this kind of access has.
+        kind: The kind of access, for errors.
+
+    Raises:
+        LakeconfError: An option is unknown, or a value has another type; or the table is missing.
+    """
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        key = name.lower()
+        if key not in allowed:
+            problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
+            raise LakeconfError(problem, hint=suggestion(key, allowed, f"use one of its options: {', '.join(allowed)}"))
+        try:
+            values[key] = _READERS.get(key, str)(text)
+        except ValueError:
+            raise LakeconfError(f"the option {key} is not {_EXPECTED[key]}") from None
+    if not values.get("table"):
+        raise LakeconfError("the option table is missing", hint=_TABLE_HINT)
+    for name, least in (("snapshots_per_batch", 1), ("since", 0)):
+        if values.get(name, least) < least:
+            raise LakeconfError(f"the option {name} is less than {least}")
+    return Options(**values)
+
+
+def _whole_number(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]+", text):
+        raise ValueError  # Python also reads `1_0`
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "version": _whole_number,
+    "timestamp": datetime.fromisoformat,
+    "since": _whole_number,
+    "changes": _boolean,
+    "snapshots_per_batch": _whole_number,
+}
+
+
+_NUMBER = "a whole number"
+
+
+_EXPECTED = {
+    "version": _NUMBER,
+    "timestamp": "a time such as 2026-01-31T12:00:00+00:00",
+    "since": _NUMBER,
+    "changes": "true or false",
+    "snapshots_per_batch": _NUMBER,
+}
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lakeconf.catalog.change_feed import ChangesPlan
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import ChangesPlan, plan_changes_with_inlined_rows
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.datasource.change_rows import check_mapped
-from lakeconf.datasource.options import Options
-from lakeconf.datasource.parts import Changes, Part
-from lakeconf.datasource.planning import Opened, opened, parts_of, refuse_columns
-from lakeconf.datasource.reading import stream_of
+from lakeconf.datasource.planning import Opened, Options, opened, parts_of, refuse_columns
+from lakeconf.datasource.reading import Changes, Part, check_mapped, stream_of
 from lakeconf.engines.change_feed import check_range, refuse_hidden
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.read.inlined import refuse_timetz
+from lakeconf.engines.spark.read.scan import refuse_timetz
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 # The snapshot of an offset before all rows of the table.

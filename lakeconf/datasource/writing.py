@@ -15,23 +15,19 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.change import Change
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Transaction
-from lakeconf.config.model import init
-from lakeconf.connection.connection import Connection
-from lakeconf.connection.errors import REFUSED_VALUE
-from lakeconf.connection.removal import remove_files
-from lakeconf.datasource.options import Options
-from lakeconf.datasource.parts import Access
-from lakeconf.engines.base import Staged
-from lakeconf.engines.exact_casts import exact_casts
-from lakeconf.engines.schema_check import check_fit, not_null_violation
+from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.config.config import init
+from lakeconf.connection.connection import Connection, remove_files
+from lakeconf.connection.duckdb_errors import REFUSED_VALUE
+from lakeconf.datasource.planning import Options
+from lakeconf.datasource.reading import Access
+from lakeconf.engines.base import Staged, announce, manifest_path, staging_folder
+from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
 from lakeconf.engines.spark.types import SHARED_TYPES
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
-from lakeconf.engines.staging import announce, manifest_path, staging_folder
 from lakeconf.errors import UnsupportedError
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, literal

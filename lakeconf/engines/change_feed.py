@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from lakeconf.catalog.change_feed import ChangesPlan, Deletes, plan_changes
+from lakeconf.catalog.changes import ChangesPlan, Deletes, plan_changes
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
 from lakeconf.catalog.table import TableInfo

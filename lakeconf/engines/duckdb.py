@@ -10,44 +10,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import narwhals as nw
 
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.deferred import deferred
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, required
 from lakeconf.sql import identifier, qualified
 
 if TYPE_CHECKING:
-    import narwhals as nw
-
-    from lakeconf.catalog.change_feed import plan_changes
-    from lakeconf.catalog.predicate import nodes
-    from lakeconf.catalog.predicate.nodes import Predicate
-    from lakeconf.catalog.predicate.where import Where, predicate_of
+    from lakeconf.catalog import predicates
+    from lakeconf.catalog.changes import plan_changes
+    from lakeconf.catalog.predicates import Predicate
     from lakeconf.catalog.reader import CatalogReader
-    from lakeconf.connection.connection import Connection
+    from lakeconf.catalog.where import Where, predicate_of
+    from lakeconf.connection.connection import Connection, remove_files
     from lakeconf.connection.error_places import errors_with_places
-    from lakeconf.connection.removal import remove_files
-    from lakeconf.engines import arrow_frames, foreign_frames, schema_check, sorted_files, staging
+    from lakeconf.engines import base, schema_check, sorted_files
+    from lakeconf.engines import frames as arrow_frames
+    from lakeconf.engines import frames as foreign_frames
     from lakeconf.engines.change_feed import changes_sql
-    from lakeconf.engines.exact_casts import exact_casts
-    from lakeconf.engines.lazy_rows import lazy_rows
-    from lakeconf.engines.sorting import SortedFiles, SortRequest
+    from lakeconf.engines.schema_check import exact_casts
+    from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 else:
-    plan_changes = deferred("lakeconf.catalog.change_feed", "plan_changes")
-    nodes = deferred("lakeconf.catalog.predicate.nodes")
-    predicate_of = deferred("lakeconf.catalog.predicate.where", "predicate_of")
+    plan_changes = deferred("lakeconf.catalog.changes", "plan_changes")
+    predicates = deferred("lakeconf.catalog.predicates")
+    predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
     errors_with_places = deferred("lakeconf.connection.error_places", "errors_with_places")
-    remove_files = deferred("lakeconf.connection.removal", "remove_files")
-    arrow_frames = deferred("lakeconf.engines.arrow_frames")
-    foreign_frames = deferred("lakeconf.engines.foreign_frames")
+    remove_files = deferred("lakeconf.connection.connection", "remove_files")
+    arrow_frames = deferred("lakeconf.engines.frames")
+    foreign_frames = deferred("lakeconf.engines.frames")
     schema_check = deferred("lakeconf.engines.schema_check")
     sorted_files = deferred("lakeconf.engines.sorted_files")
-    staging = deferred("lakeconf.engines.staging")
+    base = deferred("lakeconf.engines.base")
     changes_sql = deferred("lakeconf.engines.change_feed", "changes_sql")
-    exact_casts = deferred("lakeconf.engines.exact_casts", "exact_casts")
-    lazy_rows = deferred("lakeconf.engines.lazy_rows", "lazy_rows")
-    SortedFiles = deferred("lakeconf.engines.sorting", "SortedFiles")
+    exact_casts = deferred("lakeconf.engines.schema_check", "exact_casts")
+    SortedFiles = deferred("lakeconf.engines.sorted_files", "SortedFiles")
+
 
 # The name of a relation in a statement about its rows.
 _ROWS = "lakeconf_rows"
@@ -144,7 +143,7 @@ class DuckDBEngine:
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
-        staging.announce(self._writer, request.folder, self._reader.lake_id)
+        base.announce(self._writer, request.folder, self._reader.lake_id)
         staged = Staged("", tuple(paths), folder=request.folder, row_count=0)
         try:
             return SortedFiles(staged, sorted_files.write_sorted(self._writer, self._reader.alias, request, paths))
@@ -157,7 +156,7 @@ class DuckDBEngine:
         self.discard(staged)
         if staged.folder is not None:
             unused = () if staged.keeps_files else staged.files
-            remove_files(self._writer, [*unused, staging.manifest_path(staged.folder)])
+            remove_files(self._writer, [*unused, base.manifest_path(staged.folder)])
 
     def discard(self, staged: Staged) -> None:
         """Removes staged rows from DuckDB, but no files."""
@@ -168,7 +167,7 @@ class DuckDBEngine:
     def _scan(
         self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | Predicate | None
     ) -> nw.LazyFrame[Any]:
-        condition = "" if where is None else f" WHERE {nodes.to_duckdb_sql(predicate_of(where, info.columns))}"
+        condition = "" if where is None else f" WHERE {predicates.to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return lazy_rows(self._connection.relation(query))
@@ -218,4 +217,41 @@ class _Stream:
 def _value(column: Column) -> str:
     """A column of a scan. Filters of the frame must find rows that DuckDB would not find in the files."""
     name = identifier(column.name)
-    return f"{nodes.not_pushed_down(name)} AS {name}" if nodes.is_misread_in_files(column) else name
+    return f"{predicates.not_pushed_down(name)} AS {name}" if predicates.is_misread_in_files(column) else name
+
+
+_FRAME = "this frame"
+
+
+class LazyRows(nw.LazyFrame[Any]):
+    """A lazy frame of narwhals, and so are the frames made from it.
+
+    Only the core packages may be installed: DuckDB then runs queries, but cannot make a frame in memory.
+    """
+
+    def collect(self, backend: Any = None, **kwargs: Any) -> nw.DataFrame[Any]:
+        """The rows in memory.
+
+        Args:
+            backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
+            kwargs: As for `narwhals.LazyFrame.collect`.
+
+        Raises:
+            MissingDependencyError: The package of the backend is not installed.
+        """
+        if backend in ("pandas", nw.Implementation.PANDAS):
+            with required("pandas", extra=None, needed_for=_FRAME):
+                import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
+        with (
+            required("pyarrow", extra="arrow", needed_for=_FRAME),
+            required("polars", extra="polars", needed_for=_FRAME),
+        ):
+            return super().collect(backend, **kwargs)
+
+
+def lazy_rows(relation: duckdb.DuckDBPyRelation) -> nw.LazyFrame[Any]:
+    """Returns a relation as a lazy frame."""
+    frame = nw.from_native(relation)
+    # The constructor takes a private frame of narwhals. Frames made from this one have its class.
+    frame.__class__ = LazyRows
+    return frame

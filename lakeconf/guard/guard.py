@@ -1,22 +1,89 @@
-"""Protection against other writers and other lakes: the locks, and the marker below the data path."""
+"""The location of a catalog, to distinguish it from copies at other locations."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.errors import CommitError, LakeconfError
-from lakeconf.guard.catalog_place import neighbours, places
-from lakeconf.guard.file_locks import FileLocks
-from lakeconf.guard.locks import Held, LakeLocks
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
+from lakeconf.guard.locks import FileLocks, Held, LakeLocks, ServerLocks
 from lakeconf.guard.marker import LakeMarker
-from lakeconf.guard.server_locks import ServerLocks
+from lakeconf.logs import EventLogger
+
+
+def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
+    """A reader of the metadata of a store's lake.
+
+    Args:
+        backend: The store's metadata backend.
+        names: The store's names.
+        connection: A connection with the attached lake.
+    """
+    return CatalogReader(connection, names.alias, backend.catalog_schema(names))
+
+
+def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
+    """Identifiers of the location of a catalog; the location is the same if one identifier is equal.
+
+    Args:
+        backend: The metadata backend.
+        reader: The attached lake.
+
+    Returns:
+        Strings that differ between a catalog and a copy of it. Empty if the metadata backend has no identifiers.
+    """
+    file, server = backend.file(), backend.server()
+    if file is not None:
+        return _of_file(file.resolve())
+    if server is None:
+        return ()
+    database = reader.metadata_database
+    found = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
+    try:
+        found.append(_ask(reader, server.server_id(database)))
+    except ConnectionFailed:
+        raise  # otherwise the marker would name another place
+    except LakeconfError:
+        found.append("server not known")  # the role lacks the privilege
+    return (" of ".join(found),)
+
+
+def neighbours(backend: MetadataBackend) -> Sequence[str]:
+    """Location identifiers of the files next to a catalog; empty if the catalog is not a file.
+
+    Args:
+        backend: The metadata backend.
+    """
+    file = backend.file()
+    if file is None:
+        return ()
+    real = file.resolve()
+    beside = (path for path in real.parent.iterdir() if path != real and path.is_file() and not path.is_symlink())
+    return [mark for path in beside for mark in _of_file(path)]
+
+
+def _of_file(path: Path) -> Sequence[str]:
+    # A move within a file system keeps the inode number; a restored backup keeps the path. The first files of two new
+    # file systems often have the same number, so the identifier includes the id of the file system.
+    return (f"inode {os.statvfs(path).f_fsid}:{path.stat().st_ino}", f"path {socket.gethostname()}:{path}")
+
+
+def _ask(reader: CatalogReader, query: str) -> str:
+    with reader.connection.cursor() as cursor:
+        rows = cursor.rows(query)
+    return str(rows[0][0])
 
 
 class LakeGuard:
@@ -140,3 +207,62 @@ def locks_of(backend: MetadataBackend, names: StoreNames, reader: CatalogReader)
     if file is not None:
         return FileLocks(file)
     return None if server is None else ServerLocks(server, backend, names, reader)
+
+
+_log = EventLogger("maintenance")
+
+
+_TOLERANCE_SECONDS = 60.0
+
+
+class Clock:
+    """Shows the earliest of several times.
+
+    With a clock that is ahead, snapshots and files look older than they are, and would be removed too early. With a
+    clock that is behind, they are only removed later. The times are those of this machine, of this machine if nobody
+    had set its clock since the lake was opened, and of the catalog's server.
+
+    Args:
+        server_time: Asks the catalog's server for its time, in seconds since 1970; None if the catalog is a file.
+    """
+
+    def __init__(self, server_time: Callable[[], float] | None = None) -> None:
+        self._server_time = server_time
+        # The monotonic clock runs on evenly when the other one is set.
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> datetime:
+        """The earliest time, in UTC; see `span`."""
+        return self.span()[0]
+
+    def span(self) -> tuple[datetime, datetime]:
+        """The earliest and the latest time, in UTC.
+
+        Raises:
+            LakeconfError: The catalog's server does not answer.
+        """
+        times = [time.time(), self._offset + time.monotonic()]
+        if self._server_time is not None:
+            times.append(self._server_time())
+        earliest, latest = min(times), max(times)
+        if latest - earliest > _TOLERANCE_SECONDS:
+            _log.warning(
+                "the clock of this machine was set, or differs from that of the catalog's server, by %.0f s: ages of "
+                "snapshots and files are measured by the earlier time",
+                latest - earliest,
+            )
+        return datetime.fromtimestamp(earliest, UTC), datetime.fromtimestamp(latest, UTC)
+
+
+def clock_of(reader: CatalogReader, backend: MetadataBackend) -> Clock:
+    """The clock of an attached lake, with the metadata backend of its store."""
+    server = backend.server()
+    if server is None:
+        return Clock()
+    query = server.clock(reader.metadata_database)
+
+    def server_time() -> float:
+        ((seconds,),) = reader.connection.rows(query)
+        return float(seconds)
+
+    return Clock(server_time)

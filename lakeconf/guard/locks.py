@@ -1,26 +1,37 @@
-"""Locks of a lake: one for each table, and one for the lake, which writers share and maintenance holds exclusively.
-
-DuckLake lets two concurrent overwrites of an empty table commit, lets two concurrent deletes corrupt a file, and uses a
-snapshot number twice if an expiry runs during a commit. Every writer shares the lake's lock from its first staged file
-until the reply to its commit; maintenance that removes snapshots or files holds it exclusively. A commit that depends
-on rows it has read also holds the locks of its tables, from before its conflict check until the reply.
-"""
+"""Locks on a lake, shared and exclusive: in files for local lakes, in the server for the others."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import os
 import random
+import socket
+import stat
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
-from lakeconf.errors import CommitError
-from lakeconf.logs import EventLogger
+from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.server import CatalogServer
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, StorageError
+from lakeconf.logs import EventLogger, escaped
 
 WAIT_SECONDS = 300.0
+
+
 _FIRST_PAUSE_SECONDS = 0.01
+
+
 _LONGEST_PAUSE_SECONDS = 0.5
+
 
 _log = EventLogger("locks")
 
@@ -101,3 +112,324 @@ def _described(holders: Callable[[], str]) -> str:
     with contextlib.suppress(Exception):
         return holders() or "another process"
     return "another process"
+
+
+_open_descriptors: set[int] = set()
+
+
+class FileLocks:
+    """Two lock files next to a catalog: one for all tables, one for the lake.
+
+    Args:
+        catalog: The catalog's file. The lock files get its permissions, so every user who can write the catalog can
+            take the locks. They are next to the file itself, not next to a symbolic link to it.
+    """
+
+    def __init__(self, catalog: Path) -> None:
+        self._catalog = catalog.resolve()
+
+    @contextlib.contextmanager
+    def __call__(self, tables: Collection[str]) -> Iterator[Held]:  # noqa: ARG002 - one file serves all tables
+        with self._hold("lakeconf-lock", fcntl.LOCK_EX) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[Held]:
+        with self._hold("lakeconf-writers", fcntl.LOCK_SH) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[Held]:
+        with self._hold("lakeconf-writers", fcntl.LOCK_EX) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def _hold(self, suffix: str, kind: int) -> Iterator[Held]:
+        path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
+        held = _HeldFile(path, self._catalog, kind)
+        try:
+            held.take()
+            yield held
+        finally:
+            held.release()
+
+
+class _HeldFile:
+    """A held lock file. If the file is deleted, the lock is lost: others lock a new file with this name."""
+
+    def __init__(self, path: Path, catalog: Path, kind: int) -> None:
+        self._path, self._catalog, self._kind = path, catalog, kind
+        self._descriptor: int | None = None
+        self._owner = os.getpid()
+
+    def take(self) -> None:
+        self._check_process()
+        while not self._is_there():
+            self.release()
+            descriptor = self._descriptor = _open(self._path, self._catalog)
+            _open_descriptors.add(descriptor)
+            wait_for(
+                partial(_try_lock, descriptor, self._kind), f"the lock {self._path}", partial(_holders, descriptor)
+            )
+
+    def check(self) -> None:
+        self._check_process()
+        if not self._is_there():
+            raise StorageError(
+                f"the lock file {self._path} was deleted while it was held, so nothing was written",
+                hint="try again, and exclude lock files from jobs that delete old files in this folder",
+            )
+
+    def renew(self) -> None:
+        self.take()
+
+    def release(self) -> None:
+        # A forked child has closed its copy, and must not release the lock of its parent.
+        if self._descriptor is None or os.getpid() != self._owner:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        _open_descriptors.discard(descriptor)
+        # A child forked by a C library may still have the descriptor open; then closing it does not release the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._owner:
+            raise StorageError(
+                f"the lock {self._path} belongs to the process that forked this one, so nothing was written",
+                hint="open the lake in the process that writes",
+            )
+
+    def _is_there(self) -> bool:
+        """True if the path still refers to the opened file."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path))
+        except FileNotFoundError:
+            return False
+
+
+def _close_in_child() -> None:
+    """Closes inherited lock files in a forked child; otherwise it would keep the locks when its parent ends."""
+    for descriptor in _open_descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _open_descriptors.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _open(path: Path, catalog: Path) -> int:
+    # Read access is enough for a lock. The flags do not follow a link and do not wait for a pipe of another user.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = _create(path, catalog, flags)
+        if descriptor is None:
+            descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _unusable(path, "is a symbolic link") from error
+        raise _unusable(path, f"cannot be opened: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _unusable(path, "is not a regular file")
+    return descriptor
+
+
+def _create(path: Path, catalog: Path, flags: int) -> int | None:
+    """Creates a lock file with the permissions of the catalog; returns None if it already exists."""
+    if os.path.lexists(path):
+        return None
+    try:
+        mode = stat.S_IMODE(os.stat(catalog).st_mode) & 0o666
+    except FileNotFoundError:
+        mode = None
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return None
+    if mode is not None:
+        os.fchmod(descriptor, mode)
+    return descriptor
+
+
+def _unusable(path: Path, problem: str) -> StorageError:
+    return StorageError(
+        f"the lock file {path} {problem}: nothing was written",
+        hint="give it the owner and permissions of the catalog, or delete it while no writer is active",
+    )
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise CommitError(
+            f"the catalog's file system does not support locks: {error.strerror}",
+            hint="move the catalog to a local disk, or use PostgreSQL",
+        ) from error
+    return True
+
+
+def _holders(descriptor: int) -> str:
+    """The processes that hold a lock file, on Linux; fails or returns an empty string elsewhere."""
+    inode = os.fstat(descriptor).st_ino
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    held = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}
+    return ", ".join(f"process {pid}" for pid in sorted(held) if pid.isdigit() and pid != "0")
+
+
+# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
+# writers only wait briefly behind maintenance.
+_ATTEMPT_SECONDS = 2.0
+
+
+# Keys of tables are below this number, so the key of a lake never equals one of them.
+_LAKE_KEY = 1 << 32
+
+
+class ServerLocks:
+    """Advisory locks of the catalog's server.
+
+    They are held in transactions, because session locks would outlive their holder behind a connection pool. Each is
+    held on a connection of its own to the catalog, beside those of the lake's reads and commits.
+
+    Args:
+        server: The server.
+        backend: The metadata backend whose catalog it keeps.
+        names: The names of the store.
+        reader: The attached lake.
+    """
+
+    def __init__(
+        self, server: CatalogServer, backend: MetadataBackend, names: StoreNames, reader: CatalogReader
+    ) -> None:
+        self._server = server
+        self._reader = reader
+        self._database = reader.metadata_database
+        self._catalog_schema = backend.catalog_schema(names)
+        self._schema = str(self._catalog_schema)
+        self._is_checked = False
+
+    @contextlib.contextmanager
+    def __call__(self, tables: Collection[str]) -> Iterator[Held]:
+        # All writers take them in the same order, so two writers never wait for each other.
+        keys = sorted({zlib.crc32(f"{self._schema}/{table}".encode()) for table in tables})
+        with self._hold(keys, f"the lock of {', '.join(sorted(tables))}", shared=False) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[Held]:
+        with self._hold([self._lake_key], "the lock of the lake", shared=True) as held:
+            yield held
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[Held]:
+        with self._hold([self._lake_key], "the lock of the lake", shared=False) as held:
+            yield held
+
+    @property
+    def _lake_key(self) -> int:
+        return _LAKE_KEY + zlib.crc32(self._schema.encode())
+
+    @contextlib.contextmanager
+    def _hold(self, keys: list[int], what: str, *, shared: bool) -> Iterator[Held]:
+        def take(held: _HeldOnServer) -> None:
+            held.cursor = self._open()
+            wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
+
+        held = _HeldOnServer(self._open(), self._server, self._database, take)
+        try:
+            take(held)
+            yield held
+        finally:
+            # A dead connection must not hide the outcome of the commit.
+            held.release()
+
+    def _try(self, held: _HeldOnServer, keys: list[int], *, shared: bool) -> bool:
+        held.cursor.execute("BEGIN")
+        started = time.monotonic()
+        try:
+            holder = f"lakeconf on {socket.gethostname()}, process {os.getpid()}"
+            held.cursor.rows(self._server.prepare_locks(self._database, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
+            for key in keys:
+                started = time.monotonic()
+                held.cursor.rows(self._server.take_lock(self._database, key, shared=shared))
+        except LakeconfError:
+            held.roll_back()
+            # Only the elapsed time identifies a lock timeout: the server's messages may be in another language.
+            if time.monotonic() - started < 0.9 * _ATTEMPT_SECONDS:
+                raise
+            return False
+        return True
+
+    def _holders(self, keys: list[int]) -> str:
+        with self._open() as cursor:
+            found = cursor.rows(self._server.lock_holders(self._database, keys))
+        return ", ".join(escaped(str(holder)) for (holder,) in found)
+
+    def _open(self) -> Connection:
+        cursor = self._reader.connection.cursor()
+        try:
+            if not self._is_checked:
+                self._check_privileges(cursor)
+                self._is_checked = True
+        except BaseException:
+            cursor.close()
+            raise
+        return cursor
+
+    def _check_privileges(self, connection: Connection) -> None:
+        query = self._server.unwritable(self._database, self._catalog_schema)
+        refused = connection.rows(query) if query else []
+        if refused:
+            raise CatalogError(
+                f"the role may not change the catalog's table {escaped(str(refused[0][0]))}, so nothing was written",
+                hint="use a role with all privileges on the catalog's tables, or write attach_options = { read_only = "
+                "true }",
+            )
+
+
+class _HeldOnServer:
+    """A lock held in an open transaction."""
+
+    def __init__(
+        self, cursor: Connection, server: CatalogServer, database: str, take: Callable[[_HeldOnServer], None]
+    ) -> None:
+        self.cursor = cursor
+        self._server = server
+        self._database = database
+        self._take = take
+
+    def check(self) -> None:
+        try:
+            self.cursor.rows(self._server.check_connection(self._database))
+        except LakeconfError as error:
+            raise ConnectionFailed(
+                f"the connection to the catalog's server that held the lock was lost, so nothing was written: "
+                f"{error.message}",
+                hint=error.hint or "try again",
+            ) from error
+
+    def renew(self) -> None:
+        try:
+            self.check()
+        except ConnectionFailed:
+            self.release()
+            self._take(self)
+
+    def roll_back(self) -> None:
+        # Otherwise DuckDB rolls back when the connection is closed, and terminates the process if that fails.
+        with contextlib.suppress(LakeconfError):
+            self.cursor.execute("ROLLBACK")
+
+    def release(self) -> None:
+        try:
+            self.roll_back()
+        finally:  # a signal can arrive during the rollback; the server keeps the lock until the connection ends
+            with contextlib.suppress(LakeconfError):
+                self.cursor.close()

@@ -14,12 +14,10 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.connection.duckdb_version import INSTALL_TESTED, untested
-from lakeconf.counted import counted
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.connection.duckdb_facts import INSTALL_TESTED, untested
+from lakeconf.engines.spark.start import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.guard import marker_of
+from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.inspection.doctor_lake import (
     Skip,
     Warn,
@@ -28,11 +26,13 @@ from lakeconf.inspection.doctor_lake import (
     examine_marker,
     examine_statistics,
     examine_timeout,
+    make_folders,
+    read_and_remove,
 )
-from lakeconf.inspection.doctor_probe import make_folders, read_and_remove
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
 from lakeconf.store import Store
+from lakeconf.wording import counted
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 

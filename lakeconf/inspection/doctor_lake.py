@@ -1,26 +1,37 @@
-"""Checks of `lakeconf doctor` on an existing lake: marker, files, statistics, and clock and timeouts of its server."""
+"""What doctor checks in a lake: its catalog, its files, and what a write needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 from lakeconf.backends.server import CatalogServer
-from lakeconf.catalog.lost_deletes import lost_deletes
+from lakeconf.catalog.health import lost_deletes, stale_bounds
+from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.stale_bounds import stale_bounds
-from lakeconf.catalog.table_name import joined_name
-from lakeconf.counted import counted
+from lakeconf.catalog.table import joined_name
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.guard import marker_of
-from lakeconf.inspection.data_path_files import data_path_files
+from lakeconf.inspection.catalog_files import data_path_files
+from lakeconf.lake.compaction import SmallFiles, TableCompaction, merges
+from lakeconf.lake.lake import Lake
+from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 from lakeconf.logs import escaped
+from lakeconf.sql import literal
 from lakeconf.store import Store
+from lakeconf.wording import counted
 
 # S3 refuses every request beyond the second limit: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
+
+
 # A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
+
+
 _SHOWN = 3
 
 
@@ -151,3 +162,144 @@ def _server(store: Store) -> CatalogServer:
     if server is None:
         raise Skip("the metadata backend has no server that can be asked")
     return server
+
+
+def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
+    """Reads the file and removes it.
+
+    Args:
+        connection: A connection with access to the storage.
+        folder: Its folder, with a slash at the end.
+        probe: Its path, as a SQL literal.
+
+    Raises:
+        LakeconfError: It cannot be read or removed.
+    """
+    try:
+        connection.rows(f"FROM read_parquet({probe})")
+        if "://" not in folder:
+            # DuckDB reads some characters of a path as a pattern, and would leave the file.
+            Path(folder, "probe.parquet").unlink()
+            return
+        # DuckDB has no statement that removes a file, but DuckLake removes files that an empty lake does not know.
+        connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
+        removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")
+    except LakeconfError as error:
+        raise LakeconfError(
+            f"{folder}probe.parquet was written, but could not be read and removed: {error.message}",
+            hint=f"remove it; {error.hint or 'check what the credentials permit'}",
+        ) from error
+    if len(removed) != 1:
+        raise LakeconfError(f"{folder}probe.parquet was written, but could not be removed", hint="remove it")
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Creates a folder and its parents, and returns the ones that did not exist."""
+    missing = [path for path in (*reversed(folder.parents), folder) if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise LakeconfError(
+            f"the folder {folder.parent} cannot be written: {error.strerror}",
+            hint="check its owner and its permissions",
+        ) from error
+    return missing
+
+
+# The default ages of `lakeconf maintain`.
+_EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class TableAdvice:
+    """A table that a compaction would change.
+
+    Attributes:
+        plan: What the compaction would do.
+        becomes: The number of files into which its small files would be merged, about; 0 if it has none to merge.
+    """
+
+    plan: TableCompaction
+    becomes: int
+
+    @property
+    def steps(self) -> list[str]:
+        """What would be done, in words."""
+        one = self.plan
+        steps = (
+            (one.merged_files, f"merge {counted(one.merged_files, 'small file')} into about {self.becomes:,}"),
+            (one.rewritten_files, f"rewrite {counted(one.rewritten_files, 'file')} with deleted rows"),
+            (one.flushed_rows, f"write {counted(one.flushed_rows, 'row')} of the catalog to files"),
+        )
+        return [text for count, text in steps if count]
+
+
+@dataclass(frozen=True)
+class Day:
+    """What a day added to a lake.
+
+    Attributes:
+        day: The day, in UTC.
+        snapshots: The number of its snapshots that have not expired.
+        bytes: The size of the data files at its end.
+        files: The number of data files at its end.
+        added_bytes: The difference of the size to the end of the day before; None if that has expired.
+        added_files: The same of the number of files.
+    """
+
+    day: date
+    snapshots: int
+    bytes: int
+    files: int
+    added_bytes: int | None
+    added_files: int | None
+
+
+def planned_maintenance(lake: Lake) -> MaintenanceResult:
+    """Returns the plan of `lakeconf maintain` with its default ages.
+
+    Raises:
+        LakeconfError: The lake is read-only.
+        CatalogError: Files to remove do not provably belong to this lake.
+    """
+    return maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
+
+
+def advice(lake: Lake, plan: Sequence[TableCompaction]) -> list[TableAdvice]:
+    """Returns the tables that a compaction would change, those with most files to save first.
+
+    Args:
+        lake: The lake.
+        plan: What the compaction would do.
+    """
+    small = {joined_name(one.schema, one.name): one for one in merges(lake._session.reader).small}  # noqa: SLF001 - no public method estimates it
+    found = [TableAdvice(one, _becomes(one, small)) for one in plan]
+    return sorted(found, key=lambda one: (one.becomes - one.plan.merged_files, one.plan.table))
+
+
+def daily_growth(growth: Sequence[LakeSize]) -> list[Day]:
+    """Returns the days on which a lake changed, oldest first.
+
+    Args:
+        growth: The size at each snapshot, oldest first.
+    """
+    found: list[Day] = []
+    by_day: dict[date, list[LakeSize]] = {}
+    for one in growth:
+        by_day.setdefault(one.time.date(), []).append(one)
+    # Snapshot 0 is the empty lake. If it has expired, nobody knows what the first day began with.
+    before = (0, 0) if growth and growth[0].snapshot_id == 0 else None
+    for day, sizes in sorted(by_day.items()):
+        last = sizes[-1]
+        added = (None, None) if before is None else (last.bytes - before[0], last.files - before[1])
+        found.append(Day(day, len(sizes), last.bytes, last.files, *added))
+        before = last.bytes, last.files
+    return found
+
+
+def _becomes(plan: TableCompaction, small: Mapping[str, SmallFiles]) -> int:
+    found = small.get(plan.table)
+    if found is None or not plan.merged_files:
+        return 0
+    # Files of one partition are merged with each other, up to the target size.
+    return max(found.groups, -(-sum(found.sizes) // max(found.target, 1)))

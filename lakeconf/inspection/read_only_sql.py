@@ -11,19 +11,16 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.backends.metadata.libpq import hidden_credentials
-from lakeconf.catalog.only_reads import READERS
+from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.references import References, check_syntax, find_references
-from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import tables_in
-from lakeconf.catalog.table_name import joined_name
-from lakeconf.catalog.unknown_tables import tables_suggested
+from lakeconf.catalog.sql_references import References, check_syntax, find_references
+from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
+from lakeconf.catalog.table import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import LakeconfError, QueryError, UnsafeQueryError
-from lakeconf.guard.catalog_place import reader_of
+from lakeconf.guard.guard import reader_of
 from lakeconf.sql import literal
 from lakeconf.store import Store
 

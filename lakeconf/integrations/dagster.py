@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.lake.lake import Lake
 from lakeconf.sql import identifier, literal

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError, required
 
 with required("dbt", extra="dbt", needed_for="lakeconf.integrations.dbt"):

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lakeconf.config.model import Config, init
+from lakeconf.config.config import Config, init
 from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
 from lakeconf.secret import Secret, Settings

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lakeconf.backends.secrecy import is_secret
-from lakeconf.config.model import Config
+from lakeconf.config.config import Config
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
 from lakeconf.secret import HiddenText, Secret, hidden

@@ -12,9 +12,9 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.catalog.predicate.where import Where
-from lakeconf.config.model import Config, init
-from lakeconf.connection.errors import translated_errors
+from lakeconf.catalog.where import Where
+from lakeconf.config.config import Config, init
+from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.sql import identifier
 from lakeconf.store import Store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from lakeconf.config.model import Config
+    from lakeconf.config.config import Config
     from lakeconf.lake.lake import Lake
 
 
@@ -50,7 +50,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder = tmp_path_factory.mktemp("lakes")
     path = folder / "lakeconf.toml"
     # Every pytest run loads this module: import the slow configuration models only if the fixture is used.
-    model = importlib.import_module("lakeconf.config.model")
+    model = importlib.import_module("lakeconf.config.config")
     path.write_text("\n".join(_lines(model.init(), folder)))
     monkeypatch.setenv("LAKECONF_CONFIG", str(path))
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import required
 from lakeconf.sql import Use

@@ -12,8 +12,8 @@ from typing import Any
 
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.connection.removal import remove_files
-from lakeconf.engines.staging import PREFIX, is_announced, is_manifest_of
+from lakeconf.connection.connection import remove_files
+from lakeconf.engines.base import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import MARKER, LakeMarker
 from lakeconf.logs import EventLogger

@@ -14,33 +14,30 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.commit.session import Session
-from lakeconf.completion import PublicNames
 from lakeconf.deferred import deferred
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
 from lakeconf.logs import EventLogger
+from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     from lakeconf.catalog.history import LakeSize, growth
     from lakeconf.catalog.stored_queries import StoredQueries
     from lakeconf.commit.scope import Scope
-    from lakeconf.lake.flushing import flush_lake
-    from lakeconf.lake.memory_limit import limited_memory
-    from lakeconf.lake.merging import Merging
-    from lakeconf.lake.rewriting import Rewriting
-    from lakeconf.lake.staged_rewriting import StagedRewriting
-    from lakeconf.lake.time_limit import TimeLimit
+    from lakeconf.lake.compaction import flush_lake
+    from lakeconf.lake.limits import TimeLimit, limited_memory
+    from lakeconf.lake.rewriting import Merging, Rewriting, StagedRewriting
 else:
     growth = deferred("lakeconf.catalog.history", "growth")
     StoredQueries = deferred("lakeconf.catalog.stored_queries", "StoredQueries")
-    flush_lake = deferred("lakeconf.lake.flushing", "flush_lake")
-    limited_memory = deferred("lakeconf.lake.memory_limit", "limited_memory")
-    Merging = deferred("lakeconf.lake.merging", "Merging")
+    flush_lake = deferred("lakeconf.lake.compaction", "flush_lake")
+    limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
+    Merging = deferred("lakeconf.lake.rewriting", "Merging")
     Rewriting = deferred("lakeconf.lake.rewriting", "Rewriting")
-    StagedRewriting = deferred("lakeconf.lake.staged_rewriting", "StagedRewriting")
-    TimeLimit = deferred("lakeconf.lake.time_limit", "TimeLimit")
+    StagedRewriting = deferred("lakeconf.lake.rewriting", "StagedRewriting")
+    TimeLimit = deferred("lakeconf.lake.limits", "TimeLimit")
 
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lakeconf.byte_size import byte_size
-from lakeconf.counted import counted
 from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance import CompactionResult
 from lakeconf.logs import escaped
+from lakeconf.wording import byte_size, counted
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
-from lakeconf.commit.committing import SETTINGS, Committing
 from lakeconf.commit.conflicts import Base
+from lakeconf.commit.recovery import SETTINGS, Committing
 from lakeconf.commit.session import Session
-from lakeconf.connection.search_path import search_path_sql
-from lakeconf.connection.shared import SharedConnection
+from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.clock import clock_of
-from lakeconf.guard.guard import guard_of
+from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
@@ -89,7 +86,7 @@ def _check_spark(spark: Any) -> None:
     for package in ("pyspark", "pyarrow"):  # a cluster may provide only the first one
         with required(package, extra="spark", needed_for="a lake on Spark"):
             importlib.import_module(package)
-    importlib.import_module("lakeconf.engines.spark.version").check_version(spark)
+    importlib.import_module("lakeconf.engines.spark.start").check_version(spark)
 
 
 def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:

@@ -1,38 +1,48 @@
-"""The tables that a query names, in its text, and the snapshots that it reads them at."""
+"""The names in a query: tables of the lake and of other lakes, views, and frames of the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import duckdb
+import narwhals as nw
 import sqlglot
+from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog import quiet_parser
+from lakeconf.catalog import sql_references
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, by_version
-from lakeconf.catalog.table_name import joined_name
-from lakeconf.catalog.table_references import (
-    Span,
-    named_as,
-    replaced,
-    semicolons,
-    span_of,
-    table_references,
-)
+from lakeconf.catalog.sql_references import Span, named_as, replaced, semicolons, span_of, table_references
+from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
+from lakeconf.catalog.table import full_name, joined_name
 from lakeconf.commit.scope import Scope
-from lakeconf.errors import LakeconfError, QueryError, UnsupportedError
+from lakeconf.engines.base import Engine, SparkOperations, spark_operations
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.errors import LakeconfError, QueryError, TableNotFoundError, UnsupportedError, required
+from lakeconf.lake.table import Table
 from lakeconf.sql import folded, identifier, parser_reason
 
 _CONSTANT = (TokenType.NUMBER, TokenType.STRING, TokenType.DCOLON)
+
+
 # DuckDB reads other text in the time zone of the connection.
 _TIMES = ("", "TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
+
+
 _VERSIONS = (TokenType.VERSION_SNAPSHOT, TokenType.TIMESTAMP_SNAPSHOT)
+
+
 _NO_QUERY = "write SELECT … FROM …; other forms, such as DESCRIBE, run in one lake: lake.sql(query)"
+
+
 _WRITE = {
     "duckdb": "write AT (VERSION => 3), or AT (TIMESTAMP => '2024-05-17 10:00:00+00:00')",
     "spark": "write VERSION AS OF 3, or TIMESTAMP AS OF '2024-05-17 10:00:00+00:00'",
@@ -95,7 +105,7 @@ class QueryText:
             for one in snapshots:
                 text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
             tokens = sqlglot.tokenize(text, read=dialect)
-            found = [tree for tree in quiet_parser.parsed(text, dialect) if tree is not None]
+            found = [tree for tree in sql_references.parsed(text, dialect) if tree is not None]
         except (SqlglotError, ValueError, RecursionError) as error:
             raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
         if len(found) != 1 or not isinstance(found[0], exp.Query):
@@ -280,3 +290,190 @@ def _as_of(table: exp.Table, following: Sequence[Token]) -> _Snapshot | None:
     kind, value = found[:2]
     named = "VERSION" if kind.token_type == TokenType.VERSION_SNAPSHOT else "TIMESTAMP"
     return _Snapshot(named, value.text, kind.start, value.end + 1)
+
+
+# Views with this prefix are unique already; see `unique_view`.
+_PREFIX = "lakeconf_input_"
+
+
+def unique_view() -> str:
+    """A name that no other view has."""
+    return f"{_PREFIX}{uuid.uuid4().hex}"
+
+
+def query_on_duckdb(engine: Engine, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+    """Runs a query over frames; each frame gets a view with a unique name.
+
+    Args:
+        engine: The engine of the lake, which is DuckDB.
+        sql: A query.
+        frames: The frame of each table in the query, by name.
+
+    Raises:
+        QueryError: The names of tables in the query cannot be found, or DuckDB rejects the query.
+    """
+    if all(name.startswith(_PREFIX) for name in frames):
+        return engine.query(sql, frames)
+    views = {folded(name): unique_view() for name in frames}
+    changed = _renamed(sql, views)
+    given = {views[folded(name)]: frame for name, frame in frames.items()}
+    with _names_of_the_user({view: name for name, view in views.items()}):
+        return engine.query(changed, given)
+
+
+def _renamed(sql: str, views: Mapping[str, str]) -> str:
+    try:
+        parsed = sql_references.parsed(sql)
+    except sqlglot.errors.SqlglotError:
+        raise QueryError(
+            "the names of frames cannot be found in the query",
+            hint="use other syntax, or write the frames to tables and use lake.sql(…)",
+        ) from None
+    tables = [table for tree in parsed if tree is not None for table in table_references(tree)]
+    changes = {
+        span_of(table): _read(views[folded(table.name)], table)
+        for table in tables
+        if isinstance(table.this, exp.Identifier) and not table.db and folded(table.name) in views
+    }
+    return replaced(sql, changes)
+
+
+def _read(view: str, table: exp.Table) -> str:
+    return view if isinstance(table.parent, exp.Describe | exp.Summarize) else named_as(view, table)
+
+
+@contextlib.contextmanager
+def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors name the frames as the user does."""
+    try:
+        yield
+    except LakeconfError as error:
+        for view, name in names.items():
+            error.message = error.message.replace(view, name)
+        error.args = (error.message,)
+        raise
+
+
+# Types that change on the way between two instances of DuckDB, but can be cast back.
+_CAST_BACK = frozenset({"UUID", "HUGEINT", "UHUGEINT", "JSON"})
+
+
+# Functions that read tables that they name in text.
+_LATEST = ("query", "query_table")
+
+
+_NESTED = frozenset({"list", "map", "struct"})
+
+
+def sql_on_duckdb(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.LazyFrame[Any]:
+    """Runs a query on DuckDB, at the snapshots of the lakes. The tables of other lakes are copied to memory.
+
+    Args:
+        scope: The lake.
+        query: A query in DuckDB's SQL.
+        lakes: The lakes that it can name, by `named_lakes`.
+
+    Raises:
+        QueryError: The text is not a single query, or DuckDB rejects it.
+        TableNotFoundError: A table does not exist.
+        SnapshotNotFoundError: A snapshot of `AT` does not exist.
+        UnsupportedError: A view is named, or a table of another lake has a type that cannot be copied exactly.
+    """
+    reader = scope.session.reader
+    text = QueryText.parsed(query, "duckdb", "name only tables of these lakes")
+    for function in text.tree.find_all(exp.Anonymous):
+        if folded(function.name) in _LATEST:
+            raise UnsupportedError(
+                f"{function.name}() reads the latest snapshot, and not that of the query", hint="name the table instead"
+            )
+    views = [(table, f"lakeconf_table_{uuid.uuid4().hex}") for table in text.tables(lakes)]
+    frames = {view: _rows(scope, table) for table, view in views}
+    sql = text.reading(views)
+    prepare_query(reader, sql, frames=frames)
+    check_only_reads(reader.connection, sql)
+    return DuckDBEngine(reader, scope.session.writer).query(sql, frames)
+
+
+def _rows(scope: Scope, table: NamedTable) -> duckdb.DuckDBPyRelation:
+    """The rows of a table as a relation of the lake's connection; those of another lake are copied."""
+    session = table.scope.session
+    table.scope.add_read(full_name(table.name))
+    engine = DuckDBEngine(session.reader, session.writer)
+    found: duckdb.DuckDBPyRelation = engine.scan(table.name, table.scope.snapshot_id).to_native()
+    if session is scope.session:
+        return found
+    types = dict(zip(found.columns, found.types, strict=True))
+    # Here, errors show no secret of the other lake.
+    needed = required("pyarrow", extra="arrow", needed_for="a query over several lakes on DuckDB")
+    with needed, session.reader.connection.errors():
+        rows = found.to_arrow_table()
+    copy = scope.session.reader.connection.from_arrow(rows)
+    for (name, wanted), got in zip(types.items(), copy.types, strict=True):
+        if not _is_exact(wanted, got):
+            raise UnsupportedError(
+                f"the column {name!r} of {session.alias}.{table.name} cannot be copied to another lake: "
+                f"its type is {wanted}",
+                hint="run the query without this table, or cast the column in a table of its own lake",
+            )
+    casts = (f"CAST({identifier(name)} AS {wanted}) AS {identifier(name)}" for name, wanted in types.items())
+    with scope.session.reader.connection.errors():
+        return copy.project(", ".join(casts))
+
+
+def _is_exact(wanted: DuckDBPyType, got: DuckDBPyType) -> bool:
+    """True if values of a type, converted to Arrow and back, are equal after a cast."""
+    if str(wanted) == str(got) or str(wanted) in _CAST_BACK:
+        return True
+    if wanted.id not in _NESTED or wanted.id != got.id:
+        return False
+    pairs = zip(wanted.children, got.children, strict=True)
+    return all(
+        name == other and isinstance(one, DuckDBPyType) and isinstance(two, DuckDBPyType) and _is_exact(one, two)
+        for (name, one), (other, two) in pairs
+    )
+
+
+def query_in_spark_sql(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.LazyFrame[Any]:
+    """Runs a query in Spark's SQL, with the settings of the lake's session, at the snapshots of the lakes.
+
+    Args:
+        scope: The lake.
+        query: A query; `VERSION AS OF 3` and `TIMESTAMP AS OF '…+00:00'` name other snapshots. A name without a
+            schema that is no table of the lake can be a temporary view of the session.
+        lakes: The lakes that it can name, by `named_lakes`.
+
+    Raises:
+        QueryError: The text is not a single query, or Spark rejects it.
+        TableNotFoundError: A table with a schema does not exist.
+        SnapshotNotFoundError: A snapshot does not exist.
+        UnsupportedError: A lake was opened without Spark.
+    """
+    engine = spark_operations(scope.session.engine, "lake.sql(…, dialect='spark')")
+    text = QueryText.parsed(query, "spark", "run it with spark.sql, and name only tables of these lakes")
+    frames: dict[str, Any] = {}
+    views = []
+    for table in text.tables(lakes):
+        try:
+            frame = _scan(table)
+        except TableNotFoundError:
+            if table.tree.db:
+                raise
+            continue
+        view = f"lakeconf_table_{uuid.uuid4().hex}"
+        frames[view] = frame
+        views.append((table, view))
+    return engine.run_sql(text.reading(views, quoted=_quoted), frames)
+
+
+def _scan(table: NamedTable) -> nw.LazyFrame[Any]:
+    session = table.scope.session
+    if not isinstance(session.engine, SparkOperations):
+        raise UnsupportedError(
+            f"the lake {session.alias!r} was opened without Spark, on which the query runs",
+            hint="open it with the same Spark session",
+        )
+    return Table(table.scope, table.name).scan()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from lakeconf.catalog.changes_made import changes_since
-from lakeconf.catalog.comments import comments
+from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.table import TableInfo, load_table
-from lakeconf.catalog.table_name import INTERNAL_SCHEMA, full_name, joined_name, split_name
-from lakeconf.catalog.table_options import table_options
+from lakeconf.catalog.table import (
+    INTERNAL_SCHEMA,
+    TableInfo,
+    comments,
+    full_name,
+    joined_name,
+    load_table,
+    split_name,
+    table_options,
+)
 from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope
 from lakeconf.errors import (

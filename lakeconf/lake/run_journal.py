@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.changes_made import changes_since
+from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.table import load_table
 from lakeconf.commit import journal

@@ -4,13 +4,11 @@ Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.tom
 """
 
 from lakeconf.pipelines.body import Query, SparkQuery
-from lakeconf.pipelines.column_tests import accepted_values, not_null, relationships, unique
 from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
-from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.model import Model, accepted_values, model, not_null, relationships, unique
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.promote import promote
-from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion
+from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion, promote
 from lakeconf.pipelines.run import ModelResult, plan, run
 
 __all__ = [

@@ -1,39 +1,171 @@
-"""Loads the pipeline of a lakeconf.toml: models in Python and SQL files, seeds, and files to load."""
+"""Finds what is wrong with models before a run: in a model alone, and between models and their unit tests."""
 
 from __future__ import annotations
 
 import contextlib
+import graphlib
 import hashlib
 import importlib.util
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
+from lakeconf.config.config import Config
 from lakeconf.config.file import MAX_BYTES
-from lakeconf.config.model import Config
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem
+from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
-from lakeconf.pipelines.body import Query, SparkQuery
+from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
 from lakeconf.pipelines.declaration import parsed
-from lakeconf.pipelines.declared_tests import unit_test_problems
-from lakeconf.pipelines.empty_lake import empty_lake
+from lakeconf.pipelines.file_rows import READERS
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.model_problems import joint_problems, model_problems
-from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.pipelines.pipeline import Pipeline, check, same_table, twins
 from lakeconf.pipelines.places import dotted_key, key_place
-from lakeconf.pipelines.sql_errors import ModelSqlError
+from lakeconf.pipelines.unit_tests import check_unit_test, declared_unit_tests, unit_test_problems
+from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
+from lakeconf.write.ddl import is_partition_key, type_sql
+
+_MODELS, _TESTS = ("pipeline", "models"), ("pipeline", "tests")
+
+
+class _Wrong(NamedTuple):
+    """A wrong value: its key below the model, and what to do."""
+
+    key: tuple[str, ...]
+    message: str
+    hint: str | None
+
+
+def model_problems(config: Config, model: Model) -> list[Problem]:
+    """Returns the values of a declared model with which each run would fail.
+
+    Args:
+        config: The configuration.
+        model: The model, which `check` accepts.
+    """
+    found = [*_of_files(model), *_of_types(model), *_of_partitions(model)]
+    return [
+        config.problem(Code.WRONG_VALUE, one.message, (*_MODELS, model.table, *one.key), hint=one.hint) for one in found
+    ]
+
+
+def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) -> list[Problem]:
+    """Returns the problems between valid models, and those of their unit tests.
+
+    Args:
+        config: The configuration.
+        models: The declared models.
+        all_known: False if Python files may declare further models, which validate does not run.
+    """
+    doubled = [(model, same_table(model, first)) for model, first in twins(models)]
+    if doubled:
+        return [
+            config.problem(Code.WRONG_VALUE, error.message, (*_MODELS, model.table), hint=error.hint)
+            for model, error in doubled
+        ]
+    if not all_known:
+        # Such an input may be the table of a model in Python.
+        models = [model for model in models if all("." in name for name in model.arguments)]
+    try:
+        pipeline = Pipeline(models)
+    except PipelineError as error:
+        cause = error.__cause__
+        named = cause.args[1][0] if isinstance(cause, graphlib.CycleError) else _named_in(error.message, models)
+        key = _MODELS if named is None else (*_MODELS, named)
+        return [config.problem(Code.WRONG_VALUE, error.message, key, hint=error.hint)]
+    return _of_tests(config, pipeline, all_known=all_known)
+
+
+def _of_files(model: Model) -> list[_Wrong]:
+    kind = model.kind
+    if isinstance(kind, Seed) and not (model.folder / kind.csv).is_file():
+        message = f"file not found: {model.folder / kind.csv}"
+        return [_Wrong(("csv",), message, "check the path, which starts from the folder of the configuration")]
+    if isinstance(kind, Append) and kind.files is not None:
+        ending = Path(kind.files).suffix.removeprefix(".").lower()
+        if ending.isalnum() and ending not in READERS:
+            return [_Wrong(("files",), f"files that end in {ending} cannot be loaded", f"use {', '.join(READERS)}")]
+    return []
+
+
+def _of_types(model: Model) -> list[_Wrong]:
+    columns: Mapping[str, str] = model.kind.columns if isinstance(model.kind, Append | Seed) else {}
+    found = []
+    for name, kind in columns.items():
+        try:
+            type_sql(name, kind)
+        except SchemaError as error:
+            found.append(_Wrong(("columns", name), error.message.splitlines()[0], error.hint))
+    return found
+
+
+def _of_partitions(model: Model) -> list[_Wrong]:
+    wrong = [key for key in model.partitioned_by if not is_partition_key(key)]
+    hint = "write a column, or year(column), month(column), day(column), hour(column) or bucket(n, column)"
+    return [_Wrong(("partitioned_by",), f"the partition key {key!r} has an unknown function", hint) for key in wrong]
+
+
+def _named_in(message: str, models: Sequence[Model]) -> str | None:
+    return next((model.table for model in models if f"the model {model.table} " in message), None)
+
+
+def _of_tests(config: Config, pipeline: Pipeline, *, all_known: bool) -> list[Problem]:
+    try:
+        tests = declared_unit_tests(config)
+    except ConfigError:  # reported on its own
+        return []
+    found = []
+    for test in tests:
+        if not all_known and test.declared.model not in pipeline.by_table:
+            continue
+        try:
+            check_unit_test(pipeline, test)
+        except PipelineError as error:
+            key = ("model",) if test.declared.model not in pipeline.by_table else ()
+            found.append(config.problem(Code.WRONG_VALUE, error.message, (*_TESTS, test.name, *key), hint=error.hint))
+    return found
+
+
+def empty_lake(
+    stack: contextlib.ExitStack,
+    name: str,
+    *,
+    alias: str | None = None,
+    secrets: Sequence[Secret] = (),
+    session: Any = None,
+) -> Lake:
+    """Opens a temporary lake.
+
+    Args:
+        stack: Closes and removes the lake.
+        name: The name of its store.
+        alias: The name under which it is attached; default: its name.
+        secrets: Values that errors never show.
+        session: A Spark session; None for DuckDB.
+    """
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
+    catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
+    files = LocalStorage(path=str(Path(folder, "data")))
+    return stack.enter_context(Store(name, catalog, files, alias=alias, hidden=secrets).open(session))
+
 
 _KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}
+
+
 # The first word of a query. It does not matter whether the rest is valid.
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE|PIVOT|DESCRIBE|SUMMARIZE|\(|--|/\*)(\s|$)", re.IGNORECASE)
+
+
 _PATH = "check the path, which starts from the folder of the configuration"
 
 

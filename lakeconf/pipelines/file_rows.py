@@ -1,28 +1,280 @@
-"""Reads the files that models load: no column is left out, no value is rounded, and no date is guessed."""
+"""Keys of structs in files that the declared types lack: DuckDB leaves them out without an error."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals as nw
+from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.types import integers, parsed_type
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.date_texts import guess_error, is_guessed, is_lost
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.nested_keys import KeyPath, path_text, unknown_fields, unknown_json_keys
-from lakeconf.pipelines.rounded_values import read_as, rounds
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
+KeyPath: TypeAlias = tuple[str, ...]
+
+
+_NESTED = ("struct", "list", "array", "map")
+
+
+def unknown_json_keys(json: str, types: Mapping[str, str]) -> str:
+    """Returns the SQL of a list with the paths of the keys in a JSON object that columns lack, each as a list of names.
+
+    DuckDB matches keys exactly, so a key that differs in case is unknown.
+
+    Args:
+        json: The SQL of a value of type JSON.
+        types: The DuckDB types of the columns.
+    """
+    return _unknown_of(json, {name: parsed_type(kind) for name, kind in types.items()}, count())
+
+
+def unknown_fields(given: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
+    """Yields the fields of structs in columns that a cast would leave out, each with its DuckDB type.
+
+    Args:
+        given: The types of the columns of a file.
+        wanted: The types of the cast, by the names in `given`.
+    """
+    for name, kind in wanted.items():
+        yield from _missing(parsed_type(given[name]), parsed_type(kind), (name,))
+
+
+def path_text(path: KeyPath) -> str:
+    """Returns a path as messages show it: `s.key`, `list[].key`."""
+    return ".".join(path).replace(".[]", "[]")
+
+
+def _inner(kind: DuckDBPyType) -> dict[str, DuckDBPyType]:
+    """The fields of a struct, or the values of a list or map under the name `[]`; empty for other types."""
+    if kind.id not in _NESTED:
+        return {}
+    parts = {name: part for name, part in kind.children if isinstance(part, DuckDBPyType)}
+    if kind.id == "struct":
+        return parts
+    return {"[]": parts["value" if kind.id == "map" else "child"]}
+
+
+def _has_struct(kind: DuckDBPyType) -> bool:
+    return kind.id == "struct" or any(map(_has_struct, _inner(kind).values()))
+
+
+def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if wanted.id not in _NESTED:  # such as VARCHAR or JSON, which hold the whole value
+        return
+    known = {folded(name): part for name, part in _inner(wanted).items()}
+    for name, part in _inner(given).items():
+        if folded(name) in known:
+            yield from _missing(part, known[folded(name)], (*path, name))
+        elif given.id == wanted.id == "struct":
+            yield (*path, name), str(part)
+
+
+def _unknown(json: str, kind: DuckDBPyType, numbers: Iterator[int]) -> str:
+    if kind.id == "struct":
+        return _unknown_of(json, _inner(kind), numbers)
+    (inner,) = _inner(kind).values()
+    # A list has its elements at [*], an object its values at .*, and any other value has nothing there.
+    items = f"json_extract({json}, {literal('$.*' if kind.id == 'map' else '$[*]')})"
+    item = f"item_{next(numbers)}"
+    found = f"flatten(list_transform({items}, lambda {item}: {_unknown(item, inner, numbers)}))"
+    return _below("[]", found, numbers)
+
+
+def _unknown_of(json: str, fields: Mapping[str, DuckDBPyType], numbers: Iterator[int]) -> str:
+    key, known = f"key_{next(numbers)}", ", ".join(map(literal, fields))
+    # `json_keys` returns no keys for other values than objects.
+    own = f"list_transform(list_filter(json_keys({json}), lambda {key}: {key} NOT IN ({known})), lambda {key}: [{key}])"
+    # A JSON pointer: a path with $ cannot quote every name.
+    inner = [
+        _below(name, _unknown(f"json_extract({json}, {literal(_pointer(name))})", kind, numbers), numbers)
+        for name, kind in fields.items()
+        if _has_struct(kind)
+    ]
+    return f"list_concat({', '.join([own, *inner])})" if inner else own
+
+
+def _below(name: str, found: str, numbers: Iterator[int]) -> str:
+    path = f"path_{next(numbers)}"
+    return f"list_transform({found}, lambda {path}: list_prepend({literal(name)}, {path}))"
+
+
+def _pointer(name: str) -> str:
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+_INTEGERS = integers()
+
+
+# The digits of a second that a type holds.
+_MICROSECONDS = ("timestamp", "timestamp with time zone", "time")
+
+
+_SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromkeys(_MICROSECONDS, 6)}
+
+
+_ZONED_TIME = "time with time zone"
+
+
+_NESTED_TYPES = ("struct", "list", "map", "array")
+
+
+_INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
+
+
+_NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_INTEGER})')
+
+
+def read_as(kind: str) -> str:
+    """Returns the type to read a column of text as, so that checks find values that the type would change.
+
+    Args:
+        kind: The DuckDB type of the column.
+    """
+    found = parsed_type(kind)
+    if found.id in _NESTED_TYPES:
+        return _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' else "DOUBLE", kind)
+    is_checked = found.id in _INTEGERS or found.id in _SECONDS or found.id in ("decimal", "date", _ZONED_TIME)
+    return "VARCHAR" if is_checked else kind
+
+
+def rounds(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition under which a cast would change a value; None if it never does.
+
+    Args:
+        column: The column, quoted.
+        given: Its DuckDB type.
+        wanted: The type of the cast.
+    """
+    if given == wanted:
+        return None
+    kind, source = parsed_type(wanted), parsed_type(given)
+    if source.id == "varchar":
+        return _text_rounds(column, kind)
+    if kind.id == "varchar":
+        return None
+    # A large integer may be one less as DOUBLE, and then one too large for its own type.
+    wider = _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' or one["decimal"] else "HUGEINT", wanted)
+    cast = wider if "DOUBLE" in given else wanted
+    return f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given}) IS DISTINCT FROM {column}"
+
+
+def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
+    if kind.id in _INTEGERS:
+        return _has_more_digits(column, 0)
+    if kind.id == "decimal":
+        return _has_more_digits(column, int(str(dict(kind.children)["scale"])))
+    if kind.id == "date":
+        time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
+        has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
+        return _only_if(f"contains({column}, ':')", has_time)
+    if kind.id in _SECONDS:
+        pattern = rf"\.\d{{{_SECONDS[kind.id]}}}\d*[1-9]"
+        return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
+    return None
+
+
+def _only_if(cheap: str, condition: str) -> str:
+    """A condition that few rows compute: regular expressions take longer than reading a file."""
+    return f"CASE WHEN {cheap} THEN {condition} ELSE false END"
+
+
+def _has_more_digits(column: str, scale: int) -> str:
+    """The condition that a number in a text has more digits after the point than a type."""
+    mantissa = f"regexp_replace(trim({column}), '[eE].*$', '')"
+    exponent = f"coalesce(TRY_CAST(regexp_extract({column}, '[eE]([+-]?\\d+)', 1) AS INTEGER), 0)"
+    digits = f"regexp_replace({mantissa}, '\\D', '', 'g')"
+    places = f"length(regexp_extract({mantissa}, '\\.(\\d*)', 1))"
+    zeros = f"(length({digits}) - length(rtrim({digits}, '0')))"
+    is_number = f"regexp_matches({column}, '^\\s*[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?\\s*$')"
+    has_digits = f"contains({column}, '.') AND length({column}) - strpos({column}, '.') > {scale}"
+    return _only_if(
+        f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
+        f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
+    )
+
+
+_ZONED = frozenset({"timestamp with time zone", "time with time zone"})
+
+
+# The types of DuckDB whose values have a date.
+DATED = frozenset({"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"})
+
+
+_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
+
+
+# Almost all texts: the regular expression takes several times as long.
+_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
+
+
+def is_guessed(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition that a text has no date in ISO 8601, or that the reader takes it as NULL.
+
+    Args:
+        column: The column, quoted.
+        given: Its DuckDB type.
+        wanted: The type of the values.
+
+    Returns:
+        The condition; None if the values are no texts, or their type has no date and no time zone.
+    """
+    kind = parsed_type(wanted).id
+    if parsed_type(given).id != "varchar" or kind not in DATED | _ZONED:
+        return None
+    conditions = []
+    if kind in DATED:
+        unclear = f"NOT regexp_matches({column}, {literal(_ISO)}, 'i')"
+        conditions.append(f"CASE WHEN {column} GLOB {literal(_PLAIN)} THEN false ELSE {unclear} END")
+    if kind in _ZONED:
+        conditions.append(f"TRY_CAST({column} AS {wanted}) IS NULL")
+    return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
+
+
+def is_lost(kind: str) -> bool:
+    """Returns True if the reader takes parts of such values as NULL: a cast of the text itself refuses them.
+
+    Args:
+        kind: A DuckDB type.
+    """
+    return "WITH TIME ZONE" in kind
+
+
+def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_seed: bool) -> SchemaError:
+    """Returns the error about a text.
+
+    Args:
+        place: The place of the types in the configuration, which starts the message.
+        file: The file, as messages name it.
+        pair: The name of the column, and the text.
+        kind: The type of the column.
+        is_seed: True for the file of a seed, which has no SQL.
+    """
+    column, text = pair
+    message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
+    if parsed_type(kind).id not in DATED:
+        return SchemaError(message, hint="declare it as VARCHAR in columns, or change it in the file")
+    where = "the SQL of a model that reads the seed" if is_seed else "the SQL of the model"
+    made = f"SELECT CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})" + ("" if is_seed else " FROM files")
+    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in {where}: {made}"
+    return SchemaError(f"{message} in ISO 8601", hint=hint)
+
+
 READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+
+
 # The column of a reader that names the file of a row.
 _FILE = "lakeconf_file"
 

@@ -1,15 +1,19 @@
-"""The files of a pattern."""
+"""The files of a pattern: which are new, and which have changed since they were loaded."""
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from lakeconf.commit.journal import ModelRun
+from lakeconf.commit.journal import FileState, ModelRun
 from lakeconf.connection.connection import fetched
+from lakeconf.errors import listed
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.kinds import Append
 from lakeconf.pipelines.model import Model
 from lakeconf.sql import literal
 
@@ -59,3 +63,87 @@ def _full_name(model: Model, pattern: str, path: str) -> str:
     if os.path.isabs(pattern):
         return os.path.normpath(model.folder / path)
     return os.path.relpath(model.folder / path, model.folder)
+
+
+# A larger file is compared by size and time only: a run reads no large file twice.
+MAX_DIGEST_BYTES = 64 * 1024**2
+
+
+_SHOWN = 3
+
+
+def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, FileState]:
+    """Returns the states of files that match the pattern of a model; those that do not exist are left out.
+
+    Args:
+        lake: The lake, whose secrets read URIs.
+        model: The model, which loads files.
+        files: The files, as `found_files` returns them.
+    """
+    wanted = list(files)
+    pattern = model.kind.files if isinstance(model.kind, Append) else None
+    if pattern is not None and "://" in pattern:
+        return _remote(lake, pattern, wanted) if wanted else {}
+    states = {file: _local(model.folder / file) for file in wanted}
+    return {file: state for file, state in states.items() if state is not None}
+
+
+def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: Sequence[ModelRun]) -> list[str]:
+    """Returns a warning if loaded files have changed since they were loaded.
+
+    A file that is gone causes none: landing zones are emptied. Nor does a file whose state earlier versions of lakeconf
+    did not record.
+
+    Args:
+        lake: The lake.
+        model: The model.
+        found: The files that exist.
+        runs: The runs that loaded the current rows, oldest first.
+    """
+    # The last run that loaded a file counts: `--rebuild` loads it again.
+    before = {file: run.file_states.get(file) for run in runs for file in run.files}
+    known = {file: state for file in found if (state := before.get(file)) is not None}
+    remote = file_states(lake, model, [file for file in known if "://" in file])
+    changed = [
+        file
+        for file, state in known.items()
+        if (remote.get(file, state) != state if "://" in file else _has_changed(model.folder / file, state))
+    ]
+    if not changed:
+        return []
+    return [
+        f"{model.at('files')}{listed(changed, _SHOWN)} changed after the table was loaded "
+        "from it: run with --rebuild to load all files of the pattern again, or write new rows to new files"
+    ]
+
+
+def _has_changed(path: Path, before: FileState) -> bool:
+    """Compares a file with its state. A copy, such as a new checkout, has another time and the same content."""
+    now = _local(path, with_digest=False)
+    if now is None or now == before._replace(digest=None):
+        return False
+    if now.size != before.size or before.digest is None:
+        return True
+    read = _local(path)
+    return read is not None and read.digest != before.digest
+
+
+def _local(path: Path, *, with_digest: bool = True) -> FileState | None:
+    try:
+        found = path.stat()
+        digest = None
+        if with_digest and found.st_size <= MAX_DIGEST_BYTES:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:  # it is gone, or cannot be read: loading it says so
+        return None
+    return FileState(found.st_size, found.st_mtime_ns // 1000, digest)
+
+
+def _remote(lake: Lake, pattern: str, files: Sequence[str]) -> dict[str, FileState]:
+    secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
+    # DuckDB reads no content here: sizes and times are in the listing of the bucket.
+    sql = f"SELECT filename, size, epoch_us(last_modified) FROM read_blob({literal(pattern)})"
+    rows = fetched(lake.sql(sql), secrets)
+    states: Mapping[str, FileState] = {name: FileState(size, modified) for name, size, modified in rows}
+    return {file: states[file] for file in files if file in states}

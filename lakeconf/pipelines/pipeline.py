@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lakeconf.catalog.table_name import INTERNAL_SCHEMA
+from lakeconf.catalog.table import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
-from lakeconf.pipelines.body import Query, SparkQuery
+from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.sql_errors import ModelSqlError
 from lakeconf.sql import folded
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from lakeconf.config.codes import Code
-from lakeconf.config.model import Config
+from lakeconf.config.config import Config
 from lakeconf.errors import Problem
 
 _MESSAGES = {"missing": (Code.MISSING_KEY, "is missing"), "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key")}

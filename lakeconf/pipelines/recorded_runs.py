@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
+from lakeconf.errors import PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.intervals import Batch, Range, merged, step, without
+from lakeconf.pipelines.intervals import Batch, Range, merged, short, step, without
 from lakeconf.pipelines.kinds import Append, Incremental, Kind, Merge
 from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.new_files import runs_by_full_name
+from lakeconf.wording import counted
 
 # Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
 # earlier runs no longer count.
 PROMOTED = "promoted"
+
+
 # The version among `restores` of a table that was created without the rows of earlier runs. No table exists in it.
 CREATED = 0
 
@@ -183,3 +189,103 @@ def _is_in(run: ModelRun, version: int | None, restores: Mapping[int, int]) -> b
     if _is_after(run.snapshot_id, last, restores):
         return version is None or run.snapshot_id <= version
     return _is_in(run, restores[last], restores)
+
+
+def former_runs(lake: Lake, table: str, runs: Sequence[ModelRun], restores: dict[int, int]) -> list[ModelRun]:
+    """Returns the runs of a former table, if the present table had rows before the first run that wrote it.
+
+    Args:
+        lake: The lake of the table, which exists.
+        table: The full name of the table.
+        runs: All recorded runs of its model, oldest first.
+        restores: As `restores_of` returns them.
+    """
+    former = [run for run in current_runs(runs) if is_former(run, restores)]
+    created = creation(lake, table, restores) if former else None
+    later = [run.snapshot_id for run in runs if run.snapshot_id is not None and run.snapshot_id >= (created or 0)]
+    if created is None or created in later:  # a run created it
+        return []
+    try:
+        then = lake.at(version=min(later) - 1) if later else lake
+        return former if then.table(table).count() else []
+    except (SnapshotNotFoundError, TableNotFoundError):
+        return former
+
+
+def check_former(
+    model: Model,
+    definition: str,
+    runs: Sequence[ModelRun],
+    former: Sequence[ModelRun],
+    batches: Sequence[Batch],
+    files: Sequence[str],
+) -> None:
+    """Refuses a run that would repeat those of a former table.
+
+    Args:
+        model: The model.
+        definition: The hash of its definition.
+        runs: The runs that count.
+        former: The result of `former_runs`.
+        batches: The intervals of the planned run.
+        files: The files of the planned run.
+
+    Raises:
+        PipelineError: The table may have the rows of these runs, which the planned run would add again or replace.
+    """
+    if isinstance(model.kind, Incremental):
+        done = [Batch(start, end, end) for start, end in done_ranges(model.kind, runs, definition)]
+        left = without(done_ranges(model.kind, former, definition), done)
+        repeats = without(left, batches) != merged(left)
+    elif isinstance(model.kind, Append) and model.kind.files is not None:
+        loaded = {file for run in runs_by_full_name(model, model.kind.files, former) for file in run.files}
+        repeats = not loaded.isdisjoint(files)
+    else:
+        repeats = reads_changes(model) and not runs
+    if repeats:
+        raise PipelineError(
+            f"the table {model.table} is not the one that earlier runs wrote, and had rows before any run wrote it: "
+            "lakeconf cannot tell whether these are the rows of earlier runs",
+            hint=f"run with --rebuild to compute all rows again, or restore the former table: "
+            f"lakeconf restore {model.table} --version {former[-1].snapshot_id}",
+        )
+
+
+_SHOWN = 3
+
+
+def undone_warnings(
+    model: Model, runs: Sequence[ModelRun], restores: Mapping[int, int], planned: Sequence[Batch] = ()
+) -> list[str]:
+    """Returns a warning if the current rows lack those of recorded runs, because the table was restored.
+
+    Args:
+        model: The model.
+        runs: Its recorded runs since its rows were last replaced, oldest first.
+        restores: For each snapshot that restored the table, the version that it restored.
+        planned: The intervals that this run processes.
+    """
+    undone = undone_runs(runs, None, restores)
+    if not undone:
+        return []
+    last = max(one for one, version in restores.items() if version != CREATED)
+    restored = f"the table was restored to version {restores[last]}"
+    if isinstance(model.kind, Incremental):
+        left = without(undone_intervals(undone), planned)
+        ranges = ", ".join(f"--from {argument(start)} --to {argument(end)}" for start, end in left[:_SHOWN])
+        more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
+        return [f"{restored}, before these intervals were done: run with {ranges}{more}"] if left else []
+    if isinstance(model.kind, Append) and model.kind.files is not None:
+        files = list(dict.fromkeys(file for run, _ in undone for file in run.files))
+        missing = f"{restored}, without the rows of {listed(files, _SHOWN)}"
+        return [f"{missing}: run with --rebuild to load all files of the pattern again"]
+    if not reads_changes(model) and all(later for _, later in undone):  # it replaced the rows, or merged all of them
+        return []
+    return [
+        f"{restored}, before {counted(len(undone), 'run')} of the model: run with --rebuild to compute all rows again"
+    ]
+
+
+def argument(value: datetime) -> str:
+    """Formats a time for the command line."""
+    return short(value).replace(" ", "T")

@@ -8,7 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.merged_updates import merged_update
+from lakeconf.catalog.health import merged_update
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import Files, files_of, read_files

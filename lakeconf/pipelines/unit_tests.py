@@ -1,37 +1,158 @@
-"""Unit tests of models: given rows, expected rows, and a temporary lake instead of a store."""
+"""Rows in the configuration as SQL: the inputs of a model in a unit test."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from typing import Annotated, Any, Literal, TypeAlias
 
 import duckdb
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic_core import ErrorDetails
 
+from lakeconf.config.config import Config
+from lakeconf.config.toml_text import toml_value
 from lakeconf.connection.connection import fetched
-from lakeconf.errors import LakeconfError, PipelineError, suggestion
+from lakeconf.errors import ConfigError, LakeconfError, PipelineError, Problem, suggestion
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.exact_values import exact_sql, exact_value
-from lakeconf.pipelines.given_rows import rows_sql
-from lakeconf.pipelines.intervals import Batch, moment
+from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.kinds import Append, Flag, Incremental, Merge, Seed, Time
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
+from lakeconf.pipelines.places import key_place, key_problems, unquoted_name_problems
+from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared, exact_sql, exact_value
 from lakeconf.pipelines.rows import adopted, computed, placeholder_values
-from lakeconf.pipelines.utc import in_utc
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, literal
+from lakeconf.write.ddl import type_sql
+
+GivenRow = Mapping[str, Any]
+
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def columns_of_rows(rows: Sequence[GivenRow], types: Mapping[str, str]) -> dict[str, str | None]:
+    """Returns the columns of rows and their DuckDB types; None for nested values without a declared type.
+
+    Args:
+        rows: The rows; a key that a row lacks is NULL.
+        types: Declared types by column; they come first, also if no row has the column.
+
+    Raises:
+        PipelineError: A column has values of several types.
+        SchemaError: DuckDB has no such type.
+    """
+    found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
+    known = {folded(name): name for name in found}
+    for row in rows:
+        seen = set()
+        for name in row:
+            if folded(name) in seen:
+                raise PipelineError(
+                    f"a row has the column {name!r} twice", hint="remove one of them: names ignore case"
+                )
+            seen.add(folded(name))
+            if folded(name) not in known:
+                known[folded(name)] = name
+                found[name] = _inferred(name, [value for one in rows for value in _values(one, name)])
+    return found
+
+
+def rows_sql(rows: Sequence[GivenRow], types: Mapping[str, str]) -> str:
+    """Returns a query for rows.
+
+    Args:
+        rows: The rows; a key that a row lacks is NULL.
+        types: Declared types by column.
+
+    Raises:
+        PipelineError: There is no column, or a column has values of several types.
+        SchemaError: DuckDB has no such type.
+    """
+    columns = columns_of_rows(rows, types)
+    if not columns:
+        raise PipelineError("the columns of a table without rows are unknown", hint="write { columns = { id = … } }")
+    names = [f"lakeconf_{index}" for index in range(len(columns))]
+    selected = ", ".join(
+        f"{name if kind is None else f'CAST({name} AS {kind})'} AS {identifier(column)}"
+        for name, (column, kind) in zip(names, columns.items(), strict=True)
+    )
+    listed = [f"({', '.join(_value(row, column, kind) for column, kind in columns.items())})" for row in rows]
+    values = ", ".join(listed or [f"({', '.join(['NULL'] * len(columns))})"])
+    # Without a number, DuckDB may return the rows in another order.
+    return f"SELECT {selected} FROM (VALUES {values}) AS given({', '.join(names)}){'' if rows else ' WHERE false'}"
+
+
+def _values(row: GivenRow, name: str) -> list[Any]:
+    return [value for key, value in row.items() if folded(key) == folded(name)]
+
+
+def _value(row: GivenRow, name: str, kind: str | None) -> str:
+    found = _values(row, name)
+    return _sql(found[0], typed=kind is not None) if found else "NULL"
+
+
+def _inferred(name: str, values: Sequence[Any]) -> str | None:
+    kinds = {_kind(value) for value in values}
+    if len(kinds) == 1:
+        return kinds.pop()
+    for wide, narrow in (("DOUBLE", {"BIGINT", "DOUBLE"}), ("TIMESTAMP", {"DATE", "TIMESTAMP"})):
+        if kinds <= narrow:
+            return wide
+    listed = ", ".join(sorted(kind or "nested" for kind in kinds))
+    raise PipelineError(f"the column {name!r} has values of several types: {listed}", hint="declare its type")
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if isinstance(value, int):
+        return "BIGINT" if value in _INT64 else "HUGEINT"
+    if isinstance(value, float):
+        return "DOUBLE"
+    if isinstance(value, datetime):
+        return "TIMESTAMP" if value.tzinfo is None else "TIMESTAMP WITH TIME ZONE"
+    simple = {str: "VARCHAR", date: "DATE", time: "TIME"}
+    return next((kind for python, kind in simple.items() if isinstance(value, python)), None)
+
+
+def _sql(value: Any, *, typed: bool) -> str:
+    """A value as SQL. Casts of text are exact: `9.99` becomes a DECIMAL without a rounded DOUBLE in between."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{literal(str(key))}: {_sql(one, typed=typed)}' for key, one in value.items())}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(_sql(one, typed=typed) for one in value)}]"
+    if isinstance(value, bool):
+        return literal(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        text = "nan" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
+    elif isinstance(value, datetime):
+        text = value.isoformat(" ")
+    else:
+        text = value.isoformat() if isinstance(value, date | time) else str(value)
+    return literal(text) if typed else f"CAST({literal(text)} AS {_kind(value)})"
+
 
 FILES = "files"
+
+
 # The form `{ rows = […], columns = {…} }` of given rows, in errors of pydantic.
 TABLE = "table"
+
+
 # A test compares each row with each; more are a mistake, such as a join without a condition.
 MAX_ROWS = 10_000
+
+
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
 
+
 Row = dict[str, Any]
+
+
 Status = Literal["passed", "failed", "error"]
 
 
@@ -278,3 +399,75 @@ def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) 
         tables = {model.table for model in pipeline.chosen([name])}
         found |= {test.name for test in tests if test.declared.model in tables}
     return found
+
+
+_FIXES = {
+    "model": 'write model = "schema.table"',
+    "given": 'write given."schema.table" = [{ id = 1 }], or { columns = { id = "UUID" }, rows = [] }',
+    "expect": "write expect = [{ id = 1 }]",
+    "columns": 'write columns = ["id"]',
+    "ordered": "write ordered = true",
+    "start": "write start = 2026-01-01",
+    "end": "write end = 2026-01-02",
+}
+
+
+def declared_unit_tests(config: Config) -> list[UnitTest]:
+    """Loads the unit tests.
+
+    Args:
+        config: The configuration.
+
+    Raises:
+        ConfigError: A test is invalid.
+    """
+    problems = unit_test_problems(config)
+    if problems:
+        raise ConfigError(problems)
+    return [
+        UnitTest(name, DeclaredUnitTest.model_validate(table), key_place(config, ("pipeline", "tests", name)))
+        for name, table in _tables(config).items()
+    ]
+
+
+def unit_test_problems(config: Config) -> list[Problem]:
+    """Finds the problems of the tables of the unit tests, without loading models.
+
+    Args:
+        config: The configuration.
+    """
+    problems: list[Problem] = []
+    tables = ("pipeline", "tests")
+    for name, table in _tables(config).items():
+        unquoted = unquoted_name_problems(config, tables, name, table, _FIXES)
+        if unquoted:
+            problems += unquoted
+            continue
+        try:
+            DeclaredUnitTest.model_validate(table)
+        except ValidationError as error:
+            problems += key_problems(config, (*tables, name), error, _key, _fix)
+    return problems
+
+
+def _key(location: Sequence[int | str]) -> tuple[str, ...]:
+    """The key of a test; below `given`, also the table and the key of its rows."""
+    key, table, *rest = (*location, "", "", "")
+    if key != "given" or not table:
+        return (str(key),) if key else ()
+    form, part, *_ = rest
+    return (str(key), str(table), str(part)) if form == TABLE and part else (str(key), str(table))
+
+
+def _fix(key: tuple[str, ...], found: ErrorDetails) -> str:
+    if found["type"] == "extra_forbidden":
+        if len(key) > 2 and "." not in key[1]:
+            return f"write given.{toml_value(f'{key[1]}.{key[2]}')}: a name with a dot needs quotes"
+        known = _FIXES if len(key) == 1 else Given.model_fields
+        return suggestion(key[-1], known, f"use one of: {', '.join(known)}")
+    return _FIXES["".join(key[:1])] if key else "write [pipeline.tests.NAME] and its keys below it"
+
+
+def _tables(config: Config) -> Mapping[str, Any]:
+    found = config.pipeline.get("tests", {})
+    return found if isinstance(found, Mapping) else {}

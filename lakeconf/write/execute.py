@@ -1,34 +1,257 @@
-"""Runs a statement of SQL that changes the rows of one table, as part of a transaction.
-
-DuckDB runs the text of the statement inside the transaction of the commit, where frames are temporary views.
-"""
+"""Runs statements of the user in the transaction of a commit, with the conflicts of the tables that they read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from lakeconf.catalog.only_reads import check_functions
-from lakeconf.catalog.references import Name
-from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table_name import DEFAULT_SCHEMA, joined_name, split_name
+import duckdb
+
+from lakeconf.catalog.sql_references import Name, References, check_syntax, find_references
+from lakeconf.catalog.stored_queries import StoredQueries, check_functions
+from lakeconf.catalog.table import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.catalog.types import parsed_type
-from lakeconf.commit.change import Change, Target
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.transaction import Transaction
-from lakeconf.connection.connection import schemas_of
-from lakeconf.connection.search_path import search_path_sql
+from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.connection.connection import Connection, schemas_of, search_path_sql
+from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.base import StagingRequest
-from lakeconf.engines.exact_casts import is_stored_inexactly
-from lakeconf.engines.schema_check import check_writable
+from lakeconf.engines.schema_check import check_writable, is_stored_inexactly
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
-from lakeconf.write.statement import Statement, parse_statement
+
+Kind: TypeAlias = Literal["insert", "update", "delete"]
+
+
+_HINT = "write one INSERT, UPDATE or DELETE; lake.sql(…) runs queries"
+
+
+_MERGE = "call merge of the table, such as lake.table(name).merge(rows, on=key, matched=[Update(…)])"
+
+
+# The words after the first word of each statement.
+_SECOND = {"insert": ("into", "or"), "delete": ("from",), "update": (), "merge": ("into",)}
+
+
+_QUERIES = ("select", "from", "with", "values", "table", "pivot", "unpivot", "(")
+
+
+class _Token(NamedTuple):
+    """A word, a sign or a constant.
+
+    Attributes:
+        word: The word in lower case, without quotes; a sign as it is.
+        start: Its offset in bytes.
+        depth: The number of parentheses around it.
+        is_quoted: True if it is a name in quotes, which is no keyword.
+    """
+
+    word: str
+    start: int
+    depth: int
+    is_quoted: bool
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement.
+
+    Attributes:
+        text: The SQL, as the user wrote it.
+        kind: What it does.
+        alias: The alias of the lake.
+        target: The table that it changes.
+        columns: The columns that it sets, in lower case; empty if it may set all.
+        reads: The names in the rest of the statement. Those of common table expressions are among the relations,
+            because a table of the lake may have the same name.
+    """
+
+    text: str
+    kind: Kind
+    alias: str
+    target: Name
+    columns: frozenset[str]
+    reads: References
+
+    def name_of(self, table: Name) -> str:
+        """The full name of a table of the lake.
+
+        Raises:
+            QueryError: The name is that of a table of another database.
+        """
+        if table.database and table.database != folded(self.alias):
+            raise QueryError(
+                f"{table} is a table of another database, and a statement uses one lake",
+                hint=f"use tables of {self.alias}, the name of this lake; pass rows from elsewhere as a frame",
+            )
+        return joined_name(DEFAULT_SCHEMA if self.is_in_default_schema(table) else table.schema, table.name)
+
+    def is_in_default_schema(self, table: Name) -> bool:
+        """True if a name has no schema: neither `t` nor `dev.t` for the lake `dev` does."""
+        return not table.schema or (not table.database and table.schema == folded(self.alias))
+
+
+def parse_statement(connection: Connection, sql: str, alias: str) -> Statement:
+    """Parses a statement.
+
+    Args:
+        connection: Any connection; it parses the SQL and runs nothing.
+        sql: The SQL, in DuckDB's dialect.
+        alias: The alias of the lake.
+
+    Raises:
+        QueryError: The SQL is not a single statement that changes rows.
+        UnsupportedError: DuckLake does not support the statement.
+    """
+    check_syntax(connection, sql)
+    tokens = _tokens(sql)
+    while tokens and tokens[-1].word == ";":
+        sql = sql.encode()[: tokens.pop().start].decode()
+    first = _first(tokens)
+    if first is None or any(token.word == ";" and not token.depth for token in tokens):
+        raise QueryError("the SQL is not a single statement that changes rows", hint=_HINT)
+    if tokens[first].word == "merge":
+        raise UnsupportedError("lake.execute does not run MERGE INTO", hint=_MERGE)
+    kinds: dict[str, Kind] = {"insert": "insert", "update": "update", "delete": "delete"}
+    _check_clauses(tokens)
+    return _Parts(connection, sql, tokens, first).statement(kinds[tokens[first].word], alias)
+
+
+class _Parts:
+    """Takes a statement apart."""
+
+    def __init__(self, connection: Connection, sql: str, tokens: Sequence[_Token], first: int) -> None:
+        self._connection = connection
+        self._text = sql.encode()
+        self._tokens = [*tokens, _Token("", len(self._text), 0, is_quoted=False)]
+        self._first = first
+
+    def statement(self, kind: Kind, alias: str) -> Statement:
+        place = self._first + 1
+        while self._is(place, "into", "from", "or", "replace", "ignore"):
+            place += 1
+        target, place = self._name(place)
+        place = self._after_alias(place)
+        columns: frozenset[str] = frozenset()
+        if kind == "insert":
+            columns, place = self._columns(place)
+            query = "SELECT 1" if self._is(place, "default") else f"SELECT * FROM (\n{self._from(place)}\n)"
+        elif kind == "update":
+            columns, values = self._set(place)
+            query = f"SELECT {values}"
+        else:
+            where = self._from(place)
+            query = f"SELECT 1 FROM {self._from(place + 1)}" if self._is(place, "using") else f"SELECT 1 {where}"
+        before = self._text[: self._tokens[self._first].start].decode()
+        reads = find_references(self._connection, f"{before}{query}")
+        if reads is None:
+            raise QueryError("the statement cannot be parsed", hint=_HINT)
+        return Statement(self._text.decode(), kind, alias, target, columns, reads)
+
+    def _is(self, place: int, *words: str) -> bool:
+        token = self._tokens[min(place, len(self._tokens) - 1)]
+        return token.word in words and not token.is_quoted
+
+    def _from(self, place: int) -> str:
+        return self._text[self._tokens[min(place, len(self._tokens) - 1)].start :].decode()
+
+    def _name(self, place: int) -> tuple[Name, int]:
+        """The name of the table, and the place after it."""
+        parts = [self._tokens[place].word]
+        while self._is(place + 1, "."):
+            place += 2
+            parts.append(self._tokens[place].word)
+        if len(parts) > 3 or not all(parts):
+            raise QueryError("the statement does not name the table that it changes", hint=_HINT)
+        return Name(*["", "", *map(folded, parts)][-3:]), place + 1
+
+    def _after_alias(self, place: int) -> int:
+        if self._is(place, "as"):
+            return place + 2
+        ends = ("set", "using", "where", "default", "by", "overriding", "", *_QUERIES)
+        return place if self._is(place, *ends) else place + 1
+
+    def _columns(self, place: int) -> tuple[frozenset[str], int]:
+        """The columns that an INSERT lists, and the place of its query."""
+        found: frozenset[str] = frozenset()
+        if self._is(place, "(") and not self._is(place + 1, *_QUERIES):
+            end = place
+            while end < len(self._tokens) - 1 and not (self._is(end, ")") and not self._tokens[end].depth):
+                end += 1
+            found = frozenset(folded(token.word) for token in self._tokens[place + 1 : end] if token.word != ",")
+            place = end + 1
+        if self._is(place, "by"):
+            found, place = frozenset(), place + 2
+        return found, place
+
+    def _set(self, place: int) -> tuple[frozenset[str], str]:
+        """The columns that an UPDATE sets, and its text after SET without them: `a = 1, (b, c) = (2, 3) FROM t`."""
+        if not self._is(place, "set"):
+            raise QueryError("the statement cannot be parsed: SET is missing", hint=_HINT)
+        found, text, begin = set[str](), b"", self._tokens[place + 1].start
+        for index in range(place + 1, len(self._tokens) - 1):
+            if not self._is(index - 1, "set", ",") or self._tokens[index].depth:
+                continue
+            end = index
+            if self._is(index, "("):
+                end = next(i for i in range(index, len(self._tokens)) if self._is(i, ")") and not self._tokens[i].depth)
+            if self._is(end + 1, "="):
+                found |= {folded(token.word) for token in self._tokens[index : end + 1] if token.word not in (*"(),",)}
+                text += self._text[begin : self._tokens[index].start]
+                begin = self._tokens[end + 1].start + 1
+        return frozenset(found), (text + self._text[begin:]).decode()
+
+
+def _first(tokens: Sequence[_Token]) -> int | None:
+    """The place of INSERT, UPDATE, DELETE or MERGE, which common table expressions may precede."""
+    for place, token in enumerate(tokens):
+        if token.depth or token.is_quoted or token.word not in _SECOND:
+            continue
+        after = tokens[place + 1] if place + 1 < len(tokens) else None
+        if after is None or after.word in ("as", "(", "using") or (place and tokens[0].word != "with"):
+            continue
+        wanted = _SECOND[token.word]
+        if not wanted or after.word in wanted:
+            return place
+    return None
+
+
+def _check_clauses(tokens: Sequence[_Token]) -> None:
+    words = [token.word if not (token.is_quoted or token.depth) else "" for token in tokens]
+    if "returning" in words:
+        raise UnsupportedError(
+            "DuckLake does not support RETURNING", hint="read the rows afterwards with lake.sql(…) or table.changes(…)"
+        )
+    pairs = list(zip(words, words[1:], words[2:], strict=False))
+    conflict = any(pair[:2] == ("on", "conflict") and pair[2] in ("do", "(") for pair in pairs)
+    if conflict or any(pair[:2] == ("insert", "or") for pair in pairs):
+        raise UnsupportedError("DuckLake tables have no keys, so INSERT cannot detect conflicts", hint=_MERGE)
+
+
+def _tokens(sql: str) -> list[_Token]:
+    text, found, depth = sql.encode(), list[_Token](), 0
+    with translated_errors():
+        tokens = [one for one in duckdb.tokenize(sql) if one[1] != duckdb.token_type.comment]
+    for number, (start, kind) in enumerate(tokens):
+        end = tokens[number + 1][0] if number + 1 < len(tokens) else len(text)
+        raw = text[start:end].decode(errors="ignore")
+        is_quoted = raw.startswith('"')
+        if is_quoted:
+            word = raw[1 : raw.rindex('"')].replace('""', '"')
+        elif kind in (duckdb.token_type.identifier, duckdb.token_type.keyword):
+            word = raw.split()[0].split("--")[0].split("/*")[0].lower()
+        else:
+            word = raw[:1]
+        depth -= word in (")", "]", "}") and not is_quoted
+        found.append(_Token(word, start, depth, is_quoted))
+        depth += word in ("(", "[", "{") and not is_quoted
+    return found
+
 
 _OTHER_NAME = "give the frame another name"
 

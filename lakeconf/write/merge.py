@@ -1,4 +1,4 @@
-"""Merges: the engine finds rows with a join and stages an action for each row; the commit carries them out."""
+"""Prepares the files of a staged commit from the outcome of a merge."""
 
 from __future__ import annotations
 
@@ -8,42 +8,156 @@ from typing import Any, Literal
 
 import narwhals as nw
 
-from lakeconf.catalog.column_lookup import columns_named
-from lakeconf.catalog.predicate.expression_errors import named_columns
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.commit.change import Change, Target
+from lakeconf.catalog.file_footers import read_footers
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.table import Column, TableInfo, columns_named
+from lakeconf.catalog.where import named_columns
+from lakeconf.commit.position_files import SORTED_IN_MEMORY, SortedPositions, have_row_ids, repeated_id
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.base import ROW_ID, Engine, SparkOperations, Staged, StagingRequest
-from lakeconf.engines.schema_check import check_fit, selected
-from lakeconf.errors import SchemaError
-from lakeconf.sql import folded, identifier
-from lakeconf.write import staged_outcome, writes
-from lakeconf.write.merge_clauses import (
-    ACTION,
-    DELETE,
-    IN_SOURCE,
-    INSERT,
-    NOTHING,
-    UPDATE,
-    Clauses,
-    Delete,
-    Insert,
-    Update,
-    action,
-    value,
+from lakeconf.commit.staged_commit import FileChange
+from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.connection.connection import Connection
+from lakeconf.engines.base import (
+    FILE_ID,
+    ROW_ID,
+    Engine,
+    PositionEngine,
+    SparkOperations,
+    Staged,
+    StagingRequest,
+    announce,
+    staging_folder,
 )
+from lakeconf.engines.schema_check import check_fit, selected
+from lakeconf.errors import CommitError, SchemaError
+from lakeconf.sql import folded, identifier
+from lakeconf.write import writes
+from lakeconf.write.merge_clauses import ACTION, DELETE, IN_SOURCE, INSERT, NOTHING, UPDATE, action, value
+from lakeconf.write.merge_clauses import Clauses as Clauses
+from lakeconf.write.merge_clauses import Delete as Delete
+from lakeconf.write.merge_clauses import Insert as Insert
+from lakeconf.write.merge_clauses import Update as Update
 from lakeconf.write.merge_source import Source, merge_source
-from lakeconf.write.readable_rows import places, readable, rows_to_change
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_refusal import refusal
-from lakeconf.write.staged_rows import check_matches, check_required
+from lakeconf.write.staged_refusal import add_key, refusal
+from lakeconf.write.writes import (
+    are_in_files,
+    check_matches,
+    check_required,
+    places,
+    readable,
+    rows_to_change,
+    sorted_positions,
+)
+
+_GONE = f"{ACTION} IN ('{UPDATE}', '{DELETE}')"
+
+
+def are_sorted(engine: Engine, acted: int) -> bool:
+    """True if executors sort the positions of the changed rows, for flat memory; that finds repeated rows too.
+
+    Args:
+        engine: The engine that has staged the outcome.
+        acted: The number of changed rows.
+    """
+    return acted > SORTED_IN_MEMORY and isinstance(engine, PositionEngine)
+
+
+def add_changes(
+    transaction: Transaction, target: Target, engine: Engine, counts: Mapping[str, int], on: Sequence[str]
+) -> str | None:
+    """Replaces the only change of a transaction, which has staged an outcome, by changes for a staged commit.
+
+    Args:
+        transaction: The transaction.
+        target: The table.
+        engine: The engine that has staged the outcome.
+        counts: The number of rows for each action; at least one row is updated or deleted.
+        on: The columns that a merge matches on.
+
+    Returns:
+        Why the files cannot be committed, so that the transaction has its only change again; None if they can be.
+
+    Raises:
+        CommitError: The files do not contain the expected rows, or several rows of the frame match one row.
+    """
+    session, info, (outcome,) = transaction.session, target.info, transaction.changes
+    staged = outcome.staged
+    assert staged is not None  # noqa: S101 - it has staged the outcome
+    folder = staging_folder(info, transaction.next_token())
+    gone = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
+    is_sorted = are_sorted(engine, gone)
+    columns = f"{ROW_ID}, {FILE_ID}" if is_sorted else ROW_ID
+    row_ids = f"SELECT {columns} FROM ({staged.source}) WHERE {_GONE}"
+    deleted = FileChange(info, row_ids=row_ids, row_count=gone, folder=folder)
+    outcome_change = replace(outcome, staged=replace(staged, row_count=gone), by_files=deleted)
+    transaction.changes[-1] = outcome_change
+    announce(session.writer, folder, session.reader.lake_id)
+    _add(transaction, outcome, info, Staged("", folder=folder, row_count=0))
+    if is_sorted:
+        found = _positions(transaction, target, staged, gone, on)
+        transaction.changes[0] = replace(outcome_change, by_files=replace(deleted, found=found))
+    for action in (UPDATE, INSERT):
+        if not counts.get(action):
+            continue
+        token, is_update = transaction.next_token(), action == UPDATE
+        request = StagingRequest(info, target.types, token, registered=False, row_ids=is_update)
+        part = engine.stage_part(staged, f"{ACTION} = '{action}'", request)
+        # Updated rows are counted with the deleted ones.
+        shown = replace(part, row_count=0) if action == UPDATE else part
+        _add(transaction, outcome, info, shown, own_row_ids=action == UPDATE)
+        if not are_in_files(part):
+            transaction.forget([outcome], transaction.targets)
+            return "the partitions of some rows"
+        _check_rows(session.writer, info, part, counts[action])
+        if action == UPDATE:
+            _check_row_ids(session.writer, info, part, f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'")
+    add_key(transaction)
+    return None
+
+
+def _positions(
+    transaction: Transaction, target: Target, staged: Staged, gone: int, on: Sequence[str]
+) -> SortedPositions:
+    """The positions of the changed rows that are in files; checks that no row changes twice."""
+    session, info = transaction.session, target.info
+    in_catalog = f"FROM ({staged.source}) WHERE {_GONE} AND {FILE_ID} IS NULL"
+    ((count,),) = session.writer.rows(f"SELECT count(*) {in_catalog}")
+    data_files = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ()).files
+    condition = f"{_GONE} AND {FILE_ID} IS NOT NULL"
+    found = sorted_positions(transaction, target, staged, condition, data_files)
+    if found is None or repeated_id(session.writer, f"SELECT {ROW_ID} {in_catalog}", count) is not None:
+        check_matches(session.writer, info, staged, on, gone)
+        raise CommitError(f"a row of {info.full_name} would change twice: nothing was written")
+    if sum(found.counts.values()) + count != gone:
+        raise CommitError(f"Spark sorted other rows of {info.full_name} than those that change: nothing was written")
+    return found
+
+
+def _add(
+    transaction: Transaction, outcome: Change, info: TableInfo, staged: Staged, *, own_row_ids: bool = False
+) -> None:
+    by_files = FileChange(info, staged.files, own_row_ids=own_row_ids)
+    transaction.add(replace(outcome, staged=staged, decision=None, by_files=by_files))
+
+
+def _check_rows(writer: Connection, info: TableInfo, part: Staged, count: int) -> None:
+    found = sum(footer.row_count for footer in read_footers(writer, part.files))
+    if found != count:
+        raise CommitError(f"Spark wrote {found} rows of {info.full_name} instead of {count}: nothing was written")
+
+
+def _check_row_ids(writer: Connection, info: TableInfo, part: Staged, updated: str) -> None:
+    """Refuses files of updated rows that do not contain exactly the ids of these rows."""
+    if not have_row_ids(writer, part.files, updated):
+        raise CommitError(f"Spark wrote other rows of {info.full_name} than those that change: nothing was written")
+
 
 _ON = "__lakeconf_on_"
+
+
 # The staged rows in a statement.
 STAGED = "__lakeconf_staged"
-
-__all__ = ["Clauses", "Delete", "Insert", "Update", "merge"]
 
 
 def merge(transaction: Transaction, name: str, *, frame: object, clauses: Clauses, evolve: bool) -> None:
@@ -93,11 +207,11 @@ def carry_out(engine: Engine, transaction: Transaction, target: Target, staged: 
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
     refused = refusal(transaction, info, engine, counts) if acted else None
-    if refused is not None or not staged_outcome.are_sorted(engine, acted):
+    if refused is not None or not are_sorted(engine, acted):
         check_matches(session.writer, info, staged, on, acted)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
     if acted:
-        refused = refused or staged_outcome.add_changes(transaction, target, engine, counts, on)
+        refused = refused or add_changes(transaction, target, engine, counts, on)
         if refused is None:
             return
         if change.decision is not None and isinstance(engine, SparkOperations):

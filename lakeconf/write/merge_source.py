@@ -1,31 +1,214 @@
-"""The frame of a merge, and the engine that joins it with the table: DuckDB if little data can change, else Spark."""
+"""The keys of a staged frame as a condition on a table: all values if they are few, else the smallest and greatest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import narwhals as nw
 
-from lakeconf.byte_size import byte_size
-from lakeconf.catalog.predicate.nodes import Predicate
+from lakeconf.catalog.literals import Text, compare, one_of
+from lakeconf.catalog.predicates import And, Predicate
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.commit.change import Target
-from lakeconf.commit.transaction import Transaction
+from lakeconf.catalog.types import duckdb_name
+from lakeconf.commit.transaction import Target, Transaction
+from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine, Staged, StagingRequest
+from lakeconf.engines.scan_summary import is_matched_alike, size_refusal, type_refusal
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.small_merges import size_refusal, type_refusal
+from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, literal
+from lakeconf.sql import folded, identifier, literal
+from lakeconf.wording import byte_size
 from lakeconf.write import writes
-from lakeconf.write.key_bounds import key_bounds
-from lakeconf.write.merge_clauses import Clauses
-from lakeconf.write.plain_expressions import are_plain
+from lakeconf.write.merge_clauses import Clauses, Update
+
+# As many values as planning compares one by one with the statistics of files.
+_FEW = 50
+
+
+# Types whose statistics in Spark's files are exact. Those of floats ignore NaN; those of BLOBs have no text.
+_BOUNDED = frozenset(("int8", "int16", "int32", "int64", "date", "timestamp", "timestamptz", "varchar"))
+
+
+def key_bounds(
+    writer: Connection, files: Sequence[str], keys: Sequence[Column], listed: Collection[Column] = ()
+) -> Predicate | None:
+    """The condition that every row of a table satisfies which matches a row of staged files.
+
+    Args:
+        writer: A connection that can access the files.
+        files: Parquet files that Spark wrote.
+        keys: The columns of the table to match on; NULL matches nothing.
+        listed: The keys whose values are read, because few of them may lie far apart; the others only need footers.
+
+    Returns:
+        The condition; None if nothing is known.
+    """
+    known = [key for key in keys if key.type in _BOUNDED or key.type.startswith("decimal(")] if files else []
+    bounds = [
+        bound
+        for key in known
+        for bound in ((_values(writer, files, key) if key in listed else []) or _key_bounds(writer, files, key))
+    ]
+    return And(tuple(bounds)) if bounds else None
+
+
+def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
+    """The condition that a key has one of the values in the files; none if there are many."""
+    read = f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+    name = identifier(key.name)
+    try:
+        found = writer.rows(
+            f"SELECT DISTINCT CAST({name} AS VARCHAR) FROM {read} WHERE {name} IS NOT NULL LIMIT {_FEW + 1}"
+        )
+        values = [Text(value) for (value,) in found]
+        if not values or len(values) > _FEW or any("\0" in value.value for value in values):
+            return []
+        return [one_of(key, list(values))]
+    except LakeconfError:
+        return []  # such as a date after the year 9999, or bytes that are no text
+
+
+def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
+    listed = ", ".join(map(literal, files))
+    low, high = (f"TRY_CAST({bound} AS {duckdb_name(key.type)})" for bound in ("stats_min_value", "stats_max_value"))
+    is_known = "low IS NOT NULL AND high IS NOT NULL"
+    if key.type == "varchar":
+        # DuckDB shows bytes that are no text in this form.
+        is_known += r" AND NOT contains(low || high, '\x') AND NOT contains(low || high, chr(0))"
+    if key.type == "timestamptz":
+        # Without an offset, the cast would use the time zone of the session.
+        is_known += " AND stats_min_value LIKE '%+00' AND stats_max_value LIKE '%+00'"
+    ((unknown, least, greatest),) = writer.rows(f"""
+        SELECT count(*) FILTER ((stats_null_count = num_values OR ({is_known})) IS NOT TRUE),
+            CAST(min(low) AS VARCHAR), CAST(max(high) AS VARCHAR)
+        FROM (
+            SELECT {low} AS low, {high} AS high, * FROM parquet_metadata([{listed}])
+            WHERE encode(path_in_schema) = encode({literal(key.name)})
+        )""")
+    if unknown or least is None:
+        return []
+    try:
+        return [compare(key, ">=", Text(least)), compare(key, "<=", Text(greatest))]
+    except PredicateError:
+        return []  # such as a date after the year 9999
+
+
+_COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+_CONNECTIVES = ("__and__", "__or__")
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64")
+
+
+_FLOATS = ("float32", "float64")
+
+
+# Two nested types with the same name may differ.
+_NESTED = ("struct", "list", "map")
+
+
+_NULL = "null"
+
+
+# The DuckLake types of constants that both engines understand alike.
+_CONSTANTS: dict[type, str] = {bool: "boolean", int: "int32", str: "varchar", type(None): _NULL}
+
+
+_MOST = 2**31
+
+
+def are_plain(clauses: Clauses, columns: Sequence[Column]) -> bool:
+    """True if all conditions and values of a merge have the same result in every engine.
+
+    Args:
+        clauses: The clauses of the merge.
+        columns: The columns of the table.
+    """
+    types = {f"{side}_{column.name}": column.type for column in columns for side in ("source", "target")}
+    single = (clauses.not_matched, clauses.not_matched_by_source)
+    conditions = [clause.when for clause in (*clauses.matched, *single) if clause is not None]
+    updates = [clause.values for clause in clauses.matched if isinstance(clause, Update) and clause.values is not None]
+    return all(when is None or _type_of(when, types) == "boolean" for when in conditions) and all(
+        has_plain_values(values, columns, types) for values in updates
+    )
+
+
+def has_plain_values(values: Mapping[str, object], columns: Sequence[Column], types: Mapping[str, str]) -> bool:
+    """True if values for columns have the same result in every engine.
+
+    Args:
+        values: The values by the names of the columns to set: constants or expressions.
+        columns: The columns of the table.
+        types: The DuckLake types of the columns that expressions may refer to.
+    """
+    wanted = {folded(column.name): column.type for column in columns}
+    return all(_fits(_type_of(value, types), wanted.get(folded(name))) for name, value in values.items())
+
+
+def _fits(found: str | None, wanted: str | None) -> bool:
+    if found is None or wanted is None or found in _NESTED:
+        return False
+    return found in (wanted, _NULL) or (found == "int32" and wanted == "int64")
+
+
+def _type_of(value: object, types: Mapping[str, str]) -> str | None:
+    """The DuckLake type of an expression or a constant; None if its result is not certain."""
+    if not isinstance(value, nw.Expr):
+        return _type_of_constant(value)
+    # A private attribute of narwhals, pinned by a test. Without it no expression is plain.
+    first, *rest = getattr(value, "_nodes", None) or (None,)
+    found = None if first is None else _type_of_root(first, types)
+    for node in rest:
+        found = None if found is None else _type_of_call(found, node, types)
+    return found
+
+
+def _type_of_constant(value: object) -> str | None:
+    if type(value) is int and not -_MOST <= value < _MOST:
+        return None
+    return _CONSTANTS.get(type(value))
+
+
+def _type_of_root(node: Any, types: Mapping[str, str]) -> str | None:
+    if node.name == "col" and not node.exprs and len(node.kwargs["names"]) == 1:
+        return types.get(node.kwargs["names"][0])
+    if node.name == "lit" and not node.exprs and node.kwargs["dtype"] is None:
+        return _type_of_constant(node.kwargs["value"])
+    return None
+
+
+def _type_of_call(found: str, node: Any, types: Mapping[str, str]) -> str | None:
+    """The type after a method of an expression whose type is known."""
+    if node.kwargs:
+        return None
+    if node.name == "is_null" and not node.exprs:
+        return "boolean"
+    if node.name == "__invert__" and not node.exprs:
+        return "boolean" if found == "boolean" else None
+    if len(node.exprs) != 1:
+        return None
+    other = _type_of(node.exprs[0], types)
+    if node.name in _CONNECTIVES:
+        return "boolean" if found == other == "boolean" else None
+    return "boolean" if node.name in _COMPARISONS and _are_compared_alike(found, other) else None
+
+
+def _are_compared_alike(found: str, other: str | None) -> bool:
+    if found in _INTEGERS:
+        return other in _INTEGERS
+    return found == other and (is_matched_alike(found) or found in _FLOATS)
+
 
 _EXPRESSION = "a clause has an expression that DuckDB may compute differently"
+
 
 _log = EventLogger("stage")
 

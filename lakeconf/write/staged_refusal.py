@@ -1,19 +1,19 @@
-"""Why a staged commit cannot carry the outcome of a merge, so that DuckDB rewrites the rows in the commit."""
+"""The idempotency key of a write in a staged commit: a file of `lakeconf.commits` with one row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from lakeconf.byte_size import byte_size
+from lakeconf.catalog.data_file import folder_keys
 from lakeconf.catalog.file_footers import have_distinct_paths
-from lakeconf.catalog.partition_folders import folder_keys
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_size import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.row_count import with_bytes_per_row
+from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.commit import journal
 from lakeconf.commit.session import Session
-from lakeconf.commit.staged_tables import is_metadata_of
-from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.staged_commit import FileChange, is_metadata_of
+from lakeconf.commit.transaction import Change, Transaction
 from lakeconf.ducklake import (
     INTERNAL_ROW_ID,
     PROVEN_STAGED_COMMITS,
@@ -21,31 +21,76 @@ from lakeconf.ducklake import (
     STAGED_COMMIT_VERSIONS,
     visible_at,
 )
-from lakeconf.engines.base import Engine, SparkOperations
-from lakeconf.errors import LakeconfError
-from lakeconf.sql import folded
+from lakeconf.engines.base import Engine, SparkOperations, Staged, announce, staging_folder
+from lakeconf.errors import LakeconfError, TableNotFoundError
+from lakeconf.sql import folded, identifier, literal
+from lakeconf.wording import byte_size
 from lakeconf.write.merge_clauses import UPDATE
-from lakeconf.write.staged_key import table_of_keys
+
+
+def add_key(transaction: Transaction) -> None:
+    """Adds the change that records the key of a transaction's write, if it has one; see `key_refusal`."""
+    info = None if transaction.key is None else table_of_keys(transaction)
+    if transaction.key is None or info is None:
+        return
+    session, token = transaction.session, transaction.next_token()
+    folder = staging_folder(info, token)
+    announce(session.writer, folder, session.reader.lake_id)
+    path = f"{folder}key.parquet"
+    # First the change, so that a failure below removes the file.
+    staged = Staged("", files=(path,), folder=folder, row_count=0)
+    by_files = FileChange(info, staged.files)
+    transaction.add(Change((), info.full_name, staged, written_for=info, by_files=by_files))
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    ids = ", ".join(f"{identifier(column.name)}: {column.field_id}" for column in info.columns)
+    row = journal.key_row(transaction.token, transaction.key)
+    session.writer.execute(f"COPY ({row}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+
+
+def table_of_keys(transaction: Transaction) -> TableInfo | None:
+    """The table of keys, if it has the columns of the current version of lakeconf."""
+    try:
+        info = load_table(transaction.session.reader, journal.TABLE, transaction.snapshot_id)
+    except TableNotFoundError:
+        return None
+    found = {column.name: column.type for column in info.columns}
+    return info if found == journal.STORED_TYPES and all(column.nullable for column in info.columns) else None
+
 
 # For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
+
+
 _PUBLIC = "the store's committer is public"
+
+
 _HIDDEN = "a column hides the places of rows"
+
+
 # Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
 # would read NULL.
 _TYPES = frozenset(
     ("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "timestamptz")
 ) | {"varchar", "blob", "struct"}
+
+
 # Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
 _VIRTUAL = frozenset(("filename", "file_row_number", "rowid", INTERNAL_ROW_ID.name))
+
+
 _FOLDERS = f"""
     SELECT 1 FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE t.table_id = $2 AND t.path_is_relative AND s.path_is_relative
       AND {visible_at(row="t")} AND {visible_at(row="s")}
 """
+
+
 _OTHER_DELETES = f"""
     SELECT 1 FROM ducklake_delete_file WHERE table_id = $2 AND format <> 'parquet' AND {visible_at()} LIMIT 1
 """
+
+
 _REPEATED = f"""
     SELECT 1 FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} GROUP BY path HAVING count(*) > 1 LIMIT 1
 """

@@ -8,14 +8,12 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.predicate.expression_errors import named_columns
-from lakeconf.catalog.predicate.nodes import Predicate, to_duckdb_sql
-from lakeconf.catalog.predicate.where import Where, predicate_of
+from lakeconf.catalog.predicates import Predicate, to_duckdb_sql
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
-from lakeconf.commit.change import Target
+from lakeconf.catalog.where import Where, named_columns, predicate_of
 from lakeconf.commit.moved_values import inexact_types
-from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
@@ -23,19 +21,11 @@ from lakeconf.errors import LakeconfError, SchemaError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier
 from lakeconf.write import writes
-from lakeconf.write.constants import constant
-from lakeconf.write.merge import (
-    STAGED,
-    carry_out,
-    row_change,
-    settings_of,
-    stage_actions,
-    update_statement,
-)
+from lakeconf.write.ddl import constant
+from lakeconf.write.merge import STAGED, carry_out, row_change, settings_of, stage_actions, update_statement
 from lakeconf.write.merge_clauses import ACTION, UPDATE
-from lakeconf.write.readable_rows import places, readable, rows_to_change
 from lakeconf.write.staged_refusal import size_refusal, update_refusal
-from lakeconf.write.staged_rows import check_required
+from lakeconf.write.writes import check_required, places, readable, rows_to_change
 
 _log = EventLogger("stage")
 # Columns with the new constants, which the executors read from a frame of one row.

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import narwhals as nw
+
+from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.paths import check_folder
-from lakeconf.catalog.table import NO_ID, Column, TableInfo, load_table
-from lakeconf.catalog.table_name import full_name
+from lakeconf.catalog.predicates import Predicate
+from lakeconf.catalog.table import NO_ID, Column, TableInfo, full_name, load_table
+from lakeconf.catalog.where import Where
 from lakeconf.commit import journal
-from lakeconf.commit.change import Change, Target
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.journal import CommitKey, recorded_name
+from lakeconf.commit.position_files import SortedPositions, found_positions, repeated_id
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.staged_commit import FileChange
+from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
-from lakeconf.engines.base import Staged, StagingRequest
-from lakeconf.engines.pandas_frames import without_types
-from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
-from lakeconf.engines.schema_check import check_fit
-from lakeconf.errors import CommitError, LakeconfError, TableNotFoundError
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, ROW_ID, Engine, PositionEngine, Staged, StagingRequest
+from lakeconf.engines.frames import without_types
+from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
+from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
+from lakeconf.errors import CommitError, LakeconfError, PredicateError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal, qualified
 
@@ -296,3 +302,180 @@ def _at(session: Session, name: str, snapshot_id: int) -> Target:
 def table_key(name: str) -> str:
     """The full name of a table in lower case, by which a transaction finds its target."""
     return folded(full_name(name))
+
+
+def are_in_files(staged: Staged) -> bool:
+    """True if files that can become files of the table contain all staged rows."""
+    return staged.row_count == 0 or (staged.keeps_files and staged.rest is None)
+
+
+def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
+    """Refuses staged rows that do not satisfy a condition.
+
+    Raises:
+        PredicateError: At least one row does not satisfy it.
+    """
+    outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
+    ((count,),) = writer.rows(outside)
+    if count:
+        raise PredicateError(
+            f"{count} rows of the frame do not satisfy the `where` of the overwrite ({condition})",
+            hint="filter the frame, or widen the condition",
+        )
+
+
+def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], count: int) -> None:
+    """Refuses a merge in which several rows of the frame match one row of the table.
+
+    Args:
+        writer: The connection that the rows were staged on.
+        info: The table.
+        staged: The staged actions.
+        on: The columns that the merge matches on.
+        count: The number of actions on rows of the table.
+
+    Raises:
+        CommitError: Several rows match one row.
+    """
+    acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
+    twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}", count)
+    if twice is None:
+        return
+    row_id, repeats = twice
+    keys = [key.name for key in selected(info, on)]
+    values, *_ = writer.rows(f"SELECT {', '.join(map(identifier, keys))} {acted} AND {ROW_ID} = {row_id} LIMIT 1")
+    row = ", ".join(f"{name} = {value!r}" for name, value in zip(keys, values, strict=True))
+    raise CommitError(
+        f"{repeats} rows of the frame match one row of {info.full_name} ({row}): nothing was written",
+        hint="keep one row of the frame for each key, or match on more columns",
+    )
+
+
+def check_row_ids(info: TableInfo) -> None:
+    """Refuses a table with a column that hides the row ids.
+
+    Raises:
+        UnsupportedError: There is one.
+    """
+    if any(folded(column.name) == "rowid" for column in info.columns):
+        raise UnsupportedError(
+            f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
+            hint="rename the column: table.evolve(rename={'rowid': …})",
+        )
+
+
+def check_required(
+    writer: Connection, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
+) -> None:
+    """Refuses NULLs in NOT NULL columns: DuckLake checks them too late, or not at all.
+
+    Args:
+        writer: The connection that the rows were staged on.
+        info: The table.
+        staged: The staged rows.
+        columns: The columns of the staged rows.
+        where: A SQL condition that selects staged rows.
+
+    Raises:
+        SchemaError: A NOT NULL column contains a NULL.
+    """
+    required = [column.name for column in info.columns if not column.nullable and column.name in columns]
+    if not required:
+        return
+    counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in required)
+    (nulls,) = writer.rows(f"SELECT {counts} FROM ({staged.source}) WHERE {where}")
+    for name, count in zip(required, nulls, strict=True):
+        if count:
+            raise not_null_violation(name, info.full_name)
+
+
+def rows_to_change(
+    engine: Engine, transaction: Transaction, target: Target, read: TableInfo, where: Where | Predicate | None
+) -> nw.LazyFrame[Any]:
+    """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`.
+
+    Args:
+        engine: The engine that reads them.
+        transaction: The transaction.
+        target: The table, as it will be after the transaction.
+        read: The table at the read snapshot; see `readable`.
+        where: A condition for the rows; None for all.
+    """
+    names = {column.name for column in read.columns}
+    rows = engine.scan_rows(quoted_name(target.info), transaction.snapshot_id, where)
+    new = [column.name for column in target.info.columns if column.name not in names]
+    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+
+
+def places(engine: Engine) -> list[str]:
+    """The columns with the positions of rows that the frames of an engine have."""
+    return [FILE_ID, FILE_ROW_NUMBER] if isinstance(engine, PositionEngine) else []
+
+
+def readable(transaction: Transaction, target: Target) -> TableInfo:
+    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify.
+
+    Args:
+        transaction: The transaction.
+        target: The table, as it will be after the transaction.
+
+    Raises:
+        LakeconfError: The transaction has created the table, or renamed or dropped its columns.
+        UnsupportedError: A column has a name that hides row ids, or the transaction has written to the table.
+    """
+    info = target.info
+    _check_names(info)
+    if info.table_id != NO_ID and has_rows(transaction, info):
+        raise UnsupportedError(
+            f"the transaction already contains a write to {info.full_name}, and this write reads the table before it",
+            hint="commit the transaction first, or write to the table only once in it",
+        )
+    if info.table_id == NO_ID:
+        raise LakeconfError(
+            f"{info.full_name} is created in this transaction, so it has no rows to compare with",
+            hint="append to it",
+        )
+    check_row_ids(info)
+    read = load_table(transaction.session.reader, quoted_name(info), transaction.snapshot_id)
+    if not {column.name for column in read.columns} <= {column.name for column in info.columns}:
+        raise LakeconfError(
+            f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
+        )
+    return read
+
+
+def _check_names(info: TableInfo) -> None:
+    """Refuses columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
+    for column in info.columns:
+        reserved = column.name.lower().startswith(RESERVED)
+        if reserved or any(character in column.name for character in '."`'):
+            raise UnsupportedError(
+                f"a merge or a computed update cannot use the column name {column.name!r} of {info.full_name}",
+                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update with "
+                "constants work without renaming",
+            )
+
+
+def sorted_positions(
+    transaction: Transaction, target: Target, staged: Staged, condition: str, data_files: Iterable[DataFile]
+) -> SortedPositions | None:
+    """The positions of staged rows, and a change of the transaction that removes their files after the commit.
+
+    Args:
+        transaction: The transaction; its engine is a `PositionEngine`.
+        target: The table.
+        staged: The staged rows, with their positions.
+        condition: Selects rows of data files.
+        data_files: The data files in which the rows were found.
+
+    Returns:
+        The positions; None if several staged rows have the same one.
+    """
+    session, info = transaction.session, target.info
+    engine = session.engine
+    assert isinstance(engine, PositionEngine)  # noqa: S101 - it has staged the positions
+    request = StagingRequest(info, {}, transaction.next_token())
+    files = engine.sort_positions(staged, condition, request)
+    # First the change, so that a failure below removes the files.
+    transaction.add(Change((), info.full_name, files.staged, by_files=FileChange(info)))
+    return found_positions(session.writer, tuple(data_files), files.paths)

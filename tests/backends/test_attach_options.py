@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from local_stores import on_postgres, on_sqlite, store_of
 
-from lakeconf.backends.attach_options import ATTACH_OPTIONS
+from lakeconf.backends.store_options import ATTACH_OPTIONS
 from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError, UnsupportedError
 from lakeconf.inspection.doctor import diagnose
 from lakeconf.inspection.read_only_sql import query

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from store_shapes import ALLOWED, METADATA, REFUSED, SECRETS, STORAGE, configuration, has_credentials
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import ConfigError, StorageError
 from lakeconf.sql import LoadExtension, bind

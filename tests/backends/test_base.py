@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
-from lakeconf.backends.fields import SecretParameters, Text
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.base import MetadataBackend, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, Value
 

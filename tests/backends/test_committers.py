@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.backends.committers import COMMITTERS, checked_committer
+from lakeconf.backends.store_options import COMMITTERS, checked_committer
 from lakeconf.errors import LakeconfError
 
 

@@ -12,8 +12,8 @@ from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.backends import registry
-from lakeconf.cli.commands import run
-from lakeconf.config.model import validate
+from lakeconf.cli.app import run
+from lakeconf.config.config import validate
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import StorageError, UnsupportedError
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import duckdb
 import pytest
 
-from lakeconf.backends.maintenance_limits import MaintenanceLimits, maintenance_problem
+from lakeconf.backends.store_options import MaintenanceLimits, maintenance_problem
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from lakeconf.backends import registry
 from lakeconf.backends.base import MetadataBackend, StorageBackend
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,
     STORAGE_BACKENDS,

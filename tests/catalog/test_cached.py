@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from lakeconf.catalog.cached import cached
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, cached
 
 SECONDS = 20
 

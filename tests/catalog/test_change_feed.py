@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import METADATA, lake
 
-from lakeconf.catalog.change_feed import Deletes, InlinedRow, plan_changes
+from lakeconf.catalog.changes import Deletes, InlinedRow, plan_changes
 from lakeconf.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
-    from lakeconf.catalog.change_feed import ChangesPlan
+    from lakeconf.catalog.changes import ChangesPlan
 
 MERGE = "CALL ducklake_merge_adjacent_files('lake')"
 REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"

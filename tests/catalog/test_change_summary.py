@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from plain_sql import run_plain
 
-from lakeconf.catalog.change_summary import change_summaries
+from lakeconf.catalog.history import change_summaries
 from lakeconf.catalog.snapshot import Snapshot
 
 if TYPE_CHECKING:

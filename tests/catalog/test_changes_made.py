@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.changes_made import changed_tables, changes_between, changes_since, made_changes
+from lakeconf.catalog.changes import changed_tables, changes_between, changes_since, made_changes
 from lakeconf.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.column_lookup import columns_named
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.table import Column, TableInfo, columns_named
 from lakeconf.errors import SchemaError
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.comments import Comments, comments
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.table import Comments, comments, load_table
 
 if TYPE_CHECKING:
     from lakeconf import Lake

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.cursors import Cursor, Cursors
+from lakeconf.catalog.reader import Cursor, Cursors
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import LakeconfError
 

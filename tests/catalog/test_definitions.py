@@ -15,7 +15,7 @@ import lakeconf
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import TableInfo, load_table
-from lakeconf.connection.shared import SharedConnection
+from lakeconf.connection.connection import SharedConnection
 from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from plain_sql import run_plain
 
-from lakeconf.catalog.file_groups import FileGroup, file_groups, is_inlined
+from lakeconf.catalog.data_file import FileGroup, file_groups, is_inlined
 from lakeconf.catalog.table import load_table
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.change_feed import plan_changes
-from lakeconf.catalog.inlined_changes import (
+from lakeconf.catalog.changes import (
     BEGIN,
     END,
     ROW_ID,
     changed_inlined_rows,
+    plan_changes,
     plan_changes_with_inlined_rows,
 )
 from lakeconf.errors import CatalogError, UnsupportedError
@@ -80,7 +80,7 @@ def test_plan_is_repeated_after_a_flush(usual: Lake, monkeypatch: pytest.MonkeyP
             usual.run(FLUSH)
         return made[-1]
 
-    monkeypatch.setattr("lakeconf.catalog.inlined_changes.plan_changes", planned)
+    monkeypatch.setattr("lakeconf.catalog.changes.plan_changes", planned)
     plan, rows = plan_changes_with_inlined_rows(usual.reader, "t", 2, 2)
     assert (len(made), plan is made[1], rows.num_rows) == (2, True, 0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.lost_bounds import forgotten_bounds, lost_bounds, table_bounds
+from lakeconf.catalog.health import forgotten_bounds, lost_bounds, table_bounds
 
 if TYPE_CHECKING:
     from pathlib import Path

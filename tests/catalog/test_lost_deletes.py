@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.catalog.lost_deletes import lost_deletes
-from lakeconf.cli.commands import run
+from lakeconf.catalog.health import lost_deletes
+from lakeconf.cli.app import run
 from lakeconf.store import Store
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.merged_updates import merged_update
+from lakeconf.catalog.health import merged_update
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Model, Pipeline, Query, run
 

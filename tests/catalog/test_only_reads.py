@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.only_reads import READERS, WRITERS, called_functions, check_functions, check_only_reads
+from lakeconf.catalog.stored_queries import READERS, WRITERS, called_functions, check_functions, check_only_reads
 from lakeconf.errors import QueryError
 
 if TYPE_CHECKING:

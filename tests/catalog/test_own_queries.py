@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import Lake, lake
 
-from lakeconf.catalog.own_queries import own_rows
+from lakeconf.catalog.reader import own_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

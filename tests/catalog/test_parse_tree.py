@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeconf.catalog.parse_tree import nodes
+from lakeconf.catalog.sql_references import nodes
 
 
 def test_each_object_comes_before_its_parts_and_in_the_order_of_the_text() -> None:

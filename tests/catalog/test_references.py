@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.references import Name, check_syntax, find_references, mentioned
+from lakeconf.catalog.sql_references import Name, check_syntax, find_references, mentioned
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import QueryError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeconf.catalog.references import References
+    from lakeconf.catalog.sql_references import References
 
 
 @pytest.fixture(scope="module")

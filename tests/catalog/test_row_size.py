@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from catalog_lake import METADATA
 
-from lakeconf.catalog.row_size import with_bytes_per_row
+from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.table import load_table
 
 if TYPE_CHECKING:

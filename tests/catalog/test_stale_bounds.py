@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.stale_bounds import stale_bounds
+from lakeconf.catalog.health import stale_bounds
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store

@@ -8,7 +8,7 @@ import pytest
 from catalog_lake import METADATA, lake
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.references import find_references
+from lakeconf.catalog.sql_references import find_references
 from lakeconf.catalog.stored_queries import StoredQueries, StoredQuery, prepare_query
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import UnknownNameError, UnsafeQueryError

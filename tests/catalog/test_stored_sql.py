@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import lake
 
-from lakeconf.catalog.stored_sql import stored_sql
+from lakeconf.catalog.stored_queries import stored_sql
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

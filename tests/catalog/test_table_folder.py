@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.table import load_table
-from lakeconf.catalog.table_folder import table_folder
+from lakeconf.catalog.table import load_table, table_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from local_stores import store_of
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.errors import QueryError, SnapshotNotFoundError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.views import view_names
+from lakeconf.catalog.stored_queries import view_names
 
 if TYPE_CHECKING:
     from lakeconf import Lake

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

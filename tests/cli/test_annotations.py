@@ -8,8 +8,7 @@ import pytest
 
 from lakeconf import __version__
 from lakeconf.cli.annotations import github, sarif
-from lakeconf.config.codes import Code
-from lakeconf.config.explain_code import explanation
+from lakeconf.config.codes import Code, explanation
 from lakeconf.errors import Problem
 
 if TYPE_CHECKING:

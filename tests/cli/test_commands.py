@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from lakeconf.cli.commands import COMMANDS, commands
+from lakeconf.cli.app import COMMANDS, commands
 
 if TYPE_CHECKING:
     from pathlib import Path

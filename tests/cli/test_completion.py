@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 
 
 def completed(*words: str) -> list[str]:

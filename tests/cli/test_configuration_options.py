@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.exceptions import Exit
 
-from lakeconf.cli.confirm import ConsentRequired, confirm
+from lakeconf.cli.options import ConsentRequired, confirm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

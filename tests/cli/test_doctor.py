@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run
-from lakeconf.cli.doctor import _MARKS, _show, _verdict
+from lakeconf.cli.app import run
+from lakeconf.cli.inspect_commands import _MARKS, _show_findings, _verdict
 from lakeconf.cli.output import show
 from lakeconf.inspection.doctor import FAILED, OK, SKIPPED, WARNING, Step
 
@@ -61,7 +61,7 @@ STEPS = {
 )
 def test_steps_and_verdict(steps: str, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for step in STEPS[steps]:
-        _show(step)
+        _show_findings(step)
     show(_verdict("dev", STEPS[steps]))
     assert capsys.readouterr() == ("".join(f"{line}\n" for line in lines), "")
 
@@ -110,5 +110,5 @@ def test_only_a_repair_changes_the_store(moved: Path, called: Any) -> None:
 
 
 def test_message_of_several_lines_is_shown_on_one(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(Step("catalog", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^"))
+    _show_findings(Step("catalog", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^"))
     assert capsys.readouterr().out == "✗ catalog             Binder Error: no such column LINE 1: FROM t ^\n"

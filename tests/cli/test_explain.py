@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.config.explain_code import explanation
+from lakeconf.config.codes import explanation
 
 if TYPE_CHECKING:
     from pathlib import Path

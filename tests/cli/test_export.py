@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.integrations.exports import TOOLS, export
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lakeconf
-from lakeconf.byte_size import byte_size
+from lakeconf.wording import byte_size
 
 
 def test_files_are_those_that_ducklake_lists(events_folder: Path, shown: Any, called: Any) -> None:

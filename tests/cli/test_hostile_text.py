@@ -16,7 +16,7 @@ from source_tree import PACKAGE
 
 import lakeconf
 from lakeconf.cli.annotations import github
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.cli.output import safe_line, show, show_error, show_json, show_table, style
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 

@@ -67,4 +67,4 @@ def test_command_loads_only_what_it_needs(project: Path, command: str) -> None:
     query = ["FROM raw.events"] if command.startswith("sql") else []
     found = loaded_by(project, [*command.split(), *query])
     assert found & SLOW == set()
-    assert "lakeconf.cli.commands" in found
+    assert "lakeconf.cli.app" in found

@@ -16,8 +16,8 @@ import pytest
 from doc_pages import blocks
 
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
-from lakeconf.cli.commands import run
-from lakeconf.config.model import validate
+from lakeconf.cli.app import run
+from lakeconf.config.config import validate
 from lakeconf.config.template import first_configuration
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError

@@ -77,7 +77,7 @@ def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lakeconf.cli.commands.run", interrupt)
+    monkeypatch.setattr("lakeconf.cli.app.run", interrupt)
     monkeypatch.setattr("gc.set_threshold", lambda *_: None)
     monkeypatch.setattr("gc.freeze", lambda: None)
     assert main() == 130

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 
-from lakeconf.cli import verbosity
+from lakeconf.cli import progress
 from lakeconf.cli.output import (
     counts_text,
     fitted,
@@ -76,7 +76,7 @@ def test_output_erases_the_progress_line_first(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(click, "echo", lambda *_, calls=calls, **__: calls.append("printed"))
         print_it("text")
         assert calls == ["cleared", "printed"]
-    assert callable(verbosity.clear_progress)
+    assert callable(progress.clear_progress)
 
 
 def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

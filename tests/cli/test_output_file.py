@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from lakeconf.cli.output_file import check_new, write_output
+from lakeconf.cli.output import check_new, write_output
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.cli.plan import show_plan
-from lakeconf.pipelines.columns import ColumnChanges
+from lakeconf.cli.pipeline_commands import show_plan
 from lakeconf.pipelines.kinds import Full, Merge
 from lakeconf.pipelines.model import Model
-from lakeconf.pipelines.plan import Step
+from lakeconf.pipelines.plan import ColumnChanges, Step
 
 if TYPE_CHECKING:
     from pathlib import Path

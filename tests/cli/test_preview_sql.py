@@ -53,16 +53,15 @@ def test_portable_script_with_a_literal_secret_is_refused(run_in_stores: Any, pr
 
 def test_preview_sql_imports_only_the_backends_it_needs(project: Path) -> None:
     code = (
-        "import sys; from lakeconf.cli.commands import run; run(['preview-sql']);"
+        "import sys; from lakeconf.cli.app import run; run(['preview-sql']);"
         "print(*(name for name in sys.modules if name.startswith(('lakeconf.backends', 'duckdb', 'rich'))))"
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     loaded = set(result.stdout.splitlines()[-1].split())
     # Only the backends of the previewed store are loaded: secrets of other stores are recognised by their keys.
     assert {name for name in loaded if name.count(".") == 3} == {
-        "lakeconf.backends.metadata.catalog_file",
+        "lakeconf.backends.metadata.file_catalogs",
         "lakeconf.backends.metadata.migration",
-        "lakeconf.backends.metadata.sqlite",
         "lakeconf.backends.storage.local",
     }
     assert not {name for name in loaded if not name.startswith("lakeconf")}

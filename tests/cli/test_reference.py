@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from source_tree import REPOSITORY
 
-from lakeconf.cli.commands import COMMANDS, commands
+from lakeconf.cli.app import COMMANDS, commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable

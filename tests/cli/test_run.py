@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.cli.run import _show
+from lakeconf.cli.pipeline_commands import _show_run
 from lakeconf.errors import AuditError
 from lakeconf.pipelines import ModelResult
 
@@ -146,8 +146,8 @@ def test_jobs_run_the_same_models(pipeline_folder: Path, called: Any) -> None:
 
 
 def test_result_without_a_snapshot_has_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(ModelResult("m.a", "not run", "m.b failed"), ())
-    _show(
+    _show_run(ModelResult("m.a", "not run", "m.b failed"), ())
+    _show_run(
         ModelResult("m.b", "failed", "first run", 7, 2, error=AuditError("bad rows", hint="look"), warnings=["odd"]), ()
     )
     assert capsys.readouterr() == (

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 
 from lakeconf.config.schema import json_schema
-from lakeconf.pipelines.schema import models_schema
+from lakeconf.pipelines.declaration import models_schema
 
 
 def test_schema_prints_the_schema(run_in_stores: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import lakeconf
-from lakeconf.byte_size import byte_size
+from lakeconf.wording import byte_size
 
 if TYPE_CHECKING:
     from pathlib import Path

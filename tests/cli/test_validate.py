@@ -16,7 +16,7 @@ import yaml
 from doc_pages import blocks
 from source_tree import REPOSITORY
 
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.config.codes import Code
 
 BROKEN = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import lakeconf
-from lakeconf.cli import commands
+from lakeconf.cli import app
 
 CONFIG = """
 [stores.dev]
@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_verbose_logs_to_stderr_in_any_position(
     project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert commands.run(arguments) == 0
+    assert app.run(arguments) == 0
     shown = capsys.readouterr()
     assert "INFO    lakeconf.lake: opened dev at snapshot" in shown.err
     assert "opened dev" not in shown.out
@@ -45,22 +45,22 @@ def test_logging_is_restored_after_each_command(project: Path, capsys: pytest.Ca
     handlers, level = list(logger.handlers), logger.level
     for arguments in (["--debug", "tables", "-v"], ["tables"]):
         capsys.readouterr()
-        assert commands.run(arguments) == 0
+        assert app.run(arguments) == 0
     assert capsys.readouterr().err == ""
     assert (list(logger.handlers), logger.level) == (handlers, level)
 
 
 def test_each_record_is_logged_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.run(["-v", "--debug", "tables", "-v", "--debug"]) == 0
+    assert app.run(["-v", "--debug", "tables", "-v", "--debug"]) == 0
     assert capsys.readouterr().err.count("opened dev") == 1
 
 
 def test_debug_shows_the_traceback_of_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.run(["--debug", "tables", "nowhere"]) == 1
+    assert app.run(["--debug", "tables", "nowhere"]) == 1
     shown = capsys.readouterr().err
     assert "Traceback (most recent call last)" in shown
     assert shown.count("nowhere") >= 2
-    assert commands.run(["-v", "tables", "nowhere"]) == 1
+    assert app.run(["-v", "tables", "nowhere"]) == 1
     assert "Traceback" not in capsys.readouterr().err
 
 

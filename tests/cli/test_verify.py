@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.cli.verify import _QUIET
+from lakeconf.cli.inspect_commands import _QUIET
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import pytest
 
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.change import Change, tables_to_lock
-from lakeconf.commit.position_delete import PositionDelete
+from lakeconf.commit.deletions import PositionDelete
+from lakeconf.commit.transaction import Change, tables_to_lock
 from lakeconf.engines.base import Staged
 
 TABLE = TableInfo(1, "main", "t", (), "/data/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeconf.commit.committing import SETTINGS
+from lakeconf.commit.recovery import SETTINGS
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import literal
 

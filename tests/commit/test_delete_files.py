@@ -102,7 +102,7 @@ def test_delete_file_removed_by_ducklake_is_restored_or_reported(
     kept: bool,
 ) -> None:
     if not kept:
-        monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 0)
+        monkeypatch.setattr("lakeconf.commit.recovery._MOST_FILES", 0)
     database = postgres_server.create_database()
     store = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     with store.open() as lake:

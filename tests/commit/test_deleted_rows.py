@@ -8,12 +8,10 @@ import pytest
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
-from lakeconf.commit import deleted_rows, position_delete, row_ids
-from lakeconf.commit.deleted_rows import delete_rows
-from lakeconf.commit.position_files import live_files
-from lakeconf.commit.sorted_positions import SortedPositions, found_positions
-from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER
+from lakeconf.commit import deletions, position_files
+from lakeconf.commit.deletions import delete_rows
+from lakeconf.commit.position_files import SortedPositions, found_positions, live_files
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
 
 def batches_of(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Divides the files of a table if more rows than these are deleted."""
-    monkeypatch.setattr(position_delete, "ROWS_PER_STATEMENT", rows)
-    for module in (deleted_rows, row_ids):
+    monkeypatch.setattr(deletions, "ROWS_PER_STATEMENT", rows)
+    for module in (deletions, position_files):
         monkeypatch.setattr(module, "IDS_IN_MEMORY", rows)
 
 
@@ -95,7 +93,7 @@ def test_positions_of_executors_stand_for_the_rows_in_files(
     ids = f"SELECT rowid FROM lake.t WHERE rowid % 3 = 0 AND ({where})"
     ((count,),) = usual.rows(f"SELECT count(*) FROM ({ids})")
     found = found_by_executors(usual, ids)
-    searched, written = list[int](), deleted_rows._written
+    searched, written = list[int](), deletions._written
 
     def counted(*arguments: Any) -> DeletedPositions:
         searched.append(arguments[4])
@@ -105,7 +103,7 @@ def test_positions_of_executors_stand_for_the_rows_in_files(
         usual.run("CALL ducklake_merge_adjacent_files('lake')")
     listed = usual.rows(ids)
     expected = positions(usual, deleted(usual, f"SELECT unnest({[row_id for (row_id,) in listed]}) AS x", count, "ids"))
-    monkeypatch.setattr(deleted_rows, "_written", counted)
+    monkeypatch.setattr(deletions, "_written", counted)
     info = load_table(usual.reader, "t", usual.newest)
     arguments = (with_files(usual, ids), count, usual.newest, f"{usual.folder}/new/", found)
     assert positions(usual, delete_rows(usual.reader, usual.connection, info, *arguments)) == expected

@@ -9,10 +9,10 @@ import pytest
 from local_stores import store_of
 from plain_sql import run_plain
 
-from lakeconf.catalog.predicate.where import predicate_of
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.dropped_files import divided_files, plan_delete
+from lakeconf.catalog.where import predicate_of
+from lakeconf.commit.deletions import divided_files, plan_delete
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from commit_hooks import at_commit
 from local_stores import on_postgres
 
 import lakeconf
-from lakeconf.commit.kept_files import KeptFiles
+from lakeconf.commit.recovery import KeptFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +116,8 @@ def test_kept_files_are_not_displaced_by_files_of_other_writers(
         for number in range(3):
             table.append(rows(number))
     # There is room for only one kept file.
-    monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 1)
-    monkeypatch.setattr("lakeconf.commit.kept_files._LARGEST_BYTES", 1000)
+    monkeypatch.setattr("lakeconf.commit.recovery._MOST_FILES", 1)
+    monkeypatch.setattr("lakeconf.commit.recovery._LARGEST_BYTES", 1000)
     with hurt.open() as lake:
         at_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(b"COMMIT", forward=True))
         lake.table("t").append(rows(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lakeconf.commit.loaded_files import FileState, loaded_files, loaded_files_json
+from lakeconf.commit.journal import FileState, loaded_files, loaded_files_json
 
 STATES = {"a.csv": FileState(5, 1_700_000_000_000_000, "ab"), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
 

@@ -11,9 +11,9 @@ from lock_files import held
 from plain_sql import run_plain
 
 from lakeconf import __version__
-from lakeconf.commit import maintenance_commit
-from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit import session
 from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit.session import run_step
 from lakeconf.errors import CommitError, LakeconfError, QueryError
 from lakeconf.guard import locks
 from lakeconf.guard.guard import LakeGuard
@@ -136,7 +136,7 @@ def test_other_errors_of_a_step_are_raised_at_once(lake: Lake) -> None:
             run_step(lake._session, "CALL no_such_function()")
     assert calls == [1]
     with lake.transaction(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maintenance_commit, "_ATTEMPTS_BESIDE_WRITERS", 0)
+        patch.setattr(session, "_ATTEMPTS_BESIDE_WRITERS", 0)
         with pytest.raises(LakeconfError, match="open transaction"):
             run_step(lake._session, MERGE)
     assert run_step(lake._session, MERGE), "the writer has no open transaction"

@@ -11,10 +11,10 @@ from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_postgres, store_of
 from plain_sql import run_plain
 
-from lakeconf.commit import position_delete
-from lakeconf.commit.position_delete import PositionDelete
+from lakeconf.commit import deletions
+from lakeconf.commit.deletions import PositionDelete
 from lakeconf.errors import CommitConflictError
-from lakeconf.write import position_deletes
+from lakeconf.write import row_changes
 from lakeconf.write.row_changes import delete, overwrite
 from lakeconf.write.writes import Writing
 
@@ -95,7 +95,7 @@ def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file of the tests has its own statement."""
-    for module in (position_delete, position_deletes):
+    for module in (deletions, row_changes):
         monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 5)
 
 

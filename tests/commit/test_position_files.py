@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import DeletedPositions, live_files, locate
-from lakeconf.commit.position_writer import write_position_files
+from lakeconf.commit.position_files import DeletedPositions, live_files, locate, write_position_files
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit import position_writer
-from lakeconf.commit.position_files import live_files, locate
-from lakeconf.commit.position_writer import write_position_files, write_positions
+from lakeconf.commit import position_files
+from lakeconf.commit.position_files import live_files, locate, write_position_files, write_positions
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -38,7 +37,7 @@ def written(lake: Lake, positions: str, count: int, *, is_sorted: bool) -> Posit
 def test_positions_are_sorted_with_the_earlier_ones(
     usual: Lake, monkeypatch: pytest.MonkeyPatch, most: int, *, is_sorted: bool, earlier: bool
 ) -> None:
-    monkeypatch.setattr(position_writer, "SORTED_IN_MEMORY", most)
+    monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", most)
     one_file(usual, 100)
     if earlier:
         usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")

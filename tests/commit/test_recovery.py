@@ -11,8 +11,7 @@ from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.commit import recovery
-from lakeconf.commit.committing import Committing
-from lakeconf.commit.recovery import AttachedCatalog, await_commits, check_written, find_commit
+from lakeconf.commit.recovery import AttachedCatalog, Committing, await_commits, check_written, find_commit
 from lakeconf.errors import CatalogError, CommitError, LakeconfError, QueryError, StorageError
 
 if TYPE_CHECKING:

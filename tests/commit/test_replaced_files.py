@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plain_sql import run_plain
 
+from lakeconf.catalog.data_file import FileGroup, ReplacedFile, file_groups
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
-from lakeconf.catalog.file_groups import FileGroup, ReplacedFile, file_groups
 from lakeconf.catalog.table import TableInfo, load_table
-from lakeconf.commit.replaced_files import Replacement, add_replacement, check_replaced
-from lakeconf.commit.staged_tables import COLUMNS
+from lakeconf.commit.staged_commit import COLUMNS, Replacement, add_replacement, check_replaced
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from local_stores import config_of
 from retrying_job import ROWS, run
 from spark_classes import java_options
 
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:

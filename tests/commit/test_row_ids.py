@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.commit import row_ids
-from lakeconf.commit.row_ids import have_row_ids, kept_ids, repeated_id
+from lakeconf.commit import position_files
+from lakeconf.commit.position_files import have_row_ids, kept_ids, repeated_id
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import ROW_ID
@@ -38,7 +38,7 @@ def test_only_the_same_ids_are_equal(ids: list[int], is_same: bool, tmp_path: Pa
 
 @pytest.mark.parametrize("in_memory", [2_000_000, 100])
 def test_repeated_id_is_found(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_ids, "IDS_IN_MEMORY", in_memory)
+    monkeypatch.setattr(position_files, "IDS_IN_MEMORY", in_memory)
     ids = f"SELECT i AS {ROW_ID}, 'x' AS other FROM range(1000) AS r(i)"
     with connect() as connection:
         assert repeated_id(connection, ids, 1000) is None
@@ -50,7 +50,7 @@ def test_repeated_id_is_found(in_memory: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_memory_of_the_search_does_not_grow_with_the_number_of_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_ids, "IDS_IN_MEMORY", 200_000)
+    monkeypatch.setattr(position_files, "IDS_IN_MEMORY", 200_000)
     with connect() as connection:
         connection.execute("SET max_temp_directory_size = '0KB'")
         connection.execute("SET memory_limit = '70MB'")
@@ -59,7 +59,7 @@ def test_memory_of_the_search_does_not_grow_with_the_number_of_ids(monkeypatch: 
 
 
 def test_local_file_of_ids_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(row_ids, "IDS_IN_MEMORY", 10)
+    monkeypatch.setattr(position_files, "IDS_IN_MEMORY", 10)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ids = f"SELECT i AS {ROW_ID} FROM range(20) AS r(i)"
     with connect() as connection:

@@ -8,9 +8,8 @@ import pytest
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_files import live_files
-from lakeconf.commit.sorted_positions import SortedPositions, found_positions
-from lakeconf.engines.positions import FILE_ROW_NUMBER
+from lakeconf.commit.position_files import SortedPositions, found_positions, live_files
+from lakeconf.engines.base import FILE_ROW_NUMBER
 
 if TYPE_CHECKING:
     from catalog_lake import Lake

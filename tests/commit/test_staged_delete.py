@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.predicate.where import predicate_of
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
-from lakeconf.commit import staged_delete
-from lakeconf.commit.sorted_positions import SortedPositions
-from lakeconf.commit.staged_delete import StagedDelete, StatementsNeeded
-from lakeconf.engines.positions import FILE_ROW_NUMBER
+from lakeconf.catalog.where import predicate_of
+from lakeconf.commit import deletions
+from lakeconf.commit.deletions import StagedDelete, StatementsNeeded
+from lakeconf.commit.position_files import SortedPositions
+from lakeconf.engines.base import FILE_ROW_NUMBER
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -57,14 +57,14 @@ CONDITIONS = ["i % 3 = 0", "i < 45 AND i % 2 >= 0", "i < 25 OR i = 102", "i > 10
 @pytest.mark.parametrize("where", CONDITIONS)
 @pytest.mark.parametrize("most", [500_000, 5, 25])
 def test_rows_of_a_condition(lake: Lake, monkeypatch: pytest.MonkeyPatch, where: str | None, most: int) -> None:
-    monkeypatch.setattr(staged_delete, "SORTED_IN_MEMORY", most)
+    monkeypatch.setattr(deletions, "SORTED_IN_MEMORY", most)
     expected = lake.rows(f"SELECT i FROM lake.t WHERE {where or 'true'} ORDER BY i")
     assert deleted(lake, where) == [value for (value,) in expected]
 
 
 @pytest.mark.parametrize("most", [500_000, 15])
 def test_tables_of_another_schema(lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(staged_delete, "SORTED_IN_MEMORY", most)
+    monkeypatch.setattr(deletions, "SORTED_IN_MEMORY", most)
     lake.run("CREATE SCHEMA lake.s", "CREATE TABLE lake.s.t (i BIGINT)", "INSERT INTO lake.s.t FROM range(100, 120)")
     info = load_table(lake.reader, "s.t", lake.newest)
     delete = StagedDelete(info, predicate_of("i % 5 = 0", info.columns), "i % 5 = 0", f"{lake.folder}/new/")

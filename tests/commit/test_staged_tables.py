@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.commit.staged_tables import COLUMNS, commit, fill, is_metadata_of
+from lakeconf.commit.staged_commit import COLUMNS, commit, fill, is_metadata_of
 from lakeconf.ducklake import STAGED_COMMIT_VERSIONS
 from lakeconf.errors import LakeconfError
 

@@ -16,10 +16,9 @@ from staged_changes import staged_outcome
 from strength import PROVE
 from twin_checks import check_partitions, filtered
 
-from lakeconf.commit.maintenance_commit import RowsChangedError
+from lakeconf.commit.session import RowsChangedError
 from lakeconf.engines.base import ROW_ID
-from lakeconf.lake.flushing import flush_table
-from lakeconf.lake.replacing import newest
+from lakeconf.lake.compaction import flush_table, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from local_stores import store_of
 
-from lakeconf.commit.trial import described
+from lakeconf.commit.session import described
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

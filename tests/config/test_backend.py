@@ -10,15 +10,13 @@ import pytest
 from config_source import draft_of, summary
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import MetadataBackend, StoreNames
-from lakeconf.backends.fields import SecretParameters, Text
+from lakeconf.backends.base import MetadataBackend, SecretParameters, StoreNames, Text
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend, storage_backend
-from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.config.backend import build_backend, field_types, type_name, typed, unknown_key_hint
+from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.config.backend_tables import build_backend, field_types, type_name, typed, unknown_key_hint
 from lakeconf.config.file import Source
-from lakeconf.config.inheritance import Inheritance
-from lakeconf.config.store_builder import Draft
+from lakeconf.config.resolve import Draft, Inheritance
 from lakeconf.secret import FromVariable, Secret
 from lakeconf.sql import Value
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hint_words import is_fix
 
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.config.codes import Code
-from lakeconf.config.model import validate
+from lakeconf.config.config import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

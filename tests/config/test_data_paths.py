@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.config.model import init, validate
+from lakeconf.config.config import init, validate
 
 if TYPE_CHECKING:
     from pathlib import Path

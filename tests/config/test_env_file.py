@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeconf.config.env_file import env_variables, environment
-from lakeconf.config.model import init
+from lakeconf.config.config import init
+from lakeconf.config.environment import env_variables, environment
 from lakeconf.errors import ConfigError
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.config.excerpt import Excerpts, syntax_excerpt
-from lakeconf.config.positions import key_positions
+from lakeconf.config.toml_text import Excerpts, key_positions, syntax_excerpt
 from lakeconf.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import pytest
 from hint_words import is_fix
 from source_tree import PACKAGE
 
-from lakeconf.cli.commands import run
-from lakeconf.config.codes import Code
-from lakeconf.config.explain_code import explanation
-from lakeconf.config.model import validate
+from lakeconf.cli.app import run
+from lakeconf.config.codes import Code, explanation
+from lakeconf.config.config import validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError
 

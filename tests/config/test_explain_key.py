@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
+from lakeconf.config.config import init
 from lakeconf.config.explain_key import explain_key
-from lakeconf.config.model import init
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

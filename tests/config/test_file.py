@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.errors import ConfigError, Problem
 
 TOML = """\

@@ -6,7 +6,7 @@ import pytest
 
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS, metadata_backend, storage_backend
-from lakeconf.config.fixes import credentials_fix, field_fix, parameter_fix, settings_fix
+from lakeconf.config.backend_tables import credentials_fix, field_fix, parameter_fix, settings_fix
 
 PLACE = "stores.prod.storage_backend"
 BACKENDS = [*map(metadata_backend, METADATA_BACKENDS), *map(storage_backend, STORAGE_BACKENDS)]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import lakeconf
 from lakeconf.backends.secrecy import READABLE_PARAMETERS, guard_parameters, is_secret
-from lakeconf.cli.commands import run
-from lakeconf.config.model import validate
+from lakeconf.cli.app import run
+from lakeconf.config.config import validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import LakeconfError
 from lakeconf.integrations.exports import TOOLS

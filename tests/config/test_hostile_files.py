@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.cli.commands import run
-from lakeconf.config.model import init, validate
+from lakeconf.cli.app import run
+from lakeconf.config.config import init, validate
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, LakeconfError
 from lakeconf.secret import Secret

@@ -8,8 +8,8 @@ import pytest
 from config_source import stores_of, summary
 from prod_store import DEV, PROD, postgres, s3, stores
 
-from lakeconf.config.inheritance import BACKENDS, STORE_KEYS, Branch, Leaf, leaves
-from lakeconf.config.model import init, validate
+from lakeconf.config.config import init, validate
+from lakeconf.config.resolve import BACKENDS, STORE_KEYS, Branch, Leaf, leaves
 from lakeconf.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

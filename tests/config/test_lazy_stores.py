@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from local_stores import store_of
 
-from lakeconf.config.lazy_stores import LazyStores
+from lakeconf.config.config import LazyStores
 
 if TYPE_CHECKING:
     from pathlib import Path

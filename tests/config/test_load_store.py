@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from config_source import reading_of, stores_of, summary
 
-from lakeconf.backends.maintenance_limits import MaintenanceLimits
+from lakeconf.backends.store_options import MaintenanceLimits
 from lakeconf.config.codes import Code
-from lakeconf.config.load_store import Reading, allowed_name, in_order, read_store
+from lakeconf.config.read_store import Reading, allowed_name, in_order, read_store
 from lakeconf.errors import Problem
 from lakeconf.secret import HiddenText, Secret
 from lakeconf.sql import CreateSecret

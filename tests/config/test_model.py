@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from prod_store import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores
 
-from lakeconf.config.model import init, validate
+from lakeconf.config.config import init, validate
 from lakeconf.errors import ConfigError, LakeconfError
 from lakeconf.secret import Secret
 

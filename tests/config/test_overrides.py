@@ -8,8 +8,8 @@ import pytest
 from config_source import source_of, summary
 from prod_store import DEV, PROD, postgres, s3, stores
 
-from lakeconf.config.model import init
-from lakeconf.config.overrides import overridden, overrides
+from lakeconf.config.config import init
+from lakeconf.config.environment import overridden, overrides
 from lakeconf.secret import FromVariable
 
 FORM = "use LAKECONF_STORES__<store>__<key>, with two underscores between keys"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeconf.config.positions import Key, key_positions
+from lakeconf.config.toml_text import Key, key_positions
 
 NAMES = st.sampled_from(
     ["a", "b-c", "d_1", "7", "true", "a.b", "é", "it's", 'say "x"', "[t]", "x = 1", "#no", "", "tab\t"]

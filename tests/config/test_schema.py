@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from store_shapes import ALLOWED, configuration, has_credentials
 
-from lakeconf.backends.attach_options import ATTACH_OPTIONS
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
+from lakeconf.backends.store_options import ATTACH_OPTIONS
 from lakeconf.config.schema import json_schema
 
 REPOSITORY = Path(__file__).parent.parent.parent

@@ -6,9 +6,9 @@ import pytest
 from config_source import stores_of
 from prod_store import PROD, problems_of, stores
 
-from lakeconf.config.load_store import Reading, read_store
-from lakeconf.config.model import init, validate
-from lakeconf.config.shared_secrets import SharedSecrets
+from lakeconf.config.checks import SharedSecrets
+from lakeconf.config.config import init, validate
+from lakeconf.config.read_store import Reading, read_store
 from lakeconf.sql import CreateSecret
 
 BUCKET = """

@@ -10,12 +10,11 @@ import pytest
 from config_source import FOLDER, draft_of, summary
 from prod_store import PROD, stores
 
-from lakeconf.config import store_builder
+from lakeconf.config import resolve
 from lakeconf.config.codes import Code
+from lakeconf.config.config import init
 from lakeconf.config.file import Source
-from lakeconf.config.inheritance import Inheritance
-from lakeconf.config.model import init
-from lakeconf.config.store_builder import Draft, Origin
+from lakeconf.config.resolve import Draft, Inheritance, Origin
 from lakeconf.secret import FromVariable, Secret
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def test_secrets_in_lists_and_tables_are_masked() -> None:
 def test_secrets_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file with thousands of problems is checked in seconds."""
     draft = draft_of_data({"metadata_backend": {"password": "hunter2"}})
-    monkeypatch.delattr(store_builder, "_secrets")
+    monkeypatch.delattr(resolve, "_secrets")
     assert draft.shown("the password hunter2") == "the password ***"
 
 

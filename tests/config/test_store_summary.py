@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from config_source import stores_of
 
-from lakeconf.config.store_summary import Outline, outline_of, secret_names
+from lakeconf.config.resolve import Outline, outline_of, secret_names
 
 TEXT = """
 [stores.dev.metadata_backend]

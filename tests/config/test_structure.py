@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from config_source import FOLDER, source_of, summary
 
-from lakeconf.config.structure import STORE_NAME, structure_problems
+from lakeconf.config.read_store import STORE_NAME, structure_problems
 from lakeconf.errors import Problem
 
 STORES: dict[str, Any] = {"dev": {}}

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.config.template import (
     DEFAULT_METADATA,
     DEFAULT_STORAGE,

@@ -12,9 +12,8 @@ import pytest
 from pydantic import Field, field_validator
 
 from lakeconf.backends import registry
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
-from lakeconf.backends.fields import Text
-from lakeconf.config.model import init, validate
+from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.config.config import init, validate
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import Problem
 from lakeconf.secret import Secret

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.config.variables import expand
+from lakeconf.config.environment import expand
 from lakeconf.secret import FromVariable
 
 ENVIRONMENT = {"X": "one", "EMPTY": "", "_y2": "two"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.store import Store
 
 SQLITE = """

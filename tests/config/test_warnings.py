@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from config_source import summary
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.config.warnings import warnings
 
 if TYPE_CHECKING:

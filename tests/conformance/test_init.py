@@ -15,8 +15,8 @@ import pytest
 import lakeconf
 from lakeconf.backends.registry import metadata_backend as metadata_model
 from lakeconf.backends.registry import storage_backend as storage_model
-from lakeconf.cli.commands import run
-from lakeconf.config.model import validate
+from lakeconf.cli.app import run
+from lakeconf.config.config import validate
 
 if TYPE_CHECKING:
     from pathlib import Path

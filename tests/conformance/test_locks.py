@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.errors import CommitError
-from lakeconf.guard import locks, server_locks
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.guard import locks_of
+from lakeconf.guard import locks
+from lakeconf.guard.guard import locks_of, reader_of
 
 if TYPE_CHECKING:
     from lakeconf.store import Store
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_maintenance_waits_for_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr(server_locks, "_ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "_ATTEMPT_SECONDS", 0.2)
     with store.open_connection() as connection:
         reader = reader_of(store.metadata_backend, store.names, connection)
         one, other = (locks_of(store.metadata_backend, store.names, reader) for _ in range(2))

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lakeconf.connection.closed import closed_connection
+from lakeconf.connection.connection import closed_connection
 
 
 @pytest.mark.parametrize(

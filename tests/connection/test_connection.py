@@ -14,7 +14,7 @@ from source_tree import sources
 
 from lakeconf.connection import connection as connection_module
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.errors import REFUSED_VALUE, translated_errors
+from lakeconf.connection.duckdb_errors import REFUSED_VALUE, translated_errors
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,
@@ -289,7 +289,7 @@ def test_error_keeps_the_reason_without_the_statement(reason: str, kind: type[La
 
 
 def test_all_duckdb_access_goes_through_the_connection() -> None:
-    allowed = {"lakeconf.connection.connection", "lakeconf.connection.shared"}
+    allowed = {"lakeconf.connection.connection"}
     around = [
         f"{name}:{node.lineno}"
         for name, path in sources().items()
@@ -305,7 +305,7 @@ def test_slow_query_prints_no_progress_bar() -> None:
     script = """
 import duckdb
 from lakeconf.connection.connection import connect
-from lakeconf.connection.shared import SharedConnection
+from lakeconf.connection.connection import SharedConnection
 setting = "SELECT current_setting('enable_progress_bar')"
 print(duckdb.connect().execute(setting).fetchall())
 with connect() as connection:

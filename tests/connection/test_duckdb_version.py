@@ -13,13 +13,13 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.catalog.predicate.nodes import Comparison
-from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.predicates import Comparison
 from lakeconf.catalog.types import columns_of
-from lakeconf.cli.commands import run
-from lakeconf.connection import duckdb_version
+from lakeconf.catalog.where import parse
+from lakeconf.cli.app import run
+from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.duckdb_version import create_supported_catalogs, untested, warn_if_untested
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested
 from lakeconf.errors import CatalogError, PredicateError, UntestedVersionWarning
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_doctor_reports_an_untested_version(project: Path, monkeypatch: pytest.M
 def test_new_catalogs_get_the_supported_version(chosen: str | None, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The extension that has this setting is not available: a setting of DuckDB that holds any text takes its place.
     setting = "http_proxy"
-    monkeypatch.setattr(duckdb_version, "_DEFAULT", setting)
+    monkeypatch.setattr(duckdb_facts, "_DEFAULT", setting)
     with connect() as connection:
         if chosen is not None:
             connection.execute(f"SET {setting} = '{chosen}'")

@@ -10,14 +10,14 @@ from source_tree import sources
 
 # The modules that translate the errors of another program, and that program.
 TRANSLATORS = {
-    "lakeconf.connection.errors": "DuckDB",
+    "lakeconf.connection.duckdb_errors": "DuckDB",
     "lakeconf.connection.error_places": "DuckDB: its errors as JSON, which have no other form",
-    "lakeconf.catalog.unknown_tables": "DuckDB: the name of a table that does not exist",
+    "lakeconf.catalog.stored_queries": "DuckDB: the name of a table that does not exist",
     "lakeconf.config.file": "tomllib, which has no codes",
-    "lakeconf.config.load_store": "backends, also of third parties: which key of the configuration an error names",
-    "lakeconf.pipelines.sql_errors": "DuckDB: the place of an error in a query",
-    "lakeconf.pipelines.write_errors": "lakeconf: errors of a frame, which a model names as its files or its query",
-    "lakeconf.engines.spark.read.codecs": "Spark",
+    "lakeconf.config.read_store": "backends, also of third parties: which key of the configuration an error names",
+    "lakeconf.pipelines.body": "DuckDB: the place of an error in a query",
+    "lakeconf.pipelines.step_run": "lakeconf: errors of a frame, which a model names as its files or its query",
+    "lakeconf.engines.spark.write.storage": "Spark",
     "lakeconf.engines.spark.write.storage": "Spark",
 }
 TEXTS = {"message", "args", "strerror", "__notes__"}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeconf.config.model import init
-from lakeconf.connection.literal_values import with_literals
+from lakeconf.config.config import init
+from lakeconf.connection.duckdb_facts import with_literals
 
 VALUES = st.one_of(st.text(), st.integers(-(2**127), 2**127 - 1), st.booleans(), st.none(), st.floats(), st.binary())
 
@@ -70,7 +70,7 @@ def test_a_command_that_reads_a_catalog_imports_no_slow_library(command: str, pr
         lake.create_table("raw.events", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
         lake.table("raw.events").delete("id = 1")
     code = (
-        "import sys; from lakeconf.cli.commands import run; code = run(sys.argv[1:]);"
+        "import sys; from lakeconf.cli.app import run; code = run(sys.argv[1:]);"
         "slow = {'pandas', 'numpy', 'pyarrow', 'polars', 'sqlglot'};"
         "print(*slow & sys.modules.keys(), file=sys.stderr); sys.exit(code)"
     )

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.removal import remove_files
+from lakeconf.connection.connection import connect, load_extension, remove_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from lakeconf.connection.search_path import SearchPaths, search_path_sql
+from lakeconf.connection.connection import SearchPaths, search_path_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from lakeconf.connection.connection import Connection
-from lakeconf.connection.shared import SharedConnection
+from lakeconf.connection.connection import Connection, SharedConnection
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 

@@ -16,11 +16,9 @@ from local_stores import store_of
 from random_lakes import LAKES, build, examples
 from spark_changes import KEY, keys_by_state
 
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
-from lakeconf.datasource.change_rows import check_mapped
-from lakeconf.datasource.parts import Access, Changes
-from lakeconf.datasource.reading import read_part, stream_of
+from lakeconf.datasource.reading import Access, Changes, check_mapped, read_part, stream_of
 from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
 from lakeconf.errors import SchemaError, UnsupportedError

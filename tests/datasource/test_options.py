@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakeconf.datasource.options import Options, read_options, stream_options, write_options
+from lakeconf.datasource.planning import Options, read_options, stream_options, write_options
 from lakeconf.errors import LakeconfError
 
 

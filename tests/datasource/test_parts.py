@@ -12,7 +12,7 @@ from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.datasource.parts import Access, divided
+from lakeconf.datasource.reading import Access, divided
 from lakeconf.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:

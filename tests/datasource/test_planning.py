@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakeconf
-from lakeconf.datasource.options import Options
-from lakeconf.datasource.parts import Files, Rows
-from lakeconf.datasource.planning import plan, resolve
+from lakeconf.datasource.planning import Options, plan, resolve
+from lakeconf.datasource.reading import Files, Rows
 from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

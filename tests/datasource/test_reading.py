@@ -15,11 +15,10 @@ from hypothesis import given
 from local_stores import store_of
 from random_lakes import LAKES, build, examples
 
-from lakeconf.catalog.predicate.parse import parse
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.datasource.parts import Access
+from lakeconf.catalog.where import parse
 from lakeconf.datasource.planning import parts_of
-from lakeconf.datasource.reading import read_part
+from lakeconf.datasource.reading import Access, read_part
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
 from lakeconf.errors import LakeconfError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.datasource.options import Options
-from lakeconf.datasource.parts import Changes, Files
-from lakeconf.datasource.planning import resolve
-from lakeconf.datasource.reading import read_part
+from lakeconf.datasource.planning import Options, resolve
+from lakeconf.datasource.reading import Changes, Files, read_part
 from lakeconf.datasource.streaming import batch, initial_offset, latest_offset
 from lakeconf.engines.spark.types import arrow_schema, spark_schema
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError

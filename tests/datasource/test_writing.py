@@ -12,7 +12,7 @@ from local_stores import in_bucket
 
 import lakeconf
 from lakeconf.config.toml_text import toml_value
-from lakeconf.datasource.options import Options
+from lakeconf.datasource.planning import Options
 from lakeconf.datasource.writing import Write, abort, begin, commit, write_rows
 from lakeconf.errors import CommitError, LakeconfError, SchemaError, UnsupportedError
 

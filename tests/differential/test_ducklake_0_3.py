@@ -17,7 +17,7 @@ from source_tree import REPOSITORY
 from spark_rows import differences
 from strength import PROVE
 
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store

@@ -13,7 +13,7 @@ from local_stores import on_postgres
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.config.model import validate
+from lakeconf.config.config import validate
 from lakeconf.errors import CatalogError, LakeconfError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from source_tree import REPOSITORY
 
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.config.codes import Code
-from lakeconf.config.model import init, validate
+from lakeconf.config.config import init, validate
 from lakeconf.config.schema import json_schema
 
 PAGE = REPOSITORY / "docs" / "configuration.md"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doc_pages import blocks
 
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from source_tree import REPOSITORY, sources
 
 import lakeconf
-from lakeconf.config.model import Config
+from lakeconf.config.config import Config
 from lakeconf.lake.maintenance import Maintenance
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from doc_pages import blocks
 from shell import run_shell
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,8 @@ from source_tree import REPOSITORY
 
 from lakeconf.config.schema import json_schema
 from lakeconf.config.toml_text import toml_value
-from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, Declaration, keys_of
+from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, Declaration, keys_of, models_schema
 from lakeconf.pipelines.kinds import KINDS
-from lakeconf.pipelines.schema import models_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

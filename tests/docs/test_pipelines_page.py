@@ -9,7 +9,7 @@ from doc_pages import blocks, named
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.pipelines.kinds import KINDS
 
 if TYPE_CHECKING:

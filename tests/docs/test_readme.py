@@ -13,8 +13,8 @@ import pytest
 from source_tree import REPOSITORY
 
 import lakeconf
-from lakeconf.cli.commands import commands, run
-from lakeconf.config.model import read
+from lakeconf.cli.app import commands, run
+from lakeconf.config.config import read
 
 README = (REPOSITORY / "README.md").read_text()
 EVENTS = pa.table(

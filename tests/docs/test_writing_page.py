@@ -9,7 +9,7 @@ import pytest
 from doc_pages import blocks
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from local_stores import store_of
 
-from lakeconf.engines.arrow_checks import check_types
+from lakeconf.engines.frames import check_types
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeconf.connection.connection import connect
-from lakeconf.engines.arrow_frames import exact_units, frame_type, with_leaves, with_null_types
+from lakeconf.engines.frames import exact_units, frame_type, with_leaves, with_null_types
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

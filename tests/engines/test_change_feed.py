@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.change_feed import Deletes, plan_changes
+from lakeconf.catalog.changes import Deletes, plan_changes
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.catalog.table import load_table

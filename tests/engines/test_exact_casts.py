@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.engines.exact_casts import exact_casts, has_text, placeholder_message, rounded_columns
+from lakeconf.engines.schema_check import exact_casts, has_text, placeholder_message, rounded_columns
 
 # The source type, the target type, values that the target holds, and values that it would round.
 ROUNDED = [

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.engines.foreign_frames import arrow_table, native_frame
+from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

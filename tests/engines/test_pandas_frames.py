@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeconf import Lake, Store
-from lakeconf.engines.pandas_frames import check_dtypes, is_pandas, with_index, without_types
+from lakeconf.engines.frames import check_dtypes, is_pandas, with_index, without_types
 from lakeconf.errors import SchemaError
 
 FRAME = pd.DataFrame({"id": [1, 2, 3], "kind": ["a", "b", "c"]})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, POSITION_TYPES, PositionEngine
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, FILENAME, POSITION_TYPES, PositionEngine
 from lakeconf.engines.schema_check import RESERVED
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from local_stores import store_of
 
-from lakeconf.engines.python_values import check_values, is_null
+from lakeconf.engines.python_rows import check_values, is_null
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeconf.engines.row_dicts import arrow_rows, arrow_types, is_rows
+from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.file_groups import FileGroup, ReplacedFile
+from lakeconf.catalog.data_file import FileGroup, ReplacedFile
 from lakeconf.catalog.table import TableInfo
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.sorting import SortEngine, SortRequest
+from lakeconf.engines.sorted_files import SortEngine, SortRequest
 from lakeconf.errors import UnsupportedError
 
 TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")

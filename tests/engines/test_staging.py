@@ -11,7 +11,7 @@ import pytest
 
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import connect
-from lakeconf.engines.staging import (
+from lakeconf.engines.base import (
     PREFIX,
     announce,
     is_announced,

@@ -196,7 +196,7 @@ def test_commit_whose_files_ducklake_removed_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Keep no copies of files, as for a commit with more files than the limit.
-    monkeypatch.setattr("lakeconf.commit.kept_files._MOST_FILES", 0)
+    monkeypatch.setattr("lakeconf.commit.recovery._MOST_FILES", 0)
     before = state(direct, files)
     with hurt.open() as lake:
         last = lake.snapshot_id

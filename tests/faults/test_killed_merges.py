@@ -17,7 +17,7 @@ from strength import PROVE
 from writing_process import FIRST_BYTES, TABLE, WAITS, Rows, frame, ids_of, read
 
 import lakeconf
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer

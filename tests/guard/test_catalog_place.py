@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from local_stores import on_postgres, store_of
 
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import ConnectionFailed
-from lakeconf.guard import catalog_place
-from lakeconf.guard.catalog_place import neighbours, places, reader_of
+from lakeconf.guard import guard
+from lakeconf.guard.guard import neighbours, places, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,7 +142,7 @@ def test_a_lost_connection_does_not_change_the_place_in_the_marker(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise every later cleanup takes the catalog for a copy."""
-    ask = catalog_place._ask
+    ask = guard._ask
 
     def lost(reader: CatalogReader, query: str) -> str:
         if "pg_control_system" in query:
@@ -152,8 +152,8 @@ def test_a_lost_connection_does_not_change_the_place_in_the_marker(
     with store.open() as lake:
         lake.create_table("t", like=ROWS)
         lake.table("t").append(ROWS)
-        monkeypatch.setattr(catalog_place, "_ask", lost)
+        monkeypatch.setattr(guard, "_ask", lost)
         with pytest.raises(ConnectionFailed):
             lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-        monkeypatch.setattr(catalog_place, "_ask", ask)
+        monkeypatch.setattr(guard, "_ask", ask)
         assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []

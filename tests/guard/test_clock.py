@@ -13,7 +13,7 @@ import pytest
 from local_stores import on_postgres, store_of
 
 from lakeconf.errors import LakeconfError
-from lakeconf.guard.clock import Clock
+from lakeconf.guard.guard import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path

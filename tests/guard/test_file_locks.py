@@ -16,8 +16,9 @@ from local_stores import store_of
 from lock_files import held
 
 from lakeconf.errors import CommitError, StorageError
-from lakeconf.guard import file_locks, locks
-from lakeconf.guard.file_locks import FileLocks
+from lakeconf.guard import locks
+from lakeconf.guard import locks as file_locks
+from lakeconf.guard.locks import FileLocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -274,7 +275,7 @@ def test_holders_are_the_processes_with_the_lock(catalog: Path) -> None:
 FORK = """
 import os, sys, signal
 from pathlib import Path
-from lakeconf.guard.file_locks import FileLocks
+from lakeconf.guard.locks import FileLocks
 with FileLocks(Path(sys.argv[1])).exclusive():
     child = os.fork()
     if child == 0:
@@ -304,7 +305,7 @@ def test_forked_process_does_not_keep_the_lock(ends: str, catalog: Path) -> None
 CHILD = """
 import os, sys
 from pathlib import Path
-from lakeconf.guard.file_locks import FileLocks
+from lakeconf.guard.locks import FileLocks
 from lakeconf.guard.locks import pauses
 sys.path.append(sys.argv[2])
 from lock_files import held

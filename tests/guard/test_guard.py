@@ -103,7 +103,7 @@ def test_error_for_a_held_lock_names_the_holder(
         file_store(tmp_path) if kind == "files" else server_store(request.getfixturevalue("postgres_server"), tmp_path)
     )
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr("lakeconf.guard.server_locks._ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr("lakeconf.guard.locks._ATTEMPT_SECONDS", 0.2)
     with store.open() as lake, store.open() as other:
         table = lake.create_table("raw.t", ROWS)
         other.refresh()

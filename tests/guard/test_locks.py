@@ -13,8 +13,7 @@ from local_stores import on_postgres, store_of
 from strength import PROVE
 
 from lakeconf.errors import CommitConflictError
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.guard import locks_of
+from lakeconf.guard.guard import locks_of, reader_of
 
 if TYPE_CHECKING:
     from servers import PostgresServer

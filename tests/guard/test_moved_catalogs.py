@@ -12,7 +12,7 @@ import pytest
 from local_stores import in_bucket
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.errors import CatalogMovedError
 from lakeconf.guard.marker import MARKER
 

@@ -15,12 +15,12 @@ import pytest
 from commit_hooks import during
 from local_stores import on_postgres, store_of
 
-from lakeconf.backends.metadata.postgres_server import PostgresServer as Server
+from lakeconf.backends.metadata.postgres import PostgresServer as Server
 from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, QueryError
-from lakeconf.guard import locks, server_locks
-from lakeconf.guard.catalog_place import reader_of
-from lakeconf.guard.guard import locks_of
-from lakeconf.guard.server_locks import ServerLocks, _HeldOnServer
+from lakeconf.guard import locks
+from lakeconf.guard import locks as server_locks
+from lakeconf.guard.guard import locks_of, reader_of
+from lakeconf.guard.locks import ServerLocks, _HeldOnServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 
 import lakeconf
 from lakeconf.catalog.history import LakeSize
-from lakeconf.cli.commands import run
-from lakeconf.inspection.advice import Day, advice, daily_growth, planned_maintenance
+from lakeconf.cli.app import run
+from lakeconf.inspection.doctor_lake import Day, advice, daily_growth, planned_maintenance
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 
 import lakeconf
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.inspection import data_path_files as module
-from lakeconf.inspection.data_path_files import data_path_files
+from lakeconf.inspection import catalog_files as module
+from lakeconf.inspection.catalog_files import data_path_files
 
 ROWS = pa.table({"id": [1, 2, 3]})
 

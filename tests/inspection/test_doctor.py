@@ -11,7 +11,7 @@ import pytest
 from diagnosis import STEPS, diagnosed, local
 
 import lakeconf
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 from lakeconf.inspection import doctor

@@ -11,8 +11,8 @@ from diagnosis import diagnosed, local
 
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.cli.commands import run
-from lakeconf.connection.removal import remove_files
+from lakeconf.cli.app import run
+from lakeconf.connection.connection import remove_files
 
 if TYPE_CHECKING:
     from pathlib import Path

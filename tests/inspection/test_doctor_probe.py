@@ -9,7 +9,7 @@ import pytest
 
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import LakeconfError
-from lakeconf.inspection.doctor_probe import make_folders, read_and_remove
+from lakeconf.inspection.doctor_lake import make_folders, read_and_remove
 from lakeconf.sql import literal
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.inspection.partition_sizes import skewed_tables
+from lakeconf.inspection.catalog_files import skewed_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from browser import opened
 from local_stores import on_postgres, store_of
 
 import lakeconf
+from lakeconf.inspection.catalog_files import table_sizes
 from lakeconf.inspection.report import report
-from lakeconf.inspection.sizes import table_sizes
 
 if TYPE_CHECKING:
     from servers import PostgresServer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 
 from lakeconf.catalog.history import LakeSize, TableFile
-from lakeconf.inspection.advice import Day
-from lakeconf.inspection.report_figures import daily_figure, embedded, file_sizes_figure, growth_figure, tables_figure
-from lakeconf.inspection.sizes import TableSize
+from lakeconf.inspection.catalog_files import TableSize
+from lakeconf.inspection.doctor_lake import Day
+from lakeconf.inspection.report import daily_figure, embedded, file_sizes_figure, growth_figure, tables_figure
 
 
 def table(name: str, *sizes: int) -> TableSize:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.history import TableFile
-from lakeconf.inspection.sizes import TableSize, table_sizes
+from lakeconf.inspection.catalog_files import TableSize, table_sizes
 
 if TYPE_CHECKING:
     from lakeconf import Store

@@ -12,7 +12,7 @@ from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.cli.commands import run
+from lakeconf.cli.app import run
 from lakeconf.errors import TableNotFoundError, UnsupportedError
 from lakeconf.inspection.verify import verify
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
 from lakeconf.integrations.exports import TOOLS, _property, export
 

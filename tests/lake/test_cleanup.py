@@ -17,8 +17,8 @@ from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.cli.commands import run
-from lakeconf.engines.staging import announce
+from lakeconf.cli.app import run
+from lakeconf.engines.base import announce
 from lakeconf.errors import CatalogError
 from lakeconf.guard.marker import MARKER
 

@@ -10,9 +10,8 @@ from local_stores import on_postgres, store_of
 from merge_cases import fetched
 from plain_sql import run_plain
 
-from lakeconf.commit.maintenance_commit import RowsChangedError
-from lakeconf.lake.flushing import flush_table
-from lakeconf.lake.replacing import newest
+from lakeconf.commit.session import RowsChangedError
+from lakeconf.lake.compaction import flush_table, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.connection.removal import remove_files
-from lakeconf.engines.staging import announce
+from lakeconf.connection.connection import remove_files
+from lakeconf.engines.base import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 

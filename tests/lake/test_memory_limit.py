@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.errors import LakeconfError
-from lakeconf.lake.memory_limit import limited_memory
+from lakeconf.lake.limits import limited_memory
 
 if TYPE_CHECKING:
     from lakeconf import Lake

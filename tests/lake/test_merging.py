@@ -9,8 +9,8 @@ from local_stores import config_of, store_of
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.commit.maintenance_commit import run_step
-from lakeconf.lake import merging
+from lakeconf.commit.session import run_step
+from lakeconf.lake import rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ READ = 10
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     """A lake with 120 files of one row in `large`, 6 partitions of 3 files in `parts`, and 2 files in `little`."""
-    monkeypatch.setattr(merging, "FILES_READ", READ)
+    monkeypatch.setattr(rewriting, "FILES_READ", READ)
     with store_of(tmp_path).open() as opened:
         for name in ("little", "large", "parts"):
             keys = ["part"] if name == "parts" else []
@@ -47,7 +47,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         done.extend((table, read, written) for _, table, read, written in rows)
         return rows
 
-    monkeypatch.setattr(merging, "run_step", spied)
+    monkeypatch.setattr(rewriting, "run_step", spied)
     return done
 
 
@@ -85,7 +85,7 @@ def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: 
         return run_step(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "run_step", interrupted)
+        patch.setattr(rewriting, "run_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lake.maintenance.compact()
     lake.refresh()

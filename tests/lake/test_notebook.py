@@ -9,7 +9,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from lakeconf.errors import LakeconfError
-from lakeconf.lake.notebook import MOST_ROWS, html_table, listed
+from lakeconf.lake.table import MOST_ROWS, html_table, listed
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store

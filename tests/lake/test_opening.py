@@ -13,8 +13,8 @@ from plain_sql import run_plain
 from lakeconf import Store
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
 from lakeconf.backends.server import CatalogServer
-from lakeconf.commit.committing import SETTINGS, Committing
-from lakeconf.connection.shared import SharedConnection
+from lakeconf.commit.recovery import SETTINGS, Committing
+from lakeconf.connection.connection import SharedConnection
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError, MissingDependencyError, SparkVersionError
 from lakeconf.lake import opening

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from plain_sql import run_plain
 
-from lakeconf.catalog.file_groups import file_groups
+from lakeconf.catalog.data_file import file_groups
 from lakeconf.commit.scope import Scope
-from lakeconf.engines.sorting import SortRequest
+from lakeconf.engines.sorted_files import SortRequest
 from lakeconf.errors import TableNotFoundError, UnsupportedError
-from lakeconf.lake.replacing import add_replacement, newest, replacement_refusal
+from lakeconf.lake.compaction import add_replacement, newest, replacement_refusal
 
 if TYPE_CHECKING:
     from lakeconf import Lake

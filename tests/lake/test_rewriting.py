@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.commit.maintenance_commit import run_step
+from lakeconf.commit.session import run_step
 from lakeconf.lake import rewriting
 from lakeconf.lake.compaction import rewritten_files
-from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.lake.limits import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from lakeconf.lake.several_lakes import _is_exact
+from lakeconf.lake.query_names import _is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -184,7 +184,7 @@ def test_rewrite_continues_after_its_deadline(tmp_path: Path, monkeypatch: pytes
         for kinds in ("a", "ab", "abc"):
             table.append(pa.table({"id": [3, 1, 2][: len(kinds)], "kind": list(kinds)}))
         assert (table.rewrite("id", deadline=dt.timedelta(0)).commits, lake.snapshot_id) == (0, 4)
-        monkeypatch.setattr("lakeconf.lake.time_limit.TimeLimit.is_over", property(lambda _: lake.snapshot_id > 5))
+        monkeypatch.setattr("lakeconf.lake.limits.TimeLimit.is_over", property(lambda _: lake.snapshot_id > 5))
         done = table.rewrite("id", deadline=dt.timedelta(hours=1))
         assert (done.commits, done.complete, done.files_before, done.files_after) == (2, False, 6, 3)
         monkeypatch.undo()

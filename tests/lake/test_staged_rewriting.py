@@ -12,12 +12,13 @@ from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.catalog.file_groups import FileGroup, ReplacedFile
+from lakeconf.catalog.data_file import FileGroup, ReplacedFile
 from lakeconf.errors import QueryError
-from lakeconf.lake import replacing, staged_rewriting
+from lakeconf.lake import compaction
+from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
-from lakeconf.lake.staged_rewriting import StagedRewriting
-from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.lake.limits import TimeLimit
+from lakeconf.lake.rewriting import StagedRewriting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,7 @@ def test_writers_that_are_always_faster_leave_the_files(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = iter(range(45, 60))
-    stage = replacing.add_replacement
+    stage = compaction.add_replacement
 
     def overtaken(*given: Any) -> None:
         stage(*given)

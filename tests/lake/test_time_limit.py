@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from lakeconf.lake.time_limit import TimeLimit
+from lakeconf.lake.limits import TimeLimit
 
 
 def test_limit_is_over_from_its_deadline_on() -> None:

@@ -9,7 +9,7 @@ import pytest
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.pipelines import Append, Model, Pipeline, changed_files, plan, run
+from lakeconf.pipelines import Append, Model, Pipeline, new_files, plan, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def test_change_of_the_modification_time_alone_is_no_warning(loaded: tuple[Lake,
 def test_large_file_is_compared_by_size_and_time(
     lakes: tuple[Lake, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changed_files, "MAX_DIGEST_BYTES", 4)
+    monkeypatch.setattr(new_files, "MAX_DIGEST_BYTES", 4)
     (tmp_path / "1.csv").write_text("id\n1\n")
     pipeline = Pipeline([Model("raw.events", Append(files="*.csv"), folder=tmp_path)])
     assert run(pipeline, lakes[0])[0].status == "done"

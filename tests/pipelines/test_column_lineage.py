@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.pipelines import Append, Full, Model, Pipeline, Query, Seed, model
-from lakeconf.pipelines.column_lineage import column_lineage
+from lakeconf.pipelines.graph import column_lineage
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:

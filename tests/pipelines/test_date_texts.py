@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.pipelines.date_texts import guess_error, is_guessed, is_lost
+from lakeconf.pipelines.file_rows import guess_error, is_guessed, is_lost
 
 ZONED = "TIMESTAMP WITH TIME ZONE"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeconf.config.model import Config, init
+from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError
 from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
 from lakeconf.pipelines.kinds import KINDS, Incremental, Merge

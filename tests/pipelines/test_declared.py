@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run
-from lakeconf.config.model import init
+from lakeconf.cli.app import run
+from lakeconf.config.config import init
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError
 from lakeconf.pipelines import Incremental, declared_pipeline, pipeline_problems
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.cli.commands import run
-from lakeconf.config.model import init
+from lakeconf.cli.app import run
+from lakeconf.config.config import init
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declared_tests import declared_unit_tests
+from lakeconf.pipelines.unit_tests import declared_unit_tests
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from lakeconf.pipelines.exact_values import MapValue, exact_sql, exact_value
+from lakeconf.pipelines.row_comparison import MapValue, exact_sql, exact_value
 
 NAME = 'odd "name"'
 

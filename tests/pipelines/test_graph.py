@@ -6,8 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from lakeconf.pipelines import Full, Pipeline, Query
-from lakeconf.pipelines.column_lineage import SourceColumn, column_lineage
-from lakeconf.pipelines.graph import graph_page, sources_text
+from lakeconf.pipelines.graph import SourceColumn, column_lineage, graph_page, sources_text
 from lakeconf.pipelines.model import Model
 
 HOSTILE = "<script>alert(1)</script>&\"'"

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakeconf
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 from lakeconf.commit.audits import is_query
-from lakeconf.config.model import validate
+from lakeconf.config.config import validate
 from lakeconf.errors import AuditError, LakeconfError, PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Model, Pipeline, Seed, run
 from lakeconf.pipelines.body import Query

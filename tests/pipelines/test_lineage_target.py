@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 from lakeconf.errors import LakeconfError
-from lakeconf.pipelines import lineage_target
-from lakeconf.pipelines.lineage_target import EventFile, EventServer, event_target
+from lakeconf.pipelines import openlineage
+from lakeconf.pipelines.openlineage import EventFile, EventServer, event_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +147,7 @@ def test_server_that_fails_three_times_gets_no_more_events(server: Server) -> No
 
 
 def test_answer_that_comes_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage_target, "_SECONDS", 0.5)
+    monkeypatch.setattr(openlineage, "_SECONDS", 0.5)
     given_up = threading.Event()
 
     def answer(listening: socket.socket) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hint_words import is_fix
 
-from lakeconf.cli.commands import run
-from lakeconf.config.model import init
+from lakeconf.cli.app import run
+from lakeconf.config.config import init
 from lakeconf.pipelines import pipeline_problems
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, run
-from lakeconf.pipelines.nested_keys import path_text, unknown_fields, unknown_json_keys
+from lakeconf.pipelines.file_rows import path_text, unknown_fields, unknown_json_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,11 +18,10 @@ from openlineage.client.generated.output_statistics_output_dataset import Output
 from openlineage.client.generated.parent_run import ParentRunFacet
 from openlineage.client.serde import Serde
 
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 from lakeconf.pipelines import Full, Model, Pipeline, Query, run
 from lakeconf.pipelines.body import Function
-from lakeconf.pipelines.lineage_target import EventFile
-from lakeconf.pipelines.openlineage import LineageEvents
+from lakeconf.pipelines.openlineage import EventFile, LineageEvents
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import pytest
 
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.column_tests import relationships
 from lakeconf.pipelines.definition_hash import digest
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, View
-from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.model import Model, model, relationships
 from lakeconf.pipelines.pipeline import Pipeline, check
 
 FULL = Query("SELECT 1 AS id")

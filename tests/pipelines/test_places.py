@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.pipelines.places import dotted_key, key_place, shown_place, unquoted_name_problems
 
 if TYPE_CHECKING:
     import pytest
 
-    from lakeconf.config.model import Config
+    from lakeconf.config.config import Config
 
 KEY = ("pipeline", "models", "raw.t", "files")
 

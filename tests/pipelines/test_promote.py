@@ -9,17 +9,7 @@ import pytest
 from promotions import NUMBERS, done, full, rows, stores
 
 from lakeconf.errors import CommitConflictError, DataLossError, LakeconfError
-from lakeconf.pipelines import (
-    Append,
-    Full,
-    Incremental,
-    Model,
-    Pipeline,
-    Query,
-    plan,
-    plan_promotion,
-    promote,
-)
+from lakeconf.pipelines import Append, Full, Incremental, Model, Pipeline, Query, plan, plan_promotion, promote
 
 if TYPE_CHECKING:
     from pathlib import Path

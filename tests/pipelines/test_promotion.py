@@ -12,7 +12,7 @@ import lakeconf
 from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import DataLossError, PipelineError
 from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, View, promote
-from lakeconf.pipelines.columns import ColumnChanges
+from lakeconf.pipelines.plan import ColumnChanges
 from lakeconf.pipelines.promotion import Promotion, PromotionPlan, RowChanges, describe, plan_promotion
 from lakeconf.pipelines.recorded_runs import PROMOTED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.pipelines.rounded_values import read_as, rounds
+from lakeconf.pipelines.file_rows import read_as, rounds
 
 
 @pytest.mark.parametrize(

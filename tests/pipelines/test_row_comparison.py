@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeconf.pipelines.exact_values import MapValue
-from lakeconf.pipelines.row_comparison import Cell, RowDifference, compared
+from lakeconf.pipelines.row_comparison import Cell, MapValue, RowDifference, compared
 
 NAN = float("nan")
 

@@ -8,14 +8,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeconf.config.model import init
+from lakeconf.config.config import init
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
-from lakeconf.pipelines.declared_tests import unit_test_problems
+from lakeconf.pipelines.declaration import KEYS, keys_of, models_schema, parsed
 from lakeconf.pipelines.kinds import KINDS
-from lakeconf.pipelines.schema import models_schema
-from lakeconf.pipelines.unit_tests import DeclaredUnitTest
+from lakeconf.pipelines.unit_tests import DeclaredUnitTest, unit_test_problems
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}

@@ -9,7 +9,7 @@ import pytest
 from promotions import done, rows, stores
 
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, plan, plan_promotion, promote
-from lakeconf.pipelines.stale_runs import is_own
+from lakeconf.pipelines.late import is_own
 
 if TYPE_CHECKING:
     from pathlib import Path

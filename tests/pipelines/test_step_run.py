@@ -18,8 +18,7 @@ from lakeconf.errors import CatalogError, CommitError, CommitUnknownError, Query
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, run
-from lakeconf.pipelines.lineage_target import EventFile
-from lakeconf.pipelines.openlineage import LineageEvents
+from lakeconf.pipelines.openlineage import EventFile, LineageEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import pytest
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model
 from lakeconf.pipelines.body import Function
-from lakeconf.pipelines.empty_lake import empty_lake
+from lakeconf.pipelines.declared import empty_lake
 from lakeconf.pipelines.unit_tests import (
     MAX_ROWS,
     DeclaredUnitTest,

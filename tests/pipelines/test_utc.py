@@ -12,8 +12,8 @@ from local_stores import store_of
 from lakeconf.errors import AuditError
 from lakeconf.pipelines import Append, Full, Incremental, Model, Pipeline, Query, plan, run
 from lakeconf.pipelines.body import Function
+from lakeconf.pipelines.intervals import in_utc
 from lakeconf.pipelines.unit_tests import DeclaredUnitTest, UnitTest, run_unit_tests
-from lakeconf.pipelines.utc import in_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.plan import Step
-from lakeconf.pipelines.write import split_deleted, write
+from lakeconf.pipelines.step_run import split_deleted, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.config.model import init, validate
+from lakeconf.config.config import init, validate
 from lakeconf.errors import ConfigError, LakeconfError
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.secret import Secret, Settings

@@ -11,8 +11,8 @@ import pytest
 from password_thief import password_thief
 
 import lakeconf
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.cli.commands import run
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.cli.app import run
 from lakeconf.errors import LakeconfError, QueryError, UnsafeQueryError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.cli.commands import run as run_command
+from lakeconf.cli.app import run as run_command
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import LakeconfError
 

@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.backends.storage.gcs import GCSStorage
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.r2 import R2Storage
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.inspection.read_only_sql import query

@@ -14,7 +14,7 @@ from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.session import Session
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.guard import LakeGuard
-from lakeconf.guard.server_locks import ServerLocks
+from lakeconf.guard.locks import ServerLocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicate.nodes import literal_type, to_duckdb_sql
+from lakeconf.catalog.predicates import literal_type, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.scan import inlined_rows
 from lakeconf.connection.connection import connect, load_extension

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeconf.config.file import Source
-from lakeconf.config.inheritance import Inheritance
-from lakeconf.config.load_store import read_store
-from lakeconf.config.store_builder import Draft
+from lakeconf.config.read_store import read_store
+from lakeconf.config.resolve import Draft, Inheritance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakeconf.config.load_store import Reading
+    from lakeconf.config.read_store import Reading
     from lakeconf.errors import Problem
     from lakeconf.secret import Secret
 

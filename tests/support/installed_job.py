@@ -17,7 +17,7 @@ import duckdb
 import narwhals as nw
 
 import lakeconf
-from lakeconf.cli.commands import COMMANDS, run
+from lakeconf.cli.app import COMMANDS, run
 from lakeconf.errors import AuditError, MissingDependencyError
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "seen": "TIMESTAMPTZ"}

@@ -14,7 +14,7 @@ from writing_process import die_at_byte, kill, say
 
 import lakeconf
 from lakeconf.connection.connection import Connection
-from lakeconf.lake import merging, rewriting, staged_rewriting
+from lakeconf.lake import rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def _die(death: Death) -> None:
 
 
 def _maintain(store: Store, death: Death, order: list[str]) -> None:
-    for module in (merging, rewriting, staged_rewriting):
+    for module in (rewriting, rewriting, rewriting):
         module.__dict__["FILES_READ"] = 5
     with store.open() as lake:
         _die(death)

@@ -17,7 +17,7 @@ from writing_process import FIRST_BYTES, TABLE, WAITS, die_at_byte, frame, ids_o
 import lakeconf
 from lakeconf.commit import transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines import small_merges
+from lakeconf.engines import scan_summary
 from lakeconf.engines.spark.engine import SparkEngine
 from lakeconf.write.merge_clauses import ACTION
 
@@ -152,7 +152,7 @@ def main() -> None:
     """Merges as specified in the input line, and prints when it is ready and when it is done."""
     task = json.loads(sys.stdin.readline())
     config, number = task["config"], task["number"]
-    small_merges.MOST_FRAME_BYTES = -1
+    scan_summary.MOST_FRAME_BYTES = -1
     spark = lakeconf.spark_session(settings=task["spark"])
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     with lakeconf.init(config).get_store("dev").open(spark) as lake:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 
-from lakeconf.catalog.predicate.nodes import literal_type
+from lakeconf.catalog.predicates import literal_type
 from lakeconf.catalog.table import load_table
 from lakeconf.errors import LakeconfError
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.config.model import Config, init
+from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError, Problem
 
 SQLITE = {"type": "sqlite", "uri": "/lake/c.sqlite"}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import lakeconf
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.change import Change
 from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit.transaction import Change
 from lakeconf.engines.base import Staged
 from lakeconf.write.writes import Writing, insert
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_rows import compared
 
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.engines.change_feed import changes_sql
-from lakeconf.engines.spark.connect.scan import read_changes as read_over_connect
+from lakeconf.engines.spark.connect.source import read_changes as read_over_connect
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.errors import QueryError, UnsupportedError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeconf.catalog.change_feed import ChangesPlan
+    from lakeconf.catalog.changes import ChangesPlan
 
 KEY = ("snapshot_id", "rowid", "change_type")
 Key = tuple[int, int, str]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_session import spark_settings
 
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from strength import PROVE
 
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.positions import FILE_ROW_NUMBER, FILENAME
-from lakeconf.engines.spark.connect.scan import read as read_over_connect
+from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.spark.connect.source import read as read_over_connect
 from lakeconf.engines.spark.read.scan import SNAPSHOT_ID, read
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.errors import TableNotFoundError

@@ -6,17 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.partition_folders import folder_keys
-from lakeconf.commit.change import Change
+from lakeconf.catalog.data_file import folder_keys
 from lakeconf.commit.staged_commit import FileChange
+from lakeconf.commit.transaction import Change
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.spark.write.partitions import folders
-from lakeconf.engines.staging import placed_path, staging_folder
+from lakeconf.engines.base import ROW_ID, placed_path, staging_folder
+from lakeconf.engines.spark.write.files import folders
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
-from lakeconf.write.staged_key import add_key
-from lakeconf.write.staged_refusal import key_refusal
+from lakeconf.write.staged_refusal import add_key, key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -172,7 +172,7 @@ MOVES = "between two moves"
 
 def kill_between_moves() -> None:
     """Makes this process kill itself at the point `MOVES`."""
-    partitions = importlib.import_module("lakeconf.engines.spark.write.partitions")
+    partitions = importlib.import_module("lakeconf.engines.spark.write.files")
     move, moved = partitions.move_file, list[str]()
 
     def moving(spark: Any, source: str, target: str) -> bool:

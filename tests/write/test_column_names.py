@@ -9,7 +9,7 @@ from local_stores import store_of
 
 from lakeconf.catalog.types import parsed_type
 from lakeconf.errors import SchemaError
-from lakeconf.write.column_names import ColumnNames, fields
+from lakeconf.write.schema_changes import ColumnNames, fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lakeconf.errors import SchemaError
-from lakeconf.write.constants import constant
+from lakeconf.write.ddl import constant
 
 TWO_HOURS = dt.timezone(dt.timedelta(hours=2))
 

@@ -11,13 +11,8 @@ from catalog_lake import lake
 from lakeconf.catalog.table import NO_ID, PartitionField, load_table
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import SchemaError
-from lakeconf.write.ddl import (
-    Definition,
-    described_columns,
-    new_table,
-    type_sql,
-)
-from lakeconf.write.evolution import Evolution, evolution_for
+from lakeconf.write.ddl import Definition, described_columns, new_table, type_sql
+from lakeconf.write.schema_changes import Evolution, evolution_for
 
 if TYPE_CHECKING:
     from pathlib import Path

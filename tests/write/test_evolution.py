@@ -10,7 +10,7 @@ import pytest
 from catalog_lake import lake
 
 from lakeconf.errors import SchemaError
-from lakeconf.write.evolution import Evolution, evolution_for
+from lakeconf.write.schema_changes import Evolution, evolution_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.types import columns_of
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.spark.write.files import writing_session
-from lakeconf.write.key_bounds import key_bounds
+from lakeconf.write.merge_source import key_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

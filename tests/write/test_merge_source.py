@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from merge_cases import commit_info
 
-from lakeconf.engines import small_merges
+from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
 from lakeconf.write.merge import Delete, Update
 
@@ -70,7 +70,7 @@ def test_merge_that_may_delete_unmatched_rows_can_match_every_file(lake: Lake) -
 def test_merge_above_a_limit_is_computed_by_spark(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
-    monkeypatch.setattr(small_merges, limit, 0)
+    monkeypatch.setattr(scan_summary, limit, 0)
     lake.table("t").merge(CHANGES, on="id")
     assert decision(lake).startswith(f"spark: {reason}")
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
@@ -107,11 +107,11 @@ def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_
     assert names(lake) == {1: "a", 2: "run 1!", 3: None, 9: "run 1!"}
 
 
-@pytest.mark.parametrize("limit", [small_merges.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
+@pytest.mark.parametrize("limit", [scan_summary.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
 def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     lake: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", limit)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", limit)
     with store.open() as other:
         other.table("t").update({"name": "other"}, "id = 2")
     with pytest.raises(CommitConflictError):
@@ -127,7 +127,7 @@ def test_explain_tells_which_engine_would_merge(lake: Lake, monkeypatch: pytest.
     summary = lake.table("t").explain(where="id = 2")
     assert (summary.files, summary.merge) == (1, by_duckdb)
     assert f"  merge         {by_duckdb}" in str(summary).splitlines()
-    monkeypatch.setattr(small_merges, "MOST_FILE_BYTES", summary.bytes)
+    monkeypatch.setattr(scan_summary, "MOST_FILE_BYTES", summary.bytes)
     assert lake.table("t").explain(where="id = 2").merge == by_duckdb
     assert str(lake.table("t").explain().merge).startswith("by Spark: the files have ")
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
+from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.table import Column, PartitionField, TableInfo
 from lakeconf.catalog.types import duckdb_name
 from lakeconf.connection.connection import connect
 from lakeconf.errors import SchemaError
-from lakeconf.write.partitioning import check_recurring, partition_keys, partitions_predicate
+from lakeconf.write.row_changes import check_recurring, partition_keys, partitions_predicate
 
 COLUMNS = tuple(
     Column(field_id, name, "timestamp", nullable=True, initial_default=None)

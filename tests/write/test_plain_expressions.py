@@ -7,7 +7,7 @@ import pytest
 
 from lakeconf.catalog.types import columns_of
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.plain_expressions import are_plain, has_plain_values
+from lakeconf.write.merge_source import are_plain, has_plain_values
 
 COLUMNS = columns_of(
     {"n": "INTEGER", "big": "BIGINT", "tiny": "TINYINT", "s": "VARCHAR", "b": "BOOLEAN", "x": "DOUBLE", "at": "DATE"}

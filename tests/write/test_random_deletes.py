@@ -15,10 +15,10 @@ from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 from strength import PROVE
 
 import lakeconf
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
-from lakeconf.catalog.predicate.parse import parse
+from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.table import load_table
-from lakeconf.commit.position_delete import PositionDelete
+from lakeconf.catalog.where import parse
+from lakeconf.commit.deletions import PositionDelete
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError
 from lakeconf.write.row_changes import delete
 from lakeconf.write.writes import Writing

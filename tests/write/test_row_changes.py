@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeconf import Lake, Store
-    from lakeconf.commit.change import Change
+    from lakeconf.commit.transaction import Change
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
 PARTS = {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}

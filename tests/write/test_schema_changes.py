@@ -10,8 +10,7 @@ import pytest
 from lakeconf.catalog.table import load_table
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
 from lakeconf.write.ddl import Definition
-from lakeconf.write.evolution import Evolution
-from lakeconf.write.schema_changes import create, create_view, evolve, evolve_for
+from lakeconf.write.schema_changes import Evolution, create, create_view, evolve, evolve_for
 from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from local_stores import store_of
 from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
-from lakeconf.commit import deleted_rows
-from lakeconf.engines import small_merges
+from lakeconf.commit import deletions
+from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError, CommitError
-from lakeconf.write import staged_outcome
+from lakeconf.write import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,8 @@ MERGED = sorted([*((i, "new") for i in range(0, 212, 2)), *((i, "old") for i in 
 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
-    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)
     with store_of(tmp_path, data_inlining_row_limit=5).open(spark) as opened:
         run_plain(opened, *CREATE)
         opened.refresh()
@@ -57,13 +57,13 @@ def rows(lake: Lake) -> list[tuple[object, ...]]:
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of rows that DuckDB looks for by their ids."""
-    found, written = list[int](), deleted_rows._written
+    found, written = list[int](), deletions._written
 
     def counted(*arguments: object) -> object:
         found.append(arguments[4])  # type: ignore[arg-type]
         return written(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(deleted_rows, "_written", counted)
+    monkeypatch.setattr(deletions, "_written", counted)
     return found
 
 
@@ -108,7 +108,7 @@ def test_updates_keep_the_snapshots_of_earlier_deletes(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int | None
 ) -> None:
     if most is not None:
-        monkeypatch.setattr(staged_outcome, "are_sorted", lambda *_: False)
+        monkeypatch.setattr(merge, "are_sorted", lambda *_: False)
     before = lake.snapshot_id
     earlier = [fetched(lake, f"SELECT id FROM t AT (VERSION => {version}) ORDER BY id") for version in range(5, before)]
     lake.table("t").update({"s": "x"}, where="id < 30")

@@ -13,12 +13,12 @@ from merge_cases import Outcome, committer, fetched, outcome_of, unknown_files
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.commit import position_delete, position_writer
-from lakeconf.commit import staged_delete as commit_delete
+from lakeconf.commit import deletions, position_files
+from lakeconf.commit import deletions as commit_delete
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitConflictError
-from lakeconf.write import position_deletes, staged_delete
+from lakeconf.write import row_changes
 from lakeconf.write.row_changes import delete
 from lakeconf.write.writes import Writing
 
@@ -102,10 +102,10 @@ def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
 def search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who finds the positions of deleted rows; DuckDB also writes those of a large file without a table."""
     if request.param == "by executors":
-        monkeypatch.setattr(position_deletes, "SEARCHED_BYTES", 0)
+        monkeypatch.setattr(row_changes, "SEARCHED_BYTES", 0)
     else:
         monkeypatch.setattr(commit_delete, "SORTED_IN_MEMORY", 15)
-        monkeypatch.setattr(position_writer, "SORTED_IN_MEMORY", 4)
+        monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", 4)
     return str(request.param)
 
 
@@ -143,8 +143,8 @@ def test_only_large_deletes_are_staged_by_default(
     with local.open(spark) as lake:
         lake.table("t").delete("day = DATE '2024-01-01'")
         assert committer(lake) == "public"
-        monkeypatch.setattr(staged_delete, "ROWS_PER_STATEMENT", 10)
-        monkeypatch.setattr("lakeconf.write.position_deletes.ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr("lakeconf.write.row_changes.ROWS_PER_STATEMENT", 10)
         statements = list[str]()
         execute = Connection.execute
 
@@ -184,7 +184,7 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckLake keeps few deletes in the catalog; in a file, they are wrong in its feed if the data file was flushed."""
-    for module in (staged_delete, position_deletes):
+    for module in (row_changes, row_changes):
         monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 10)
     with store_of(tmp_path, data_inlining_row_limit=15).open(spark) as lake:
         run_plain(lake, "CREATE TABLE t AS SELECT 0::BIGINT AS id", "INSERT INTO t SELECT i FROM range(1, 15) AS r(i)")
@@ -195,10 +195,10 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
         made = lake.snapshot_id
         query = "SELECT snapshot_id, change_type, count(*) FROM dev.table_changes('t', 3, {}) GROUP BY ALL"
         assert (made, "delete", 7) in fetched(lake, query.format(made))
-        monkeypatch.setattr(staged_delete, "FEWEST_POSITIONS", 1)
+        monkeypatch.setattr(row_changes, "FEWEST_POSITIONS", 1)
         lake.table("t").delete("id IN (2, 4)")
         assert committer(lake) == "staged"
-        monkeypatch.setattr(position_deletes, "SEARCHED_BYTES", 0)
+        monkeypatch.setattr(row_changes, "SEARCHED_BYTES", 0)
         lake.table("t").delete("id % 2 = 0 AND id = 0")
         assert committer(lake) == "public"
         lake.table("t").delete("id % 2 = 0 AND id < 10")
@@ -210,7 +210,7 @@ def test_one_statement_deletes_few_rows_of_many_files(
     local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files have more rows than a statement may delete."""
-    for module in (staged_delete, position_deletes, position_delete):
+    for module in (row_changes, row_changes, deletions):
         monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 10)
     with local.open(spark) as lake:
         with Writing(lake._scope) as transaction:

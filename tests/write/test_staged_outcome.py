@@ -18,12 +18,11 @@ from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
 
-from lakeconf.commit.maintenance_commit import RowsChangedError
-from lakeconf.engines import small_merges
+from lakeconf.commit.session import RowsChangedError
+from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
-from lakeconf.lake.flushing import flush_table
-from lakeconf.lake.replacing import newest
-from lakeconf.write import staged_outcome, staged_refusal
+from lakeconf.lake.compaction import flush_table, newest
+from lakeconf.write import merge, staged_refusal
 from lakeconf.write.merge import Delete, Update
 
 if TYPE_CHECKING:
@@ -141,8 +140,8 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random tables with partitions, rows in the catalog, deletes, evolved columns; others change them too."""
-    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)  # executors find the positions
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)  # executors find the positions
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
     for seed in range(first, first + (10 if PROVE else 1)):
@@ -167,8 +166,8 @@ def test_twins_with_changed_keys_stay_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of several partitionings; updated rows move to folders of the newest one."""
-    monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", 0)  # executors find the positions
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)  # executors find the positions
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     columns = {"k": "BIGINT", "n": "INTEGER", "s": "VARCHAR", "d": "DATE"}
     create = f"CREATE TABLE § ({', '.join(f'{name} {found}' for name, found in columns.items())})"
     rows = "SELECT {0} AS k, ({0} % 3 - 1)::INTEGER AS n, 'a' || {0} % 2 AS s, DATE '2024-12-30' + {0}::INTEGER AS d"
@@ -211,7 +210,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_other_merges_are_rewritten_by_duckdb(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     frame = pa.table({"k": pa.array([2], pa.int64()), "v": ["new"]})
     with store.open(spark) as lake:
@@ -236,7 +235,7 @@ def test_other_merges_are_rewritten_by_duckdb(
 def test_auto_stages_outcomes_with_many_updated_bytes(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     with store.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id, 'old' AS s FROM range(20) AS r(i)")
@@ -266,7 +265,7 @@ def test_texts_of_every_kind_hide_no_rows_from_duckdb(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A file without bounds makes DuckLake forget those of the table; it then takes the bounds of the next insert."""
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     with store.connect() as connection:
         connection.execute("CREATE TABLE t (id BIGINT, s VARCHAR, u VARCHAR)")
@@ -290,7 +289,7 @@ def test_files_of_a_keyed_merge_into_partitions(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, committed: bool
 ) -> None:
     """All files of a committed merge are known to the catalog; a conflict leaves none."""
-    monkeypatch.setattr(small_merges, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path, data_inlining_row_limit=0)
     with store.open() as lake:
         columns = {"id": "BIGINT", "day": "DATE", "s": "VARCHAR"}

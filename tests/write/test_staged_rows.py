@@ -10,7 +10,7 @@ from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.base import ROW_ID, Staged
 from lakeconf.errors import CommitError, PredicateError, SchemaError
-from lakeconf.write.staged_rows import check_condition, check_matches, check_required
+from lakeconf.write.writes import check_condition, check_matches, check_required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

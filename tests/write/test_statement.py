@@ -9,7 +9,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import QueryError, UnsupportedError
-from lakeconf.write.statement import Statement, parse_statement
+from lakeconf.write.execute import Statement, parse_statement
 
 Parse: TypeAlias = Callable[[str], Statement]
 PARSED = [

@@ -19,7 +19,7 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.errors import CommitConflictError, SchemaError
-from lakeconf.write import staged_outcome, staged_refusal
+from lakeconf.write import merge, staged_refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
     for seed in range(first, first + (60 if PROVE else 2)):
         # Executors find the positions, or DuckDB does.
-        monkeypatch.setattr(staged_outcome, "SORTED_IN_MEMORY", seed % 2 * 1000)
+        monkeypatch.setattr(merge, "SORTED_IN_MEMORY", seed % 2 * 1000)
         random = Random(seed)  # noqa: S311 - not for cryptography
         case = random_case(random, TYPES, partitioned=0.5, evolved=0.4)
         names = {twin: f"{twin}_{seed}" for twin in ("public", "staged")}

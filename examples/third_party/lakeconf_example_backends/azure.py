@@ -6,9 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import StorageBackend, StoreNames
-from lakeconf.backends.fields import SecretName, SecretParameters, Text
-from lakeconf.backends.init_template import InitTemplate
+from lakeconf.backends.base import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value

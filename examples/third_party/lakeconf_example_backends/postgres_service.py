@@ -7,10 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import MetadataBackend, StoreNames
-from lakeconf.backends.fields import Text
-from lakeconf.backends.init_template import InitTemplate
-from lakeconf.backends.metadata.postgres_server import PostgresServer
+from lakeconf.backends.base import InitTemplate, MetadataBackend, StoreNames, Text
+from lakeconf.backends.metadata.postgres import PostgresServer
 from lakeconf.sql import Value
 
 

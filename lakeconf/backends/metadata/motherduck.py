@@ -7,10 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.attach_options import creates_nothing
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
-from lakeconf.backends.fields import Text
-from lakeconf.backends.init_template import InitTemplate
+from lakeconf.backends.base import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.backends.store_options import creates_nothing
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value

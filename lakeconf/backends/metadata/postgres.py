@@ -1,22 +1,216 @@
-"""A catalog in a PostgreSQL database."""
+"""Catalogs in a PostgreSQL database."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import MetadataBackend, StoreNames
-from lakeconf.backends.fields import SecretName, SecretParameters, Text
-from lakeconf.backends.init_template import InitTemplate
-from lakeconf.backends.metadata.libpq import default_password
-from lakeconf.backends.metadata.postgres_server import DEFAULT_SCHEMA, PostgresServer
-from lakeconf.backends.server import ServerAddress
+from lakeconf.backends.base import InitTemplate, MetadataBackend, SecretName, SecretParameters, StoreNames, Text
+from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value
+from lakeconf.sql import CreateSecret, Value, identifier, literal
+
+DEFAULT_SCHEMA = "public"
+
+
+_TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
+
+
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 AS now"
+
+
+_IDLE_TIMEOUT = """
+    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
+    WHERE name = 'idle_in_transaction_session_timeout'
+"""
+
+
+# A dump restored elsewhere has other numbers or another server.
+_CATALOG_ID = """
+    SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
+    WHERE d.datname = current_database() AND n.nspname = {}
+"""
+
+
+_SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
+
+
+# Tables with inlined rows are left out: they belong to the role that created them.
+_UNWRITABLE = """
+    SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = {} AND c.relkind = 'r' AND starts_with(c.relname, 'ducklake_')
+    AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
+    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
+"""
+
+
+# The server cuts off longer names.
+_LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresServer(CatalogServer):
+    """A PostgreSQL server, with advisory locks.
+
+    Attributes:
+        requires_tls: True if no connection is made without TLS.
+    """
+
+    requires_tls: bool = False
+
+    @property
+    def url(self) -> str | None:
+        if self.address is None:
+            return None
+        host, port, database, user = self.address
+        return f"postgres://{user}@{host}:{port}/{database}"
+
+    @property
+    def tls_hint(self) -> str | None:
+        # By default, libpq connects without TLS if the server offers none, so an attacker in between can prevent TLS.
+        if self.requires_tls or self.address is None:
+            return None
+        hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
+        return None if not hosts or all(map(_is_this_machine, hosts)) else _TLS_HINT
+
+    def clock(self, database: str) -> str:
+        return _query(database, _CLOCK)
+
+    def idle_timeout(self, database: str) -> str:
+        return _query(database, _IDLE_TIMEOUT)
+
+    def catalog_id(self, database: str, schema: str | None) -> str:
+        return _query(database, _CATALOG_ID.format(literal(schema or DEFAULT_SCHEMA)))
+
+    def server_id(self, database: str) -> str:
+        return _query(database, _SERVER_ID)
+
+    def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:
+        settings = {
+            "lock_timeout": f"{wait_seconds * 1000:.0f}",
+            # Hours may pass between the lock and the commit, and the server must not end the transaction in between.
+            "idle_in_transaction_session_timeout": "0",
+            "application_name": holder[:_LONGEST_NAME],
+        }
+        calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
+        # This setting exists since PostgreSQL 17.
+        known = "current_setting('transaction_timeout', true) <> ''"
+        newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
+        return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")
+
+    def take_lock(self, database: str, key: int, *, shared: bool) -> str:
+        # Held until the transaction ends: a session lock would outlive its holder behind a connection pool.
+        kind = "_shared" if shared else ""
+        return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")
+
+    def lock_holders(self, database: str, keys: Collection[int]) -> str:
+        # The server shows fewer details to roles without privileges.
+        wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
+        holder = (
+            "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
+            "'its own machine'), ', since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
+        )
+        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
+        tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
+        among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"
+        query = f"SELECT {holder} AS holder FROM {tables} WHERE {held} AND {among} ORDER BY a.xact_start LIMIT 5"
+        return _query(database, query)
+
+    def check_connection(self, database: str) -> str:
+        return _query(database, "SELECT 1")
+
+    def unwritable(self, database: str, schema: str | None) -> str:
+        return _query(database, _UNWRITABLE.format(literal(schema or DEFAULT_SCHEMA)))
+
+    def await_commits(self, database: str, schema: str | None) -> str | None:
+        # This mode waits for open transactions that have written to the table, but not for readers.
+        table = f"{identifier(schema or DEFAULT_SCHEMA)}.ducklake_snapshot"
+        wait = f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"
+        return f"CALL postgres_execute({literal(database)}, {literal(wait)})"
+
+
+def _query(database: str, sql: str) -> str:
+    return f"FROM postgres_query({literal(database)}, {literal(sql)})"
+
+
+def _is_this_machine(host: str) -> bool:
+    # A path is that of a socket on this machine.
+    return host.startswith("/") or is_loopback(host if ":" not in host else f"[{host}]")
+
+
+# https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
+_REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
+
+
+# A path below a device: nobody can create it.
+_NO_FILE = os.path.join(os.devnull, "lakeconf")
+
+
+_REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
+
+
+@contextlib.contextmanager
+def hidden_credentials() -> Iterator[None]:
+    """Hides the passwords of this process and its user from libpq, so that SQL cannot send them to a server.
+
+    It changes the environment of the whole process, and restores it at the end.
+    """
+    before = {name: os.environ.get(name) for name in (*_REMOVED, *_REPLACED)}
+    for name in _REMOVED:
+        os.environ.pop(name, None)
+    for name in _REPLACED:
+        os.environ[name] = _NO_FILE
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def default_password(host: str, port: int, database: str, user: str) -> str | None:
+    """The password that libpq would use for a connection without a configured password.
+
+    Args:
+        host: The server.
+        port: The port of the server.
+        database: The database.
+        user: The role.
+
+    Returns:
+        The value of `PGPASSWORD`, otherwise the password in the matching line of the password file; None without both.
+    """
+    given = os.environ.get("PGPASSWORD")
+    if given:
+        return given
+    path = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
+    try:
+        if path.stat().st_mode & 0o077 or not path.is_file():
+            return None  # like libpq, ignore a file that others can read
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    wanted = (host, str(port), database, user)
+    for line in lines:
+        fields = [re.sub(r"\\(.)", r"\1", field) for field in re.split(r"(?<!\\):", line)]
+        if len(fields) == 5 and all(field in ("*", value) for field, value in zip(fields, wanted, strict=False)):
+            return fields[4]
+    return None
+
 
 DEFAULT_PORT = 5432
+
+
 _WITH_TLS = ("require", "verify-ca", "verify-full")
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from lakeconf.backends.base import StorageBackend
-from lakeconf.backends.fields import Text
-from lakeconf.backends.init_template import InitTemplate
+from lakeconf.backends.base import InitTemplate, StorageBackend, Text
 from lakeconf.errors import StorageError
 
 

@@ -1,4 +1,4 @@
-"""The base class of object stores: bucket, scope, credentials in a secret, and endpoint."""
+"""Buckets: Amazon S3 and servers with its protocol, Cloudflare R2, and Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import StorageBackend, StoreNames
-from lakeconf.backends.fields import SecretName, SecretParameters, Text
+from lakeconf.backends.base import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
@@ -227,3 +226,94 @@ class ObjectStorage(StorageBackend):
 
     def _uses_path_style(self) -> bool:
         return self.url_style == "path"
+
+
+class S3Storage(ObjectStorage):
+    """A bucket of Amazon S3, or of a compatible server named by `endpoint`."""
+
+    scheme: ClassVar[str] = "s3"
+    other_schemes: ClassVar[tuple[str, ...]] = ("s3a", "s3n")
+    type: Literal["s3"] = "s3"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        # For AWS, the default is the credentials that the AWS tools use.
+        return InitTemplate(
+            {"bucket": None, "region": "us-east-1"},
+            secret_parameters={"provider": "credential_chain"},
+            without_parameters=frozenset({"key_id", "secret_name"}),
+        )
+
+
+class R2Storage(ObjectStorage):
+    """A bucket of Cloudflare R2."""
+
+    scheme: ClassVar[str] = "r2"
+    type: Literal["r2"] = "r2"
+    account_id: Annotated[
+        Text | None,
+        Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _account_is_given(self) -> Self:
+        if self.creates_secret and self.account_id is None and self.endpoint is None:
+            raise ValueError("incomplete credentials: R2 needs account_id (or an endpoint)")
+        return self
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        keys = {"key_id": "${R2_KEY_ID}", "secret": "${R2_SECRET}"}
+        return InitTemplate({"account_id": None, "bucket": None, **keys})
+
+    def _own_options(self) -> Mapping[str, Value]:
+        account: dict[str, Value] = {"account_id": self.account_id} if self.account_id is not None else {}
+        return {**super()._own_options(), **account}
+
+    @property
+    def s3_endpoint(self) -> str | None:
+        if self.endpoint is not None or self.account_id is None:
+            return self.endpoint
+        return f"{self.account_id}.r2.cloudflarestorage.com"
+
+    def _uses_path_style(self) -> bool:
+        return self.url_style != "vhost"
+
+
+# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
+# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
+_DIFFERENT_FROM_S3: Mapping[str, str] = {
+    "checksum.generation": "false",
+    "committer.magic.enabled": "false",
+    "create.conditional.enabled": "false",
+    "list.version": "1",
+    "multiobjectdelete.enable": "false",
+    "optimized.copy.from.local.enabled": "false",
+}
+
+
+class GCSStorage(ObjectStorage):
+    """A Google Cloud Storage bucket, accessed with HMAC keys through the S3-compatible interface."""
+
+    scheme: ClassVar[str] = "gs"
+    other_schemes: ClassVar[tuple[str, ...]] = ("gcs",)
+    type: Literal["gcs"] = "gcs"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"bucket": None, "key_id": "${GCS_KEY_ID}", "secret": "${GCS_SECRET}"})
+
+    @property
+    def secret_type(self) -> str:
+        return "gcs"
+
+    @property
+    def s3_endpoint(self) -> str | None:
+        return self.endpoint or "storage.googleapis.com"
+
+    @property
+    def s3_features(self) -> Mapping[str, str]:
+        return _DIFFERENT_FROM_S3
+
+    def _uses_path_style(self) -> bool:
+        return self.url_style != "vhost"

@@ -1,4 +1,4 @@
-"""The Spark engine: executors read and write the Parquet files; the driver plans and passes on their names."""
+"""Compares the rows that Spark and DuckDB read from a table."""
 
 from __future__ import annotations
 
@@ -11,44 +11,131 @@ import duckdb
 import narwhals as nw
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
-from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.predicate.where import Where, predicate_of
+from lakeconf.catalog.changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_size import with_bytes_per_row
+from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
-from lakeconf.catalog.table import Column, load_table
+from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.types import all_types
+from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
+from lakeconf.engines.base import (
+    FILE_ID,
+    FILE_ROW_NUMBER,
+    POSITION_TYPES,
+    ROW_ID,
+    ColumnCheck,
+    Fingerprint,
+    PositionFiles,
+    Staged,
+    StagingRequest,
+    TableCheck,
+    announce,
+    fingerprint_sql,
+    fingerprints,
+    manifest_path,
+    staging_folder,
+)
 from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
-from lakeconf.engines.checksum import TableCheck
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.foreign_frames import arrow_table, native_frame
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, POSITION_TYPES, PositionFiles
+from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.sorting import SortedFiles, SortRequest
-from lakeconf.engines.spark.compare import check
+from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
+from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.landed_files import read_files
-from lakeconf.engines.spark.read.predicate import to_spark
-from lakeconf.engines.spark.read.scan import read
+from lakeconf.engines.spark.read.scan import read, read_files, to_spark
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.sql import collected, register, run_sql
-from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.engines.spark.types import duckdb_schema, exact_cast
 from lakeconf.engines.spark.write.files import stage_files
-from lakeconf.engines.spark.write.position_files import sort_positions
-from lakeconf.engines.spark.write.sorted_files import is_writable, stage_sorted
-from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
-from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
-from lakeconf.engines.staging import announce, manifest_path, staging_folder
+from lakeconf.engines.spark.write.staged_files import (
+    conformed,
+    is_writable,
+    sort_positions,
+    stage_rows,
+    stage_sorted,
+    staged_frame,
+)
+from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
+from lakeconf.sql import identifier, qualified
+
+
+def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
+    """Reads the table with both engines and compares the results. The driver receives one row from each.
+
+    Args:
+        frame: Spark's scan of all columns of the table.
+        reader: The lake.
+        table: The table at the snapshot.
+        snapshot_id: The snapshot.
+
+    Raises:
+        LakeconfError: DuckDB cannot read the table or convert it to Spark's types.
+        UnsupportedError: Spark lacks the codec of a file.
+    """
+    spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
+    duckdb_rows, by_duckdb = _by_duckdb(reader, table, snapshot_id)
+    columns = tuple(
+        ColumnCheck(column.name, column.type, ours, theirs, is_hashed=_has_text(column))
+        for column, ours, theirs in zip(table.columns, by_duckdb, by_spark, strict=True)
+    )
+    return TableCheck(duckdb_rows, spark_rows, columns)
+
+
+def _by_duckdb(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tuple[int, list[Fingerprint]]:
+    values = ", ".join(f"{_duckdb_value(column)} AS c{index}" for index, column in enumerate(table.columns))
+    name = qualified(reader.alias, table.schema_name, table.name)
+    source = f"(SELECT {values} FROM {name} AT (VERSION => {snapshot_id}))"
+    with reader.lake_cursor() as cursor:
+        return fingerprints(cursor.rows(fingerprint_sql(len(table.columns), source))[0])
+
+
+def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, list[Fingerprint]]:
+    fields = [StructField("row_count", LongType())]
+    for index in range(len(table.columns)):
+        fields += [StructField(f"values{index}", LongType()), StructField(f"hash{index}", DecimalType(38, 0))]
+    values = [_spark_value(column).alias(f"c{index}") for index, column in enumerate(table.columns)]
+    query = fingerprint_sql(len(table.columns), executor_code.ROWS)
+    sums = [F.coalesce(F.sum(F.col(field.name)), F.lit(0)) for field in fields]
+    spark = frame.sparkSession
+    # The user's session may ignore the case of names.
+    with active_session_kept(spark):
+        chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
+        parts = chosen.mapInArrow(executor_code.summing(query, time_zone), StructType(fields))
+        try:
+            return fingerprints(parts.agg(*sums).collect()[0])
+        except (PySparkException, Py4JJavaError) as error:
+            raise missing_codec(error) or error from error
+
+
+def _has_text(column: Column) -> bool:
+    """True if DuckDB formats a value as the same text, whether it comes from DuckLake or from Spark."""
+    return column.type == "geometry" or not {"variant", "geometry"} & all_types(column)
+
+
+def _duckdb_value(column: Column) -> str:
+    name = identifier(column.name)
+    if not _has_text(column):
+        return f"CASE WHEN {name} IS NOT NULL THEN '' END"
+    # In Spark, a geometry is well-known binary.
+    return f"ST_AsWKB({name})" if column.type == "geometry" else exact_cast(name, column)
+
+
+def _spark_value(column: Column) -> SparkColumn:
+    value = F.col(quoted(column.name))
+    return value if _has_text(column) else F.when(value.isNotNull(), F.lit(""))
 
 
 class SparkEngine:

@@ -1,10 +1,12 @@
-"""Spark's access to a store's files: conversion of URIs, and the Hadoop settings of a running session."""
+"""Keeps secrets out of the log of py4j, which connects Python to Spark's JVM."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -15,17 +17,40 @@ from lakeconf.engines.spark.internals import (
     hadoop_configuration,
     hadoop_version,
 )
-from lakeconf.engines.spark.py4j_logging import unlogged
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+_LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+
+
+@contextlib.contextmanager
+def unlogged() -> Iterator[None]:
+    """Suppresses py4j's DEBUG messages, which contain everything that it sends and receives."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
+
+
 _AWS = ("", "s3.amazonaws.com")
+
+
 # Path segments that Hadoop normalizes, and characters of its patterns.
 _DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
+
+
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
-from lakeconf.engines.arrow_frames import with_leaves
+from lakeconf.engines.frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.errors import SchemaError
 

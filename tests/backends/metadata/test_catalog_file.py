@@ -13,9 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeconf.backends.metadata.catalog_file import CatalogFile
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
+from lakeconf.backends.metadata.file_catalogs import CatalogFile, DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.errors import CatalogError, ConnectionFailed, LakeconfError
 from lakeconf.store import Store

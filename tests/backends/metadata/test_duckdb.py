@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata
 from lakeconf.errors import CatalogError, CatalogMissingError
 
 if TYPE_CHECKING:

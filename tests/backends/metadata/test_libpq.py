@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.backends.metadata.libpq import default_password, hidden_credentials
+from lakeconf.backends.metadata.postgres import default_password, hidden_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,8 @@ import pytest
 from source_tree import REPOSITORY
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.metadata.duckdb import DuckDBMetadata
+from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.migration import check_merged_files
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import CatalogError, LakeconfError
 

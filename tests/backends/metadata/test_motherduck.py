@@ -8,10 +8,8 @@ import pytest
 
 from lakeconf.backends.base import StoreNames
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
-from lakeconf.backends.storage.gcs import GCSStorage
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.r2 import R2Storage
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from lakeconf.backends.metadata.postgres_server import PostgresServer
+from lakeconf.backends.metadata.postgres import PostgresServer
 from lakeconf.backends.server import ServerAddress
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError

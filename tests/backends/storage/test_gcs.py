@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.storage.gcs import GCSStorage
+from lakeconf.backends.storage.object_storage import GCSStorage
 from lakeconf.secret import Secret
 
 

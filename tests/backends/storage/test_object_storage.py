@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import SetOption

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.storage.r2 import R2Storage
+from lakeconf.backends.storage.object_storage import R2Storage
 from lakeconf.secret import Secret
 
 KEYS: dict[str, Any] = {"bucket": "b", "key_id": "k", "secret": Secret("s")}

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from lakeconf.backends.base import StoreNames
-from lakeconf.backends.storage.s3 import S3Storage
-from lakeconf.config.model import validate
+from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.config.config import validate
 from lakeconf.config.template import first_configuration
 from lakeconf.secret import Secret
 

@@ -11,7 +11,7 @@ import pytest
 from hadoop_aws import find_jars
 
 from lakeconf.backends.storage import s3a
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 

@@ -11,12 +11,11 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from lakeconf.catalog.predicate.constants import GRAMMAR, constant, only, refusal, shown, without_parentheses
-from lakeconf.catalog.predicate.literals import Text
+from lakeconf.catalog.literals import GRAMMAR, Text, constant, only, refusal, shown, without_parentheses
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.predicate.literals import Raw
+    from lakeconf.catalog.literals import Raw
 
 
 def node(sql: str) -> exp.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.predicate.expression import condition_of, conjuncts, is_condition_of, typed
+from lakeconf.catalog.expression import condition_of, conjuncts, is_condition_of, typed
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import PredicateError

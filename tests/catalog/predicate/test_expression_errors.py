@@ -6,7 +6,7 @@ import duckdb
 import narwhals as nw
 import pytest
 
-from lakeconf.catalog.predicate.expression_errors import named_columns
+from lakeconf.catalog.where import named_columns
 from lakeconf.errors import SchemaError, UnsupportedError
 
 

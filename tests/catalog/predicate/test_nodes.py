@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.catalog.predicate.nodes import (
+from lakeconf.catalog.predicates import (
     And,
     Comparison,
     In,
@@ -26,7 +26,7 @@ from lakeconf.catalog.predicate.nodes import (
 from lakeconf.catalog.table import Column
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.predicate.nodes import Predicate, Value
+    from lakeconf.catalog.predicates import Predicate, Value
 
 
 def column(name: str, type_name: str, field_id: int = 1, *, former: str = "", later: str = "") -> Column:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from lakeconf.catalog.predicate.nodes import Comparison
-from lakeconf.catalog.predicate.where import predicate_of
+from lakeconf.catalog.predicates import Comparison
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.where import predicate_of
 
 
 def test_a_condition_is_parsed_and_a_predicate_is_unchanged() -> None:
@@ -19,7 +19,7 @@ def test_a_condition_is_parsed_and_a_predicate_is_unchanged() -> None:
 
 def test_the_parser_is_loaded_with_the_first_condition() -> None:
     code = (
-        "import sys; from lakeconf.catalog.predicate.where import predicate_of; first = 'sqlglot' in sys.modules;"
+        "import sys; from lakeconf.catalog.where import predicate_of; first = 'sqlglot' in sys.modules;"
         "from lakeconf.catalog.table import Column;"
         "column = Column(1, 'id', 'int64', nullable=True, initial_default=None);"
         "predicate_of('id = 1', [column]);"

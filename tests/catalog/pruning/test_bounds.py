@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.predicate.nodes import value_sql
-from lakeconf.catalog.pruning.bounds import bounds_of, comparable_sql, is_float, is_nan
+from lakeconf.catalog.predicates import value_sql
+from lakeconf.catalog.pruned_files import bounds_of, comparable_sql, is_float, is_nan
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import literal

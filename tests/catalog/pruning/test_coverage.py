@@ -16,10 +16,10 @@ from catalog_lake import FILE_CATALOGS, lake
 from hypothesis import given, settings
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions
 
-from lakeconf.catalog.predicate.nodes import to_duckdb_sql
-from lakeconf.catalog.predicate.parse import parse
-from lakeconf.catalog.pruning.coverage import coverage
+from lakeconf.catalog.predicates import to_duckdb_sql
+from lakeconf.catalog.pruned_files import coverage
 from lakeconf.catalog.table import load_table
+from lakeconf.catalog.where import parse
 from lakeconf.sql import literal
 
 if TYPE_CHECKING:

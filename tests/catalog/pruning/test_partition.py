@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.pruning.partition import PartitionKey, bucket_sql, condition, usable_keys
+from lakeconf.catalog.pruned_files import PartitionKey, bucket_sql, partition_condition, usable_keys
 from lakeconf.catalog.table import Column, load_table
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-    from lakeconf.catalog.predicate.nodes import Operator, Value
+    from lakeconf.catalog.predicates import Operator, Value
 
 
 def column(type_name: str, *, former: str = "", later: str = "") -> Column:
@@ -49,15 +49,15 @@ def test_condition_of_a_part_of_a_date(
     transform: str, operator: Operator, values: list[Value], expected: str | None
 ) -> None:
     shown = expected and expected.format("TRY_CAST(key_0.value AS BIGINT)")
-    assert condition(key(transform), column("timestamp"), operator, values) == shown
+    assert partition_condition(key(transform), column("timestamp"), operator, values) == shown
 
 
 def test_condition_of_a_bucket_contains_the_bucket_of_each_value() -> None:
-    found = condition(key("bucket(7)"), column("varchar"), "=", ["x", "it's"])
+    found = partition_condition(key("bucket(7)"), column("varchar"), "=", ["x", "it's"])
     assert found is not None
     buckets = [f"murmur3_32(CAST('{text}' AS VARCHAR)) & 2147483647) % 7" for text in ("x", "it''s")]
     assert all(bucket in found for bucket in buckets)
-    assert condition(key("bucket(7)"), column("varchar"), "<", ["x"]) is None
+    assert partition_condition(key("bucket(7)"), column("varchar"), "<", ["x"]) is None
 
 
 def test_only_bucket_is_a_bucket() -> None:

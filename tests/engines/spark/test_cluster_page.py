@@ -13,7 +13,7 @@ from doc_pages import block, named
 from spark_classes import java_options
 
 import lakeconf
-from lakeconf.engines.spark.java import ensure_java
+from lakeconf.engines.spark.start import ensure_java
 
 
 def test_cluster_page_job_runs_on_separate_executors(project: Path) -> None:

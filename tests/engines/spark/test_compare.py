@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from spark_rows import scan
 
 from lakeconf.catalog.table import load_table
-from lakeconf.engines.spark.compare import check
+from lakeconf.engines.spark.engine import check
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
-    from lakeconf.engines.checksum import TableCheck
+    from lakeconf.engines.base import TableCheck
 
 ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"
 

@@ -10,8 +10,15 @@ import pytest
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import ROW_ID, SparkOperations, StagingRequest
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, POSITION_TYPES, PositionEngine
+from lakeconf.engines.base import (
+    FILE_ID,
+    FILE_ROW_NUMBER,
+    POSITION_TYPES,
+    ROW_ID,
+    PositionEngine,
+    SparkOperations,
+    StagingRequest,
+)
 from lakeconf.engines.spark.engine import SparkEngine
 from lakeconf.errors import SchemaError, SparkError
 

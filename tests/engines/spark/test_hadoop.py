@@ -15,9 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 import lakeconf
-from lakeconf.backends.storage.gcs import GCSStorage
-from lakeconf.backends.storage.r2 import R2Storage
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, spark_uri
 from lakeconf.engines.spark.internals import hadoop_version
 from lakeconf.errors import SparkError, StorageError
@@ -35,8 +33,8 @@ BACKENDS: dict[str, type[ObjectStorage]] = {"s3": S3Storage, "r2": R2Storage, "g
 PROGRAM = """
 import json, os, sys
 from pyspark.sql import SparkSession
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.engines.spark.hadoop import check_session, spark_uri
 from lakeconf.store import Store
 os.environ["PYSPARK_PYTHON"] = sys.executable

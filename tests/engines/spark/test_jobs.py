@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.engines.spark.jobs import run_job
+from lakeconf.engines.spark.write.storage import run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.engines.spark.py4j_logging import unlogged
+from lakeconf.engines.spark.hadoop import unlogged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

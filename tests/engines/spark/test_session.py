@@ -12,7 +12,7 @@ from spark_rows import scan
 from strength import PROVE
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import bitmap
+from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.errors import SchemaError, SparkError
@@ -190,7 +190,7 @@ def test_application_settings_do_not_affect_a_scan(
     spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new session starts with these settings, whatever the user's session has now."""
-    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
     files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a < 10")
     given = {"spark.sql.retainGroupColumns": "false", "spark.sql.groupByOrdinal": "false"}
     started = spark.sparkContext._jsc.sc().conf()

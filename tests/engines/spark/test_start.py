@@ -13,8 +13,8 @@ from lakeconf.engines.spark.start import loopback_address
 START = """
 import contextlib, os, pathlib
 import lakeconf
-from lakeconf.backends.metadata.sqlite import SQLiteMetadata
-from lakeconf.backends.storage.s3 import S3Storage
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.secret import Secret
 
 storage = S3Storage(bucket="acme", key_id="AKIAPLANTED", secret=Secret("hunter2-planted"), region="eu-central-1")

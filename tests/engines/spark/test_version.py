@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from source_tree import project_file
 
 import lakeconf
-from lakeconf.engines.spark.version import TESTED, check_version
+from lakeconf.engines.spark.start import TESTED, check_version
 from lakeconf.errors import SparkError, SparkVersionError
 
 if TYPE_CHECKING:

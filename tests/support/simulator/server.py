@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulator.scheduler import Scheduler
 
 _LOCK = re.compile(r"pg_advisory_xact_lock(?P<shared>_shared)?\((?P<key>\d+)\)")
-# As `lakeconf.guard.server_locks` asks for.
+# As `lakeconf.guard.locks` asks for.
 _LOCK_SECONDS = 2.0
 
 

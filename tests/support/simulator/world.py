@@ -18,8 +18,8 @@ import duckdb
 
 import lakeconf.lake.opening
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.commit import kept_files, transaction
-from lakeconf.guard import clock, file_locks, locks, server_locks
+from lakeconf.commit import recovery, transaction
+from lakeconf.guard import guard, locks
 from simulator.bucket import Bucket
 from simulator.catalog import Catalog
 from simulator.duckdb_model import DuckDBModel, Instance, Result, Session
@@ -268,14 +268,14 @@ class World:
             monotonic=lambda: self.scheduler.now, time=lambda: self.scheduler.now, sleep=self.scheduler.sleep
         )
         with contextlib.ExitStack() as patches:
-            for module in (locks, server_locks, kept_files, transaction, clock):
+            for module in (locks, locks, recovery, transaction, guard):
                 patches.enter_context(mock.patch.object(module, "time", simulated))
             for owner, name, value in (
                 (locks, "random", types.SimpleNamespace(uniform=self.values.uniform)),
                 (uuid, "uuid4", lambda: uuid.UUID(int=self.values.getrandbits(128), version=4)),
                 (duckdb, "connect", self.connect),
                 (lakeconf.lake.opening, "DuckDBEngine", self._engine),
-                (file_locks, "fcntl", _FileLocks(self.scheduler)),
+                (locks, "fcntl", _FileLocks(self.scheduler)),
             ):
                 patches.enter_context(mock.patch.object(owner, name, value))
             # Python 3.11 computes a cached property under a lock that all objects share; real processes do not.

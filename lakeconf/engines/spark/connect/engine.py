@@ -1,40 +1,160 @@
-"""The engine for a session of Spark Connect: Spark reads the Parquet files, with public calls only."""
+"""Stages the rows of a frame of Spark Connect: Spark writes the files, this process finds and registers them."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 from pyspark.sql.utils import is_remote
 
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
-from lakeconf.catalog.predicate.nodes import Predicate, columns_of
-from lakeconf.catalog.predicate.where import Where, predicate_of
+from lakeconf.catalog.changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_size import with_bytes_per_row
+from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.table import Column, load_table
-from lakeconf.connection.connection import Connection
-from lakeconf.connection.removal import remove_files
-from lakeconf.engines.base import Staged, StagingRequest
+from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.types import all_types
+from lakeconf.catalog.where import Where, predicate_of
+from lakeconf.connection.connection import Connection, remove_files
+from lakeconf.engines.base import Staged, StagingRequest, announce, manifest_path, staging_folder
 from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.foreign_frames import arrow_table, native_frame
+from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.sorting import SortedFiles, SortRequest
-from lakeconf.engines.spark.connect.scan import read, read_changes
-from lakeconf.engines.spark.connect.settings import first_line, settings_of
-from lakeconf.engines.spark.connect.write import is_writable, remove_staged, stage_frame
+from lakeconf.engines.sorted_files import SortedFiles, SortRequest
+from lakeconf.engines.spark.connect.source import first_line, read, read_changes, refuse_other, settings_of
+from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.predicate import to_spark
+from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
+from lakeconf.engines.spark.read.scan import to_spark
 from lakeconf.engines.spark.sql import collected
 from lakeconf.engines.spark.types import duckdb_schema
-from lakeconf.engines.staging import announce, manifest_path, staging_folder
+from lakeconf.engines.spark.write.files import in_folder, no_rows, row_counts, written_value
+from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.storage import translated
 from lakeconf.errors import SparkError, UnsupportedError
+from lakeconf.sql import folded
+
+# Settings of the writer with the only value with which files can be registered: Spark's default.
+_WRITING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+}
+
+
+# Spark's default is INT96, a type that DuckLake registers only as a timestamp without zone.
+_TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
+
+
+# The folder contains nothing but the files.
+_OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
+
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+# Spark's default sizes of values in bytes; all other types have 8.
+_WIDTH, _TEXT_WIDTH, _LONG_DECIMAL = 8, 20, 18
+
+
+def is_writable(spark: SparkSession, table: TableInfo) -> bool:
+    """True if Spark can write files of a table: with Spark's default settings, not those with a TIMESTAMPTZ."""
+    if not any("timestamptz" in all_types(column) for column in table.columns):
+        return True
+    return settings_of(spark).get(_TIMESTAMPS, "").upper() == _MICROS
+
+
+def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, request: StagingRequest) -> Staged:
+    """Writes a frame to the staging folder of this write, below the table's folder.
+
+    Args:
+        spark: The session of the frame.
+        writer: The connection that will commit; it can read the files.
+        frame: A frame whose columns have been checked against the table.
+        request: The table, with its columns and their types.
+
+    Returns:
+        The files, or the query that reads them if they cannot be registered.
+
+    Raises:
+        SchemaError: A NOT NULL column has a NULL, or a type would change a value.
+        SparkError: The job failed, or this process does not find the files.
+        UnsupportedError: A setting of the session would change the files, or the lake's files are encrypted.
+    """
+    refuse_other(settings_of(spark), _WRITING, "write")
+    table, folder = request.table, staging_folder(request.table, request.token)
+    by_name = {folded(name): name for name in frame.columns}
+    counted = Observation()
+    rows = frame.select(*(written_value(frame, by_name[folded(each.name)], each, table) for each in table.columns))
+    options = parquet_options(writer, table, _width(rows.schema)) | _OPTIONS
+    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    spark.addTag(f"lakeconf-{request.token}")
+    try:
+        rows.write.format("parquet").options(**options).mode("error").save(spark_uri(folder))
+        files = row_counts(writer, _found(writer, f"{folder}*.parquet"))
+        written, count = counted.get["rows"], sum(files.values())
+        if count != written:
+            raise SparkError(
+                f"Spark wrote {written} rows to {folder}, but this process finds {count} there",
+                hint="use storage that the server and this process both reach; nothing was committed",
+            )
+        filled = [path for path, found in files.items() if found]
+        return in_folder(writer, filled, request, count) if filled else no_rows(request)
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            spark.interruptTag(f"lakeconf-{request.token}")
+        remove_staged(writer, folder)
+        raise translated(error) from error
+    finally:
+        spark.removeTag(f"lakeconf-{request.token}")
+
+
+def remove_staged(writer: Connection, folder: str) -> None:
+    """Removes a staging folder with its files, if it exists.
+
+    Args:
+        writer: A connection that can access the files.
+        folder: The folder, with a trailing slash.
+    """
+    if "://" not in folder:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    files = _found(writer, f"{folder}**")
+    if files:
+        remove_files(writer, files)
+
+
+def _found(writer: Connection, pattern: str) -> Sequence[str]:
+    """The files that match a pattern, in which only the stars after the last slash are special."""
+    folder, slash, name = pattern.rpartition("/")
+    escaped = _PATTERN.sub(r"[\g<0>]", folder)
+    return [path for (path,) in writer.rows("SELECT file FROM glob(?) ORDER BY file", [escaped + slash + name])]
+
+
+def _width(found: DataType) -> int:
+    """Spark's default size of a value in bytes."""
+    if isinstance(found, StructType):
+        return sum(_width(field.dataType) for field in found.fields)
+    if isinstance(found, ArrayType):
+        return _width(found.elementType)
+    if isinstance(found, MapType):
+        return _width(found.keyType) + _width(found.valueType)
+    if isinstance(found, DecimalType):
+        return _WIDTH if found.precision <= _LONG_DECIMAL else 2 * _WIDTH
+    return _TEXT_WIDTH if isinstance(found, StringType) else _WIDTH
 
 
 class ConnectEngine:

@@ -1,35 +1,223 @@
-"""Reads the files of a scan through Spark Connect: columns by name, the list of files from a job of Spark."""
+"""The schemas of Parquet files, from footers that DuckDB reads: a client of Spark Connect cannot let Spark do it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from lakeconf.catalog.changes import ChangesPlan
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.engines.spark.connect.footers import stored_schemas
-from lakeconf.engines.spark.connect.settings import first_line
+from lakeconf.catalog.scan import ScanPlan
+from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
+from lakeconf.engines.spark.read.change_feed import changed
 from lakeconf.engines.spark.read.executor_code import Tasks
-from lakeconf.engines.spark.read.footers import Stored
-from lakeconf.engines.spark.read.guards import FAILURE
-from lakeconf.engines.spark.read.relation import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
-from lakeconf.errors import StorageError, UnsupportedError
+from lakeconf.engines.spark.read.file_index import (
+    OPTIONS,
+    WITHOUT_CHECKSUMS,
+    File,
+    Stored,
+    check_size,
+    group_type_name,
+    leaf_type_name,
+    remembered,
+)
+from lakeconf.engines.spark.read.scan import scanned
+from lakeconf.engines.spark.read.scan_source import FAILURE
+from lakeconf.errors import LakeconfError, SparkError, StorageError, UnsupportedError
+from lakeconf.sql import literal
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+_COLUMNS = "name, type, repetition_type, num_children, converted_type, scale, precision, field_id, logical_type"
+
+
+_PHYSICAL = {"BYTE_ARRAY": "BINARY"}
+
+
+# Logical types without parameters, by DuckDB's name and by the older `converted_type`.
+_PLAIN = {
+    **{f"{name.title()}Type()": name for name in ("STRING", "ENUM", "JSON", "DATE", "LIST", "MAP")},
+    "UUIDType()": "UUID",
+    "UTF8": "STRING",
+    "MAP_KEY_VALUE": "MAP",
+    **{name: name for name in ("ENUM", "JSON", "DATE", "INTERVAL", "LIST", "MAP")},
+    **{f"INT_{bits}": f"INTEGER({bits},true)" for bits in (8, 16, 32, 64)},
+    **{f"UINT_{bits}": f"INTEGER({bits},false)" for bits in (8, 16, 32, 64)},
+    # Without a logical type, times and timestamps are those of UTC.
+    **{f"{kind}_{unit}": f"{kind}({unit},true)" for kind in ("TIME", "TIMESTAMP") for unit in ("MILLIS", "MICROS")},
+}
+
+
+_NUMBER = re.compile(r"IntType\(bitWidth=(\d+), isSigned=([01])\)")
+
+
+_MOMENT = re.compile(r"(Time|Timestamp)Type\(isAdjustedToUTC=([01]), unit=.*?(MILLIS|MICROS|NANOS)=(?!<null>)")
+
+
+def stored_schemas(reader: CatalogReader, files: Sequence[tuple[str, int]]) -> list[Stored]:
+    """The schema of each file: a struct of its columns.
+
+    Args:
+        reader: The lake; its connection can read the files.
+        files: Path and size of each.
+
+    Raises:
+        StorageError: A file is missing or not Parquet.
+    """
+    return remembered(files, lambda unknown: _read(reader, [path for path, _ in unknown]))
+
+
+def _read(reader: CatalogReader, paths: Sequence[str]) -> list[Stored]:
+    # A name with a character of DuckDB's patterns is a pattern that matches only this name.
+    listed = ", ".join(literal(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
+    found: dict[str, list[tuple[Any, ...]]] = {path: [] for path in paths}
+    try:
+        with reader.lake_cursor() as cursor:
+            rows = cursor.rows(f"SELECT file_name, {_COLUMNS} FROM parquet_schema([{listed}])")
+    except LakeconfError as error:
+        raise StorageError(f"a file of the table cannot be read: {error.message}") from error
+    for path, *row in rows:
+        if path not in found:
+            raise StorageError(f"DuckDB read the footer of another file than those of the table: {path}")
+        found[path].append(tuple(row))
+    if not all(found.values()):
+        raise StorageError(f"the footer of {next(path for path in paths if not found[path])} was not found")
+    # Equal schemas are one object.
+    schemas: dict[Stored, Stored] = {}
+    return [schemas.setdefault(schema, schema) for schema in map(_file, found.values())]
+
+
+def _file(schema: Sequence[tuple[Any, ...]]) -> Stored:
+    rows = iter(schema)
+    return Stored("", None, "struct", _fields(rows, next(rows)[3]))
+
+
+def _fields(rows: Iterator[tuple[Any, ...]], count: int) -> tuple[Stored, ...]:
+    return tuple(_field(rows) for _ in range(count))
+
+
+def _field(rows: Iterator[tuple[Any, ...]]) -> Stored:
+    """The next field of a schema in depth-first order."""
+    name, physical, repetition, count, converted, scale, precision, field_id, logical = next(rows)
+    annotation = _annotation(converted, scale, precision, logical)
+    children = _fields(rows, count or 0)
+    if count:
+        type_, children = group_type_name(children, annotation)
+    else:
+        type_ = leaf_type_name(_PHYSICAL.get(physical, physical), annotation)
+    if repetition == "REPEATED":
+        type_ = f"REPEATED {type_}"
+    return Stored(name, field_id, type_, children)
+
+
+def _annotation(converted: str | None, scale: int | None, precision: int | None, logical: str | None) -> str:
+    """The logical type as Spark's Parquet library writes it."""
+    text = logical or ""
+    if text.startswith("DecimalType") or converted == "DECIMAL":
+        return f"DECIMAL({precision},{scale or 0})"
+    moment, number = _MOMENT.match(text), _NUMBER.match(text)
+    if moment:
+        return f"{moment[1].upper()}({moment[3]},{'true' if moment[2] == '1' else 'false'})"
+    if number:
+        return f"INTEGER({number[1]},{'true' if number[2] == '1' else 'false'})"
+    return _PLAIN.get(text) or _PLAIN.get(converted or "") or text.partition("Type(")[0].upper()
+
+
+# Settings with the only value with which scans are tested: Spark's default. Other settings of Spark's Parquet reader
+# are passed as options, or do not matter to a reader with an explicit schema.
+_READING = {
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "true",
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.recordLevelFilter.enabled": "false",
+    "spark.sql.retainGroupColumns": "true",
+    "spark.sql.variant.allowReadingShredded": "true",
+}
+
+
+# The list of formats that Spark reads with its older readers, which provide the positions of rows.
+_FORMATS = "spark.sql.sources.useV1SourceList"
+
+
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """The settings of a session that are not defaults.
+
+    Raises:
+        SparkError: The server cannot be reached.
+    """
+    try:
+        return dict(spark.conf.getAll)
+    except Exception as error:  # an error of gRPC, or of the session
+        raise SparkError(f"the Spark Connect server does not answer: {first_line(error)}") from error
+
+
+def check_reading(settings: Mapping[str, str]) -> None:
+    """Checks the settings before a scan.
+
+    Raises:
+        UnsupportedError: A setting could change the rows.
+    """
+    refuse_other(settings, _READING, "read")
+    formats = settings.get(_FORMATS)
+    if formats is not None and "parquet" not in formats.lower().split(","):
+        raise _refusal(_FORMATS, formats, "read")
+
+
+def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: str) -> None:
+    """Refuses settings with other values than the needed ones.
+
+    Raises:
+        UnsupportedError: A setting has another value.
+    """
+    for key, value in needed.items():
+        found = settings.get(key, value)
+        if found.strip().lower() != value.lower():
+            raise _refusal(key, found, verb)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of Spark; the others are a Java stack trace."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _refusal(key: str, found: str, verb: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the Spark session has {key} = {found}, with which Spark may {verb} other rows; lakeconf cannot override it "
+        "on Spark Connect",
+        hint=f"reset it: spark.conf.unset({key!r}); or use another session: store.open(spark.newSession())",
+    )
+
 
 # Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
 _STATE = "xxhash64(path, length, modificationTime) AS state"
+
+
 _LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
+
+
 _CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
+
+
 # The maximum number of files whose state one task asks for.
 _BY_ONE_TASK = 100
+
+
 _DUCKDB = "read the table with DuckDB: store.open()"
 
 
@@ -196,3 +384,61 @@ def _plain(found: DataType) -> DataType:
     if isinstance(found, MapType):
         return MapType(_plain(found.keyType), _plain(found.valueType))
     return found
+
+
+def read(
+    spark: SparkSession, reader: CatalogReader, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+) -> DataFrame:
+    """The rows of a plan as a frame of the user's session. Reads no rows yet.
+
+    Args:
+        spark: The user's session; its settings do not change.
+        reader: The lake.
+        plan: What to read.
+        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
+        row_ids: As for `lakeconf.engines.spark.read.scan.read`.
+
+    Raises:
+        StorageError: A file is missing, or differs from the one in the catalog.
+        UnsupportedError: A column or a file cannot be read exactly, or a setting could change the rows.
+    """
+    source = _source(spark, reader, [plan])
+    return source.guarded(scanned(source, plan, inlined, row_ids=row_ids))
+
+
+def read_changes(spark: SparkSession, reader: CatalogReader, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+    """The changes of a plan as a frame of the user's session; see `lakeconf.engines.spark.read.change_feed`.
+
+    Args:
+        spark: The user's session; its settings do not change.
+        reader: The lake.
+        plan: What to read.
+        inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
+    """
+    source = _source(spark, reader, [plan.inserted, plan.deleted])
+    return source.guarded(changed(source, plan, inlined))
+
+
+def _source(spark: SparkSession, reader: CatalogReader, plans: Sequence[ScanPlan]) -> ConnectSource:
+    """The source of a scan; the files of all plans have been checked in one job."""
+    check_reading(settings_of(spark))
+    source = ConnectSource(spark, reader)
+    for plan in plans:
+        _refuse_alike(plan.columns)
+        paths = Counter(file.path for file in plan.files)
+        if len(paths) < len(plan.files):
+            twice, _ = paths.most_common(1)[0]
+            raise StorageError(f"the catalog lists {twice} twice, and Spark would read it once")
+    files = [file for plan in plans for file in plan.files]
+    source.prepare([*files, *(file.delete_file for file in files if file.delete_file is not None)])
+    return source
+
+
+def _refuse_alike(columns: Sequence[Column]) -> None:
+    """Refuses names that a session may not tell apart: unlike DuckDB, it ignores the case of all letters."""
+    names = [column.name for column in columns]
+    if len({name.lower() for name in names}) < len(names):
+        raise UnsupportedError(
+            f"two columns have names that differ only by case: {', '.join(names)}",
+            hint="select one of them with scan(columns=…), or read the table with DuckDB",
+        )

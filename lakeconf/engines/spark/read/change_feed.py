@@ -10,19 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.catalog.change_feed import ChangesPlan, Deletes
+from lakeconf.catalog.changes import BEGIN, END, ROW_ID, ChangesPlan, Deletes
 from lakeconf.catalog.data_file import DeleteFile
-from lakeconf.catalog.inlined_changes import BEGIN, END, ROW_ID
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import base
-from lakeconf.engines.positions import FILE_ROW_NUMBER, FILENAME
+from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import scan
-from lakeconf.engines.spark.read.classic_source import ClassicSource
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.guards import join_known
-from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.read.source import Source
+from lakeconf.engines.spark.read.scan import inlined_frame
+from lakeconf.engines.spark.read.scan_source import ClassicSource, Source, join_known
 from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError

@@ -1,22 +1,257 @@
-"""The schema for Spark's Parquet reader, and the expressions that convert its result to the table's columns."""
+"""The location of each column in a file."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.table import Column
-from lakeconf.engines.spark.read.columns import FLOATS, Found
-from lakeconf.engines.spark.read.defaults import default_sql
+from lakeconf.catalog.types import decimal_digits
+from lakeconf.connection.connection import connect
+from lakeconf.engines.spark.read.file_index import Stored
 from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
-from lakeconf.engines.spark.types import spark_type
+from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import UnsupportedError
+from lakeconf.sql import folded
+
+FLOATS = frozenset(("float32", "float64"))
+
+
+_NESTED = ("struct", "list", "map")
+
+
+# Types with another type in Spark than in a file, and types for which Spark's reader supports no default.
+_CONVERTED = frozenset(("int128", "uint128", "uuid", "time", "timetz", "timestamp_ns", "interval", "variant"))
+
+
+_WITHOUT_DEFAULT = frozenset((*_CONVERTED, "timestamp_ms", "uint64", "blob", "geometry", "struct", "list", "map"))
+
+
+_DIGITS_OF_A_LONG = 18
+
+
+# How DuckLake stores types that Parquet lacks.
+_STORED_AS = {"timestamp_s": "timestamp", "int128": "float64", "uint128": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The location of a column in a file or in a group of files.
+
+    Attributes:
+        name: The name to request.
+        field_id: The field id to request; None if columns are matched by name.
+        type: The type in the file, as `Stored.type`.
+        children: The location of each child of the column; None if the file lacks it.
+        witness: For a struct without any requested field in the file: a field that shows if the struct is NULL.
+    """
+
+    name: str
+    field_id: int | None
+    type: str
+    children: tuple[Found | None, ...] = ()
+    witness: Found | None = None
+
+
+# The value of a Hive partition column is only in the path.
+IN_PATH = Found("", None, "path")
+
+
+def read_name(column: Column) -> str:
+    """The name with which a scan requests a column by field id.
+
+    Spark matches columns by field id, but filters row groups by name. A name that belongs to another column in
+    some file is replaced by a name that is in no file, so that Spark does not filter by it. So are the names of floats,
+    because Parquet's statistics and dictionaries distinguish -0.0 from 0.0, and reserved names.
+    """
+    if column.name_is_unique and column.type not in FLOATS and not is_reserved(column.name):
+        return column.name
+    return f"__lakeconf_{column.field_id}_{column.name}"
+
+
+def is_reserved(name: str) -> bool:
+    """True for a name that Spark's reader or a scan uses: a column with that name would hide it."""
+    return name.lower() == "_metadata" or name.lower().startswith("__lakeconf")
+
+
+def assumed(column: Column) -> Found:
+    """The location of a column in a file that DuckLake wrote after the column got its type."""
+    children = tuple(assumed(child) for child in column.children)
+    return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
+
+
+def assumed_by_name(column: Column) -> Found:
+    """Like `assumed`, for a reader without field ids, and a column whose name has always been its own."""
+    children = tuple(assumed_by_name(child) for child in column.children)
+    return Found(column.name, None, _STORED_AS.get(column.type, column.type), children)
+
+
+def without_ids(found: Found) -> Found:
+    """The same location, found by the names in the file."""
+    children = tuple(None if child is None else without_ids(child) for child in found.children)
+    witness = None if found.witness is None else without_ids(found.witness)
+    return replace(found, field_id=None, children=children, witness=witness)
+
+
+def needs_footer(column: Column, *, keeps_structs: bool, by_name: bool = False) -> bool:
+    """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
+
+    Args:
+        column: The column, or a field inside a nested one.
+        keeps_structs: False if Spark's reader returns NULL for every struct of which the file lacks all requested
+            fields, even for structs that are not NULL. Spark may request fewer fields than the plan.
+        by_name: True for a reader without field ids, which fills in no defaults either.
+    """
+    if by_name and (column.initial_default is not None or not column.name_is_unique):
+        return True
+    if column.former_types or column.later_types:
+        return True
+    if column.initial_default is not None and not _can_have_default(column):
+        return True
+    if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
+        return True
+    return any(
+        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs, by_name=by_name)
+        for child in column.children
+    )
+
+
+def _can_have_default(column: Column) -> bool:
+    digits = decimal_digits(column.type)
+    return column.type not in _WITHOUT_DEFAULT and (digits is None or digits[0] <= _DIGITS_OF_A_LONG)
+
+
+def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = False) -> Found | None:
+    """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it.
+
+    Args:
+        column: The column.
+        fields: The fields.
+        as_stored: True for the name in the file; False for the name to request from Spark.
+    """
+    stored = next((field for field in fields if field.field_id == column.field_id), None)
+    if stored is None:
+        return None
+    if column.type == "struct":
+        children = tuple(by_field_id(child, stored.children, as_stored=as_stored) for child in column.children)
+    else:
+        # Parquet identifies the element of a list, and the key and the value of a map, by position.
+        children = tuple(
+            by_field_id(child, [replace(at, field_id=child.field_id)], as_stored=as_stored)
+            for child, at in zip(column.children, stored.children, strict=False)
+        )
+    name = stored.name if as_stored else read_name(column)
+    return Found(name, column.field_id, stored.type, children, _witness(children, stored))
+
+
+def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:
+    """Like `by_field_id`, for a file that is read by a name mapping."""
+    mapping = next((mapping for mapping in mappings if mapping.field_id == column.field_id), None)
+    if mapping is None:
+        return None
+    if mapping.in_path:
+        return IN_PATH
+    stored = _named(mapping.source_name, fields)
+    return None if stored is None else _mapped(column, mapping, stored)
+
+
+def _mapped(column: Column, mapping: NameMapping, stored: Stored) -> Found:
+    if column.type == "struct":
+        children = tuple(by_name(child, mapping.children, stored.children) for child in column.children)
+    else:
+        inner = {below.field_id: below for below in mapping.children}
+        children = tuple(
+            _mapped(child, inner[child.field_id], at) if child.field_id in inner else None
+            for child, at in zip(column.children, stored.children, strict=False)
+        )
+    return Found(stored.name, None, stored.type, children, _witness(children, stored))
+
+
+def _named(name: str, fields: Sequence[Stored]) -> Stored | None:
+    exact = [field for field in fields if field.name == name]
+    return next(iter(exact or [field for field in fields if folded(field.name) == folded(name)]), None)
+
+
+def _witness(children: Sequence[Found | None], stored: Stored) -> Found | None:
+    if stored.type != "struct" or any(children):
+        return None
+    leaf = next((field for field in stored.children if field.type not in _NESTED), None)
+    return None if leaf is None else Found(leaf.name, leaf.field_id, leaf.type)
+
+
+def default_sql(column: Column) -> str:
+    """The Spark SQL of a column's initial default, which must not be None.
+
+    It is a literal or a cast of a literal, whose meaning does not depend on Spark's settings.
+
+    Raises:
+        UnsupportedError: The default does not fit the column's Spark type.
+    """
+    stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
+    with connect() as duckdb:
+        duckdb.execute("SET TimeZone = 'UTC'")
+        # DuckDB casts an infinite TIMESTAMP_S or TIMESTAMP_MS to TIMESTAMP only through text.
+        value = f"coalesce(TRY_CAST(v AS {given}), CAST(CAST(v AS VARCHAR) AS {given}))"
+        found = duckdb.arrow(
+            f"SELECT {value} AS value FROM (SELECT CAST(? AS {stored}) AS v)", [column.initial_default]
+        )
+    values = found.column("value").combine_chunks()
+    if pa.types.is_date(values.type):
+        return f"DATE '{_day(values.cast(pa.int32())[0].as_py())}'"
+    if pa.types.is_timestamp(values.type):
+        kind = "TIMESTAMP_NTZ" if values.type.tz is None else "TIMESTAMP_LTZ"
+        zone = "" if values.type.tz is None else "+00:00"
+        return f"{kind} '{_moment(values.cast(pa.int64())[0].as_py())}{zone}'"
+    return f"CAST({_literal(values[0].as_py())} AS {spark_type(column).simpleString()})"
+
+
+def _moment(micros: int) -> str:
+    """Formats microseconds since 1970 as a Spark timestamp; Python's datetime ends with the year 9999."""
+    days, rest = divmod(micros, 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    return f"{_day(days)} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+
+
+def _day(days: int) -> str:
+    """Formats days since 1970 as a Spark date. https://howardhinnant.github.io/date_algorithms.html."""
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    month += 3 if month < 10 else -9
+    year += 400 * era + (month <= 2)
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        # As bytes: the meaning of a quote or a backslash in a Spark literal depends on a setting.
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, float):
+        return f"{value!r}D" if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    return str(value)
+
 
 FIELD_ID = "parquet.field.id"
+
+
 EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Timest
 
 from lakeconf.catalog.table import Column as DuckLakeColumn
 from lakeconf.catalog.types import decimal_digits
-from lakeconf.engines.spark.read.footers import MILLISECONDS
+from lakeconf.engines.spark.read.file_index import MILLISECONDS
 from lakeconf.engines.spark.types import leaf_type
 
 Convert = Callable[[Column], Column]

@@ -1,45 +1,139 @@
-"""Runs a scan plan with Spark's Parquet reader."""
+"""Inlined rows, which are stored in the catalog, as a Spark frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from lakeconf.catalog.predicates import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import all_types
+from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, FILENAME
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import active_session_kept, rebind
-from lakeconf.engines.spark.read.classic_source import ClassicSource
-from lakeconf.engines.spark.read.column_reader import FIELD_ID, Reading, missing, quoted, reading, requested
-from lakeconf.engines.spark.read.columns import IN_PATH, Found, is_reserved
-from lakeconf.engines.spark.read.defaults import default_sql
-from lakeconf.engines.spark.read.deletes import ROW, row_number, without_deleted
-from lakeconf.engines.spark.read.fallback import fallback_frame
-from lakeconf.engines.spark.read.file_columns import (
-    BEGIN,
-    FILE,
-    ROW_ID_START,
-    path_value,
-    with_constants,
+from lakeconf.engines.spark.read.column_reader import (
+    FIELD_ID,
+    IN_PATH,
+    Found,
+    Reading,
+    default_sql,
+    is_reserved,
+    missing,
+    quoted,
+    reading,
+    requested,
 )
-from lakeconf.engines.spark.read.groups import Group, groups
-from lakeconf.engines.spark.read.inlined import inlined_frame
-from lakeconf.engines.spark.read.source import Source
+from lakeconf.engines.spark.read.fallback import fallback_frame
+from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, Group, groups, path_value, with_constants
+from lakeconf.engines.spark.read.scan_source import ROW, ClassicSource, Source, row_number, without_deleted
 from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.types import spark_schema
-from lakeconf.errors import UnsupportedError
+from lakeconf.engines.spark.types import duckdb_schema, exact_cast, spark_schema, spark_type
+from lakeconf.errors import LakeconfError, QueryError, SchemaError, UnsupportedError
+from lakeconf.sql import identifier, literal
+
+
+def inlined_frame(
+    private: SparkSession, columns: Sequence[Column], rows: pa.Table, virtual: Sequence[tuple[StructField, str]]
+) -> DataFrame:
+    """Creates a frame of inlined rows.
+
+    Args:
+        private: The session of the scan.
+        columns: The requested columns; `rows` has them under their names.
+        rows: The rows as DuckDB returns them.
+        virtual: Additional columns of the frame, each with its SQL over `rows`.
+
+    Raises:
+        UnsupportedError: A value does not fit the column's Spark type.
+    """
+    schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
+    table = exact_rows(columns, rows, {field.name: sql for field, sql in virtual})
+    with _refused():
+        return private.createDataFrame(table, schema)
+
+
+def exact_rows(
+    columns: Sequence[Column],
+    rows: pa.Table,
+    virtual: Mapping[str, str] | None = None,
+    *,
+    condition: str = "true",
+    time_zone: str = "UTC",
+) -> pa.Table:
+    """Inlined rows with the types that Spark accepts.
+
+    Args:
+        columns: The requested columns; `rows` has them under their names.
+        rows: The rows as DuckDB returns them.
+        virtual: Additional columns, each with its SQL over `rows`.
+        condition: The condition on `rows`, in DuckDB's SQL.
+        time_zone: The time zone in which the condition is evaluated.
+
+    Raises:
+        UnsupportedError: A value does not fit the column's Spark type.
+    """
+    refuse_timetz(columns)
+    added = virtual or {}
+    if any(sql.isidentifier() and sql not in rows.column_names for sql in added.values()):
+        raise UnsupportedError(
+            "the catalog contains rows of the table, and a column named 'rowid' or 'snapshot_id' hides their ids",
+            hint="move the rows to a file: CALL ducklake_flush_inlined_data(…)",
+        )
+    values = [(exact_cast(identifier(column.name), column), column.name) for column in columns]
+    values += [(sql, name) for name, sql in added.items()]
+    selected = ", ".join(f"{sql} AS {identifier(name)}" for sql, name in values)
+    with _refused(), connect() as duckdb:
+        duckdb.execute(f"SET TimeZone = {literal(time_zone)}")
+        duckdb.register("inlined_rows", rows)
+        return duckdb.arrow(f"SELECT {selected} FROM inlined_rows WHERE {condition}")
+
+
+def refuse_timetz(columns: Sequence[Column]) -> None:
+    """Refuses columns of rows in the catalog whose values lose a part on the way to Spark.
+
+    Raises:
+        UnsupportedError: A column contains TIMETZ.
+    """
+    for column in columns:
+        if "timetz" in all_types(column):
+            raise UnsupportedError(
+                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
+                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
+            )
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Raises the error for a value that Spark cannot hold."""
+    try:
+        yield
+    except (QueryError, SchemaError, PySparkException) as error:
+        raise UnsupportedError(
+            f"an inlined row has a value that Spark cannot hold: {error}", hint="read it with DuckDB"
+        ) from error
+
 
 # A column that a scan with row ids adds besides ROW_ID and those of positions.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
+
+
 # Each column with its SQL for inlined rows.
 _VIRTUAL = (
     (StructField(ROW_ID, LongType()), INTERNAL_ROW_ID.name),
@@ -48,8 +142,12 @@ _VIRTUAL = (
     (StructField(FILE_ID, LongType()), "CAST(NULL AS BIGINT)"),
     (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
 )
+
+
 # Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
 _STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
+
+
 _STORED_SNAPSHOT = StructField(
     "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
 )
@@ -201,3 +299,120 @@ def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkC
     by_place, by_file = F.col(ROW_ID_START) + F.col(FILE_ROW_NUMBER), F.col(BEGIN)
     ids = by_place if row_id is None else F.coalesce(row_id, by_place)
     return frame.withColumns({ROW_ID: ids, SNAPSHOT_ID: by_file if snapshot is None else F.coalesce(snapshot, by_file)})
+
+
+_OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+# The first day of the calendar that Java and Spark share, and the first time at which all zones have standard time.
+_GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
+
+
+_STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
+
+
+def to_spark(predicate: Predicate) -> SparkColumn:
+    """The filter for a frame that has the columns under their names, with their Spark types.
+
+    Raises:
+        UnsupportedError: A part of the predicate is more than a comparison of a column with constants.
+    """
+    if isinstance(predicate, Expression):
+        example = predicate.columns[0].name
+        raise UnsupportedError(
+            f"Spark does not compute the condition {predicate.sql}, which is in DuckDB's SQL",
+            hint=f"filter the frame: .scan().filter(nw.col({example!r}) + 1 > 2); or read the table with DuckDB: "
+            "store.open()",
+        )
+    if isinstance(predicate, And | Or):
+        return reduce(and_ if isinstance(predicate, And) else or_, map(to_spark, predicate.operands))
+    if isinstance(predicate, Not):
+        return ~to_spark(predicate.operand)
+    column = F.col(quoted(predicate.column.name))
+    if isinstance(predicate, IsNull):
+        return column.isNull()
+    if isinstance(predicate, StartsWith):
+        return column.startswith(predicate.prefix)
+    if isinstance(predicate, In):
+        column, values = _sides(predicate.column, predicate.values)
+        return column.isin(values)
+    column, (value,) = _sides(predicate.column, (predicate.value,))
+    found: SparkColumn = _OPERATORS[predicate.operator](column, value)
+    return found
+
+
+def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[SparkColumn]]:
+    """A column and the values to compare it with, in the same type."""
+    name = F.col(quoted(column.name))
+    days = [(value - _EPOCH.date()).days for value in values if column.type == "date" and isinstance(value, date)]
+    micros = [_micros(value) for value in values if column.type == "timestamptz" and isinstance(value, datetime)]
+    # Compare numbers, because Spark does not push such filters down to Parquet. It would convert dates to Java's
+    # calendar, which differs before 1582, and timestamps to Java's time zone, which differs before 1900.
+    if any(day < _GREGORIAN for day in days):
+        return F.unix_date(name), list(map(F.lit, days))
+    if any(micro < _STANDARD_TIME for micro in micros):
+        return F.unix_micros(name), list(map(F.lit, micros))
+    return name, [_literal(column, value) for value in values]
+
+
+def _micros(value: datetime) -> int:
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    delta = moment - _EPOCH.replace(tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _literal(column: Column, value: Value) -> SparkColumn:
+    if isinstance(value, datetime):
+        if column.type == "timestamptz":
+            return F.timestamp_micros(F.lit(_micros(value)))
+        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    if isinstance(value, date):
+        # Not a Python date, which Spark would convert through Java's calendar.
+        return F.lit(value.isoformat()).cast("date")
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+        if abs(value) >= 10**38:
+            raise UnsupportedError(
+                f"the column {column.name!r} cannot be compared with {value} on Spark, whose numbers have 38 digits",
+                hint="read the table with DuckDB",
+            )
+        return F.lit(Decimal(value)).cast(spark_type(column))
+    return F.lit(value).cast(spark_type(column))
+
+
+# DuckDB types that Spark's reader refuses in a failing job, or reads as other types.
+_FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
+
+
+def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, str]) -> DataFrame | None:
+    """The rows of Parquet files.
+
+    Args:
+        spark: The user's session; its settings do not change.
+        paths: Absolute paths or URIs.
+        types: The columns and their types, as DuckDB detects them.
+
+    Returns:
+        A frame with these columns; None if Spark finds other columns or types, or if its executors cannot read local
+        files.
+    """
+    is_local_cluster = str(spark.sparkContext.master).startswith("local")
+    if not is_local_cluster and any("://" not in path for path in paths):
+        return None
+    if any(_FOREIGN.search(kind.replace("WITH TIME ZONE", "")) for kind in types.values()):
+        return None
+    private = private_session(spark)
+    with active_session_kept(spark):
+        try:
+            frame = private.read.option("mergeSchema", "true").parquet(*spark_paths(paths))
+            found = duckdb_schema(frame)
+        except (LakeconfError, PySparkException, Py4JJavaError):
+            return None
+        return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None
+
+
+def _plain(types: Mapping[str, str]) -> dict[str, str]:
+    """The types without the quotes that DuckDB writes around some field names."""
+    return {name: kind.replace('"', "") for name, kind in types.items()}

@@ -1,28 +1,344 @@
-"""The storage of a lake for writes on Spark: executors write files, the driver lists and removes them."""
+"""Writes a frame to files that are named by the tasks that wrote them.
+
+Spark's usual protocols write to a temporary folder and rename each file once or twice. In a bucket, a rename is a copy.
+The protocol of Spark's streaming sink renames nothing: each attempt of a task creates files with names of its own in
+their final place, and reports them when it ends. The driver takes the report of one attempt for each task. Files of
+failed and of speculative attempts are in no report, whenever they appear.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.errors import refused_value
-from lakeconf.engines.base import StagingRequest
-from lakeconf.engines.schema_check import not_null_violation
+from lakeconf.connection.duckdb_errors import refused_value
+from lakeconf.ducklake import PLACEHOLDER
+from lakeconf.engines.base import StagingRequest, staging_folder
+from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.internals import remove_file, row_width
-from lakeconf.engines.spark.jobs import run_job
-from lakeconf.engines.spark.read.codecs import missing_codec
+from lakeconf.engines.spark.internals import error_texts, remove_file, row_width, written_files
 from lakeconf.engines.spark.write.parquet_options import parquet_options
-from lakeconf.engines.spark.write.reported_files import write_reported
-from lakeconf.engines.staging import staging_folder
-from lakeconf.errors import SchemaError, SparkError, StorageError
+from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
+from lakeconf.logs import EventLogger
+from lakeconf.sql import folded
+
+_NAME = "lakeconf.ReportedFiles"
+
+
+# The class exists on the driver only: executors receive Spark's own. It keeps the reports instead of logging them in a
+# file beside the data, and removes files without a report. Spark's dataset writer would only run a protocol that it
+# constructs itself.
+_SOURCE = """
+package lakeconf;
+
+import java.util.TreeSet;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.*;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.FileFormatWriter;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
+import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.*;
+
+public class ReportedFiles extends ManifestFileCommitProtocol implements scala.Function0 {
+    private final Dataset frame;
+    private final String folder;
+    private final Map options;
+    private final Seq by;
+    private final TreeSet reported = new TreeSet();
+
+    public ReportedFiles(Dataset frame, String folder, Map options, Seq by) {
+        super("lakeconf", folder);
+        this.frame = frame;
+        this.folder = folder;
+        this.options = options;
+        this.by = by;
+    }
+
+    public Object writeReplace() { return new ManifestFileCommitProtocol("lakeconf", folder); }
+    public void setupJob(JobContext job) { }
+    public void abortJob(JobContext job) { }
+    public void onTaskCommit(FileCommitProtocol.TaskCommitMessage report) { }
+    public void commitJob(JobContext job, Seq reports) {
+        for (Iterator each = reports.iterator(); each.hasNext();) {
+            Seq files = (Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
+            for (Iterator file = files.iterator(); file.hasNext();) {
+                reported.add(((SinkFileStatus) file.next()).toFileStatus().getPath().toString());
+            }
+        }
+    }
+
+    public String[] write() throws java.io.IOException {
+        Configuration settings = settings();
+        Path path = new Path(folder);
+        FileSystem system = path.getFileSystem(settings);
+        if (system.exists(path)) throw new FileAlreadyExistsException("the staging folder exists: " + folder);
+        SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
+        if (!reported.isEmpty()) {
+            // The default file system of local files hides their checksums.
+            if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
+            else removeOthers(system, path);
+        }
+        return (String[]) reported.toArray(new String[0]);
+    }
+
+    public Object apply() {
+        QueryExecution query = frame.queryExecution();
+        Seq columns = query.analyzed().output();
+        Map nowhereElse = (Map) Map$.MODULE$.empty();
+        FileFormatWriter.OutputSpec output = new FileFormatWriter.OutputSpec(folder, nowhereElse, columns);
+        return FileFormatWriter.write(
+            (SparkSession) frame.sparkSession(), query.executedPlan(), new ParquetFileFormat(), this, output,
+            settings(), partitions(columns), Option.empty(), (Seq) Seq$.MODULE$.empty(), options, 0,
+            FileFormatWriter.write$default$12());
+    }
+
+    private Configuration settings() {
+        return ((SparkSession) frame.sparkSession()).sessionState().newHadoopConfWithOptions(options);
+    }
+
+    private Seq partitions(Seq columns) {
+        java.util.ArrayList found = new java.util.ArrayList();
+        for (Iterator each = columns.iterator(); each.hasNext();) {
+            Attribute column = (Attribute) each.next();
+            if (by.contains(column.name())) found.add(column);
+        }
+        return org.apache.spark.api.python.PythonUtils.toSeq(found);
+    }
+
+    private void removeOthers(FileSystem system, Path path) throws java.io.IOException {
+        for (RemoteIterator each = system.listFiles(path, true); each.hasNext();) {
+            Path file = ((FileStatus) each.next()).getPath();
+            if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+
+    // `listFiles` starts the program `ls` for each local file.
+    private void removeLocalOthers(FileSystem system, Path path) throws java.io.IOException {
+        FileStatus[] found = system.listStatus(path);
+        for (int i = 0; i < found.length; i++) {
+            Path file = found[i].getPath();
+            if (found[i].isDirectory()) removeLocalOthers(system, file);
+            else if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+}
+"""
+
+
+def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: Sequence[str] = ()) -> list[str]:
+    """Writes a frame as Parquet files to a new folder; nothing else is in the folder afterwards.
+
+    Args:
+        frame: The frame; its session has the settings of the writer.
+        uri: The folder.
+        options: Options of Spark's Parquet writer.
+        by: Columns that no file contains; each file has rows with the same values of them.
+
+    Returns:
+        The unescaped URIs of the files, sorted.
+
+    Raises:
+        PySparkException: The job failed.
+        Py4JJavaError: The folder exists, or cannot be listed.
+    """
+    return written_files(frame, uri, options, by, _NAME, _SOURCE)
+
+
+_log = EventLogger("stage")
+
+
+_EVERY_SECONDS = 0.1
+
+
+def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None:
+    """Runs an action of Spark and waits for it. If the wait is interrupted, cancels its jobs before it raises.
+
+    The action runs in its own thread. Otherwise, an exception that a signal raises (Ctrl-C, a timeout) would interrupt
+    py4j during a call, and the job would continue.
+
+    Args:
+        spark: The session whose jobs the action starts.
+        action: Starts the jobs and waits for them.
+        tag: A unique name for the jobs.
+
+    Raises:
+        BaseException: The error of the action, or the interruption. No job of the action is still running.
+    """
+    context = spark.sparkContext
+    failures: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            context.addJobTag(tag)
+            action()
+        except BaseException as error:  # noqa: BLE001 - raised by the caller's thread
+            failures.append(error)
+        finally:
+            ended.set()
+
+    InheritableThread(target=run, name=f"lakeconf-{tag}", daemon=True).start()
+    try:
+        ended.wait()
+    except BaseException:
+        _log.warning("interrupted: cancelling the Spark jobs of the write %s", tag)
+        _cancel(spark, tag, ended)
+        raise
+    if failures:
+        raise failures[0]
+
+
+def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
+    """Cancels jobs until the action has ended: it may start another job between two of them."""
+    while not ended.is_set():
+        with contextlib.suppress(PySparkException):
+            spark.sparkContext.cancelJobsWithTag(tag)
+        ended.wait(_EVERY_SECONDS)
+
+
+def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
+    """The value with the fields of its structs, at any depth, in the order of another type.
+
+    Args:
+        value: The value.
+        found: The type of the value.
+        wanted: A type whose structs have the same names of fields.
+    """
+    if _is_in_order(found, wanted):
+        return value
+    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        given = {folded(field.name): field for field in found.fields}
+        fields = []
+        for field in wanted.fields:
+            same = given[folded(field.name)]
+            fields.append(in_order(value.getField(same.name), same.dataType, field.dataType).alias(field.name))
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        items = found.elementType, wanted.elementType
+        return F.transform(value, lambda item: in_order(item, *items))
+    if isinstance(found, MapType) and isinstance(wanted, MapType):
+        keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
+        if not _is_in_order(*keys):
+            value = F.transform_keys(value, lambda key, _: in_order(key, *keys))
+        if not _is_in_order(*values):
+            value = F.transform_values(value, lambda _, item: in_order(item, *values))
+    return value
+
+
+def _is_in_order(found: DataType, wanted: DataType) -> bool:
+    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        names = [[folded(name) for name in type_.fieldNames()] for type_ in (found, wanted)]
+        pairs = zip(found.fields, wanted.fields, strict=False)
+        return names[0] == names[1] and all(_is_in_order(one.dataType, other.dataType) for one, other in pairs)
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        return _is_in_order(found.elementType, wanted.elementType)
+    if isinstance(found, MapType) and isinstance(wanted, MapType):
+        return _is_in_order(found.keyType, wanted.keyType) and _is_in_order(found.valueType, wanted.valueType)
+    return True
+
+
+_NO = "false"
+
+
+def without_placeholders(value: Column, found: DataType, name: str) -> Column:
+    """The value; a text in it that DuckLake would replace fails the job.
+
+    Args:
+        value: The value.
+        found: The type of the value.
+        name: The column's name, for the message.
+    """
+    holds = _holds(value, found)
+    if holds is None:
+        return value
+    return F.when(holds, F.raise_error(F.lit(placeholder_message(name))).cast(found)).otherwise(value)
+
+
+def _holds(value: Column, found: DataType) -> Column | None:
+    """The condition that a value contains such a text at any depth; None if its type has no text."""
+    if isinstance(found, (StringType, BinaryType)):
+        text = value.cast("string")
+        return text.contains("{") & text.rlike(PLACEHOLDER)
+    if isinstance(found, StructType):
+        parts = [_holds(value.getField(field.name), field.dataType) for field in found.fields]
+    elif isinstance(found, ArrayType):
+        parts = [_any(value, found.elementType)]
+    elif isinstance(found, MapType):
+        parts = [_any(F.map_keys(value), found.keyType), _any(F.map_values(value), found.valueType)]
+    else:
+        return None
+    conditions = [F.coalesce(part, F.expr(_NO)) for part in parts if part is not None]
+    if not conditions:
+        return None
+    holds = conditions[0]
+    for condition in conditions[1:]:
+        holds = holds | condition
+    return holds
+
+
+def _any(values: Column, element: DataType) -> Column | None:
+    """The condition that an element of a list contains such a text; None if its type has no text."""
+    if _holds(F.lit(None), element) is None:
+        return None
+
+    def condition(value: Column) -> Column:
+        found = _holds(value, element)
+        return F.expr(_NO) if found is None else F.coalesce(found, F.expr(_NO))
+
+    return F.exists(values, condition)
+
+
+# Parquet names the missing class of a codec. Spark has no class for Brotli.
+_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
+
+
+# Spark names the file that a task was reading.
+_FILE = re.compile(r"error while reading file (\S+\.parquet)")
+
+
+def missing_codec(error: BaseException) -> UnsupportedError | None:
+    """Finds out whether a job failed because Spark lacks the codec of a file.
+
+    Args:
+        error: The error of Spark.
+
+    Returns:
+        The error to raise instead; None if the job failed for another reason.
+    """
+    texts = error_texts(error)
+    codec = next(filter(None, map(_MISSING.search, texts)), None)
+    if codec is None:
+        return None
+    file = next(filter(None, map(_FILE.search, texts)), None)
+    name = "a file" if file is None else f"the file {file[1]}"
+    return UnsupportedError(
+        f"Spark cannot read {name}: it is compressed with {codec[1].upper()}, and Spark has no such codec",
+        hint="read the table with DuckDB: store.open(); or set the lake's option parquet_compression to 'zstd' and "
+        "write the table again",
+    )
+
 
 # Prefix of the error message that a job raises for a NULL in a NOT NULL column.
 NULL_FOUND = "LAKECONF_NOT_NULL"

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeconf.engines.spark.connect.footers import stored_schemas
-from lakeconf.engines.spark.read import footers as module
-from lakeconf.engines.spark.read.footers import Stored, footers
+from lakeconf.engines.spark.connect.source import stored_schemas
+from lakeconf.engines.spark.read import file_index as module
+from lakeconf.engines.spark.read.file_index import Stored, footers
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from catalog_lake import lake
 from spark_changes import assert_changes_alike
 from spark_rows import assert_alike, scan
 
+from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.data_file import DataFile, DeleteFile
-from lakeconf.catalog.inlined_changes import plan_changes_with_inlined_rows
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.spark.connect.scan import read_changes
-from lakeconf.engines.spark.connect.source import ConnectSource
+from lakeconf.engines.spark.connect.source import ConnectSource, read_changes
 from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.engines.spark.connect.settings import check_reading, settings_of
+from lakeconf.engines.spark.connect.source import check_reading, settings_of
 from lakeconf.errors import SparkError, UnsupportedError
 
 if TYPE_CHECKING:

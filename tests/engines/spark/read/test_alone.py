@@ -14,7 +14,7 @@ from spark_rows import assert_alike, scan
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.engines.spark.engine import SparkEngine
-from lakeconf.engines.spark.read.landed_files import read_files
+from lakeconf.engines.spark.read.scan import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
 

@@ -12,9 +12,9 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import bitmap
-from lakeconf.engines.spark.read.bitmap import _bits, _is_at_hand, bitmap_condition
-from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.read import scan_source
+from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.read.scan_source import _bits, _is_at_hand, bitmap_condition
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_condition_fails_for_a_row_of_another_file(spark: SparkSession, three: L
 
 def test_no_condition_above_the_limits(spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_scan(three.reader, "t", three.newest)
-    monkeypatch.setattr(bitmap, "_MOST_FILES", 2)
+    monkeypatch.setattr(scan_source, "_MOST_FILES", 2)
     assert bitmap_condition(spark, plan.files, three.newest) is None
 
 
@@ -140,7 +140,7 @@ def test_delete_files_are_read_once_for_a_snapshot(
 
     plan, before = (plan_scan(three.reader, "t", three.newest - past) for past in (0, 2))
     assert bitmap_condition(spark, plan.files, plan.snapshot_id) is not None
-    monkeypatch.setattr(bitmap, "connect", unread)
+    monkeypatch.setattr(scan_source, "connect", unread)
     again = plan_scan(three.reader, "t", three.newest)
     condition = bitmap_condition(spark, again.files, again.snapshot_id)
     assert condition is not None

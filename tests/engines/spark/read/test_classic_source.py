@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read.classic_source import ClassicSource
+from lakeconf.engines.spark.read.scan_source import ClassicSource
 
 if TYPE_CHECKING:
     from catalog_lake import Lake

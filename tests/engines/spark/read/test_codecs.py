@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.engines.spark.read.codecs import missing_codec
+from lakeconf.engines.spark.write.storage import missing_codec
 
 # Messages of Spark 4.0 and of Spark 4.2.
 MISSING = "Class org.apache.hadoop.io.compress.{}Codec was not found"

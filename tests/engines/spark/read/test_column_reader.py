@@ -10,8 +10,7 @@ from pyspark.sql.types import LongType, StructType
 
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import columns_of
-from lakeconf.engines.spark.read.column_reader import missing, quoted, reading, requested
-from lakeconf.engines.spark.read.columns import Found
+from lakeconf.engines.spark.read.column_reader import Found, missing, quoted, reading, requested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from lakeconf.catalog.table import Column
-from lakeconf.engines.spark.read.defaults import _day, _moment, default_sql
+from lakeconf.engines.spark.read.column_reader import _day, _moment, default_sql
 from lakeconf.errors import LakeconfError
 
 # DuckLake's type, the default as the catalog stores it, Spark's SQL.

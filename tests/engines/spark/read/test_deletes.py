@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from spark_rows import assert_alike, scan
 
-from lakeconf.engines.spark.read import bitmap, deletes
+from lakeconf.engines.spark.read import scan_source
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -21,7 +21,7 @@ TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The method that filters out deleted rows; a join is used for large numbers of them."""
     if request.param == JOIN:
-        monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+        monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
     return str(request.param)
 
 
@@ -91,10 +91,10 @@ def test_many_delete_files_are_read_by_several_tasks(
 ) -> None:
     fill(files, 0, 1000, 2000)
     files.run("DELETE FROM lake.t WHERE a % 10 = 0")
-    monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+    monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
     exchanged = {}
     for most in (3, 2):
-        monkeypatch.setattr(deletes, "_FEW_FILES", most)
+        monkeypatch.setattr(scan_source, "_FEW_FILES", most)
         plan = str(scan(spark, files, "t")._jdf.queryExecution().executedPlan().toString())
         exchanged[most] = "Exchange hashpartitioning(_groupingexpression" in plan
     assert exchanged == {3: False, 2: True}

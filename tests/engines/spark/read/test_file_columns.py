@@ -10,15 +10,8 @@ import pytest
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.engines.positions import FILE_ID, FILENAME
-from lakeconf.engines.spark.read.file_columns import (
-    BEGIN,
-    FILE,
-    ROW_ID_START,
-    path_text,
-    path_value,
-    with_constants,
-)
+from lakeconf.engines.base import FILE_ID, FILENAME
+from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, path_text, path_value, with_constants
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.engines.spark.read.file_index import in_texts, with_planned_files
-from lakeconf.engines.spark.read.guards import file_number
+from lakeconf.engines.spark.read.scan_source import file_number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,8 +12,8 @@ import pytest
 from jvm_calls import counted_calls
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import footers as module
-from lakeconf.engines.spark.read.footers import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read import file_index as module
+from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.session import private_session
 from lakeconf.errors import StorageError
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import classic_source as module
-from lakeconf.engines.spark.read.classic_source import ClassicSource
+from lakeconf.engines.spark.read import scan_source as module
 from lakeconf.engines.spark.read.groups import Group, groups
+from lakeconf.engines.spark.read.scan_source import ClassicSource
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

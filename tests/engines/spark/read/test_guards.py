@@ -11,9 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import scan
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import bitmap, deletes, guards
-from lakeconf.engines.spark.read.classic_source import ClassicSource
-from lakeconf.engines.spark.read.guards import check_types
+from lakeconf.engines.spark.read import scan_source
+from lakeconf.engines.spark.read.scan_source import ClassicSource, check_types
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -27,9 +26,9 @@ WAYS = ["bits", "a join", "a join with many delete files"]
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The method that filters out deleted rows."""
     if request.param != "bits":
-        monkeypatch.setattr(bitmap, "_MOST_POSITIONS", -1)
+        monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
     if request.param == "a join with many delete files":
-        monkeypatch.setattr(deletes, "_FEW_FILES", 0)
+        monkeypatch.setattr(scan_source, "_FEW_FILES", 0)
     return str(request.param)
 
 
@@ -85,7 +84,7 @@ def test_row_of_an_unknown_file_raises_an_error(
     """Simulates that Spark reads a file that is not in its list: its number is its modification time."""
     assert way
     with_deletes(files)
-    monkeypatch.setattr(guards, "_NUMBER", f"({guards._NUMBER} + 1700000000000)")
+    monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1700000000000)")
     frame = scan(spark, files, "t")
     for action in (DataFrameActions.rows, DataFrameActions.count, DataFrameActions.filtered):
         with pytest.raises(Exception, match="not in the plan of this scan"):
@@ -96,10 +95,10 @@ def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, m
     with_deletes(files)
     planned = plan_scan(files.reader, "t", files.newest).files
     bases = {file.delete_file: 0 for file in planned if file.delete_file is not None}
-    assert len(deletes._in_parquet(ClassicSource(spark), bases, files.newest).collect()) == 60
-    monkeypatch.setattr(guards, "_NUMBER", f"({guards._NUMBER} + 1)")
+    assert len(scan_source._in_parquet(ClassicSource(spark), bases, files.newest).collect()) == 60
+    monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
-        deletes._in_parquet(ClassicSource(spark), bases, files.newest).collect()
+        scan_source._in_parquet(ClassicSource(spark), bases, files.newest).collect()
 
 
 class DataFrameActions:

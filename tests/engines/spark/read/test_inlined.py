@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField
 
 from lakeconf.catalog.types import columns_of
 from lakeconf.connection.connection import connect
-from lakeconf.engines.spark.read.inlined import inlined_frame
+from lakeconf.engines.spark.read.scan import inlined_frame
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

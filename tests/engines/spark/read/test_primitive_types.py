@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, Str
 
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.read import primitive_types as primitive
-from lakeconf.engines.spark.read.footers import MILLISECONDS
+from lakeconf.engines.spark.read.file_index import MILLISECONDS
 from lakeconf.engines.spark.read.primitive_types import casts_alike, leaf_reading
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import columns_of
-from lakeconf.engines.spark.read.columns import Found
+from lakeconf.engines.spark.read.column_reader import Found
 from lakeconf.engines.spark.read.executor_code import POSITION
-from lakeconf.engines.spark.read.projection import by_id_source, column_sql, constant_sql, row_id_sql, snapshot_sql
+from lakeconf.engines.spark.read.fallback import by_id_source, column_sql, constant_sql, row_id_sql, snapshot_sql
 
 FILE = DataFile(1, "/f.parquet", 10, 100, row_id_start=40, begin_snapshot=7)
 

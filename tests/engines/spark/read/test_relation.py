@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.engines.spark.read.guards import file_number, of_file
-from lakeconf.engines.spark.read.relation import check_local, relation
+from lakeconf.engines.spark.read.file_index import check_local, relation
+from lakeconf.engines.spark.read.scan_source import file_number, of_file
 from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ SCAN = """
 import sys
 from pathlib import Path
 import lakeconf
-from lakeconf.engines.spark.read.relation import relation
+from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.session import private_session
 from test_relation import NUMBERS, planned
 spark = lakeconf.spark_session(settings={"spark.master": "local[1]", "spark.ui.enabled": "false"})

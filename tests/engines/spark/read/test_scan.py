@@ -9,8 +9,7 @@ from jvm_calls import counted_calls
 
 from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import ROW_ID
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER, FILENAME
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
 from lakeconf.engines.spark.read.scan import SNAPSHOT_ID, read
 from lakeconf.errors import UnsupportedError
 

@@ -7,8 +7,7 @@ import inspect
 import pytest
 
 from lakeconf.engines.spark.connect.source import ConnectSource
-from lakeconf.engines.spark.read.classic_source import ClassicSource
-from lakeconf.engines.spark.read.source import Source
+from lakeconf.engines.spark.read.scan_source import ClassicSource, Source
 
 METHODS = [name for name, found in vars(Source).items() if inspect.isfunction(found) and not name.startswith("_")]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.partition_folders import FolderKey
+from lakeconf.catalog.data_file import FolderKey
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect
-from lakeconf.engines.spark.write.partitions import folders
+from lakeconf.engines.spark.write.files import folders
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

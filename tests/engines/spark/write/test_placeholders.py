@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from lakeconf.engines.exact_casts import placeholder_message
-from lakeconf.engines.spark.write.placeholders import without_placeholders
+from lakeconf.engines.schema_check import placeholder_message
+from lakeconf.engines.spark.write.storage import without_placeholders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import StagingRequest
-from lakeconf.engines.positions import FILE_ID, FILE_ROW_NUMBER
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, StagingRequest
 from lakeconf.engines.spark.engine import SparkEngine
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 
 from lakeconf.engines.spark.write.files import writing_session
-from lakeconf.engines.spark.write.reported_files import write_reported
+from lakeconf.engines.spark.write.storage import write_reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from local_stores import store_of
 from plain_sql import run_plain
 
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.sorting import SortEngine
+from lakeconf.engines.sorted_files import SortEngine
 from lakeconf.engines.spark.engine import SparkEngine
 from lakeconf.errors import SchemaError
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakeconf.catalog.table import load_table
 from lakeconf.engines.base import StagingRequest
-from lakeconf.engines.spark.write.staged_merge import conformed, stage_rows, staged_frame
+from lakeconf.engines.spark.write.staged_files import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage
 from lakeconf.errors import SchemaError
 

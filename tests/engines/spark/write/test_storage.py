@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from lakeconf.catalog.table import load_table
-from lakeconf.connection.errors import REFUSED_VALUE
+from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.engines.base import StagingRequest
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError

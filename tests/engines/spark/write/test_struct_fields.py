@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from lakeconf.engines.spark.write.struct_fields import in_order
+from lakeconf.engines.spark.write.storage import in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,260 @@
+"""Catalogs in a file: DuckDB and SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from lakeconf.backends.base import InitTemplate, MetadataBackend, StoreNames, Text
+from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
+from lakeconf.sql import Value, literal
+
+_HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
+
+
+# Closing a file drops all POSIX locks of this process on it, including those of a database that has it open
+# (https://www.sqlite.org/howtocorrupt.html §2.2). lakeconf therefore inspects each catalog once, before it attaches it.
+_LOOKED_INTO: set[Path] = set()
+
+
+_OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
+
+
+class CatalogFile(MetadataBackend):
+    """A catalog in one file."""
+
+    kind: ClassVar[str]
+    uri: Annotated[
+        Text,
+        Field(
+            examples=[".lakeconf/catalog.sqlite"],
+            description="Path of the catalog file, relative to the configuration file.",
+        ),
+    ]
+
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        return ("uri",)
+
+    def file(self) -> Path:
+        return Path(self.uri)
+
+    def prepare(self, *, read_only: bool) -> None:
+        path = self.file()
+        if path.is_dir():
+            raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
+        exists = path.is_file() and path.stat().st_size > 0
+        if exists and path not in _LOOKED_INTO:
+            self.look_into(path)
+        if not exists and read_only:
+            raise CatalogMissingError(f"the catalog {path} does not exist")
+        if not exists:
+            make_folder(path.parent)
+        _LOOKED_INTO.add(path)
+
+    def make_private(self) -> None:
+        path = self.file()
+        make_folder(path.parent, mode=_OWNER_ONLY_FOLDER)
+        if path.exists():
+            return
+        try:
+            with tempfile.TemporaryDirectory(prefix=".lakeconf-", dir=path.parent) as folder:
+                made = Path(folder) / "catalog"
+                self.make_empty(made)
+                made.chmod(_OWNER_ONLY)
+                # Another process may create the file at the same time. File systems without links have no permissions.
+                with contextlib.suppress(OSError):
+                    os.link(made, path)
+        except OSError as error:
+            raise StorageError(
+                f"the catalog {path} cannot be created: {error.strerror}", hint="check the permissions of its folder"
+            ) from error
+
+    def make_empty(self, path: Path) -> None:
+        """Creates a database without tables.
+
+        Args:
+            path: A file that does not exist.
+        """
+        path.touch()
+
+    def look_into(self, path: Path) -> None:
+        """Checks that a file is a catalog of this type.
+
+        Args:
+            path: A file that is not empty.
+
+        Raises:
+            CatalogError: The file is something else.
+            StorageError: The file cannot be read.
+        """
+        try:
+            with path.open("rb") as file:
+                head = file.read(32)
+        except OSError as error:
+            raise StorageError(
+                f"the catalog {path} cannot be read: {error.strerror}", hint="check the permissions of the file"
+            ) from error
+        found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
+        if found == self.kind:
+            return
+        what = f"a {found} database" if found else "an unknown type of file"
+        hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
+        raise CatalogError(f"the catalog {path} is {what}, not a {self.kind} database", hint=hint)
+
+
+def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
+    """Refuses a database of another application, because DuckLake would create its tables in it.
+
+    Args:
+        path: The database's file.
+        kind: The kind of database, such as `SQLite`.
+        tables: The names of its tables.
+
+    Raises:
+        CatalogError: There are tables, but none of DuckLake.
+    """
+    if tables and "ducklake_metadata" not in tables:
+        raise CatalogError(
+            f"{path} is a {kind} database, but not a DuckLake catalog (it contains the table {min(tables)!r})",
+            hint="use a separate file for the catalog; lakeconf does not create a catalog among other tables",
+        )
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Creates a folder and its parents.
+
+    Args:
+        path: The folder.
+        mode: The permissions of a new folder, limited by the umask.
+
+    Raises:
+        StorageError: The folder cannot be created.
+    """
+    try:
+        path.mkdir(mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"the folder {path} cannot be created: {error.strerror}",
+            hint="check the permissions of the folder above it",
+        ) from error
+
+
+# Only names: DuckDB binds nothing.
+_STORED_SQL = """
+    SELECT view_name FROM duckdb_views() WHERE database_name = 'catalog' AND NOT internal
+    UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = 'catalog' AND NOT internal
+"""
+
+
+class DuckDBMetadata(CatalogFile):
+    """A catalog in a DuckDB file: only one process can have it open."""
+
+    kind: ClassVar[str] = "DuckDB"
+    type: Literal["duckdb"] = "duckdb"
+    metadata_schema: Annotated[
+        Text | None,
+        Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`."),
+    ] = None
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ()
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
+        schema: dict[str, Value] = {"metadata_schema": self.metadata_schema} if self.metadata_schema else {}
+        return {"metadata_path": f"duckdb:{self.uri}", **schema}
+
+    def prepare(self, *, read_only: bool) -> None:
+        super().prepare(read_only=read_only)
+        path = self.file()
+        # Other processes may write to the file while this process does not have it open, so check it every time.
+        if path.is_file() and path.stat().st_size > 0:
+            self.look_into(path)
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"uri": ".lakeconf/catalog.duckdb"})
+
+    def make_empty(self, path: Path) -> None:
+        import duckdb
+
+        duckdb.connect(str(path)).close()
+
+    def look_into(self, path: Path) -> None:
+        import duckdb
+
+        try:
+            with duckdb.connect() as connection:
+                connection.execute(f"ATTACH {literal(str(path))} AS catalog (READ_ONLY)")
+                query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'catalog'"
+                tables = [name for (name,) in connection.execute(query).fetchall()]
+                stored = connection.execute(_STORED_SQL).fetchall()
+        except duckdb.BinderException:
+            return  # this process has it open, and reading it in another way would drop DuckDB's lock
+        except duckdb.Error:
+            super().look_into(path)
+            return  # another process has the file open, or it has another version: ATTACH reports it
+        refuse_foreign(path, self.kind, tables)
+        for (name,) in stored:
+            raise CatalogError(
+                f"the catalog {path} contains the view or macro {name!r}, which DuckDB would run when it reads the "
+                "catalog. Anyone who can write to the file could use it to read your files or steal your credentials",
+                hint="drop it (DROP VIEW …, DROP MACRO …), and keep views and macros in the lake or in another file",
+            )
+
+
+class SQLiteMetadata(CatalogFile):
+    """A catalog in a SQLite file: several processes on one machine can use it, one writer at a time."""
+
+    kind: ClassVar[str] = "SQLite"
+    # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
+    write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
+    type: Literal["sqlite"] = "sqlite"
+
+    @classmethod
+    def init_template(cls) -> InitTemplate:
+        return InitTemplate({"uri": ".lakeconf/catalog.sqlite"})
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return ("sqlite_scanner",)
+
+    @property
+    def attach_defaults(self) -> Mapping[str, Value]:
+        # How many milliseconds SQLite waits for another commit before it reports a locked database.
+        return {**super().attach_defaults, "meta_busy_timeout": 30_000}
+
+    def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
+        return {"metadata_path": f"sqlite:{self.uri}"}
+
+    def look_into(self, path: Path) -> None:
+        import sqlite3
+
+        super().look_into(path)
+        try:
+            with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:  # the rest of the number is the detail
+                raise CatalogError(
+                    f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
+                    hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
+                ) from error
+            return  # locked, or cannot be opened read-only: ATTACH reports the reason
+        except sqlite3.DatabaseError as error:
+            raise CatalogError(
+                f"the catalog {path} is damaged: {error}", hint="restore the file from a backup"
+            ) from error
+        refuse_foreign(path, self.kind, tables)
+
+
+def _escaped(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")

@@ -1,0 +1,445 @@
+"""Converts the literals of a `where` exactly to the types of its columns."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Generic, TypeAlias, TypeVar
+
+from sqlglot import exp
+
+from lakeconf.catalog.expression import NotUnderstoodError
+from lakeconf.catalog.predicates import (
+    DATE,
+    TIMESTAMP,
+    And,
+    Comparison,
+    In,
+    Operator,
+    Or,
+    Predicate,
+    Value,
+    parse_date,
+    parse_timestamp,
+)
+from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import decimal_digits, sql_type
+from lakeconf.connection.connection import closed_connection
+from lakeconf.errors import PredicateError
+from lakeconf.sql import identifier
+
+Raw: TypeAlias = "Value | Text"
+
+
+T = TypeVar("T")
+
+
+_INTEGER = re.compile(r"(u?)int(8|16|32|64|128)")
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+_SECOND_FRACTIONS = {
+    "timestamp_s": 1_000_000,
+    "timestamp_ms": 1000,
+    "timestamp": 1,
+    "timestamp_ns": 1,
+    "timestamptz": 1,
+}
+
+
+# The range of TIMESTAMP_NS.
+_FIRST_NANOSECONDS = datetime(1677, 9, 22)
+
+
+_LAST_NANOSECONDS = datetime(2262, 4, 11)
+
+
+_EXACT = Context(prec=200)
+
+
+_EXACT_DIGITS = 15  # of a decimal that becomes a DOUBLE
+
+
+_BEYOND_ALL = Decimal("1e50")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string literal, which takes the type of the column."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit(Generic[T]):
+    """The position of a literal among the values of a column's type.
+
+    Attributes:
+        value: The greatest value that is not above the literal; None if all values are above it.
+        is_exact: True if `value` equals the literal.
+        any_value: An arbitrary value of the type.
+    """
+
+    value: T | None
+    is_exact: bool
+    any_value: T
+
+
+def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
+    """Compares a column with a literal.
+
+    A literal that the column's type cannot represent becomes an equivalent comparison: for an integer column, `x < 1.5`
+    becomes `x <= 1`, and `x = 1.5` becomes false, or NULL if `x` is NULL.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with the literal.
+    """
+    fit = _fit(column, raw)
+    if fit.value is not None and fit.is_exact:
+        return Comparison(column, operator, fit.value)
+    if operator == "=":
+        return _constant(column, fit, value=False)
+    if operator == "!=":
+        return _constant(column, fit, value=True)
+    if fit.value is None:
+        return _constant(column, fit, value=operator in (">", ">="))
+    return Comparison(column, "<=" if operator in ("<", "<=") else ">", fit.value)
+
+
+def one_of(column: Column, raws: list[Raw]) -> Predicate:
+    """Tests if a column equals one of the literals.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with one of them.
+    """
+    fits = [_fit(column, raw) for raw in _of_one_type(column, raws)]
+    values = dict.fromkeys(fit.value for fit in fits if fit.value is not None and fit.is_exact)
+    return In(column, tuple(values)) if values else _constant(column, fits[0], value=False)
+
+
+def between(column: Column, low: Raw, high: Raw) -> Predicate:
+    """Tests if a column is between `low` and `high`, inclusive.
+
+    Raises:
+        PredicateError: The column's type cannot be compared with one of them.
+    """
+    low, high = _of_one_type(column, [low, high])
+    return And((compare(column, ">=", low), compare(column, "<=", high)))
+
+
+def _of_one_type(column: Column, raws: list[Raw]) -> list[Raw]:
+    """Types literals together as DuckDB does: with a DOUBLE, decimals become DOUBLEs for a FLOAT column."""
+    if column.type != "float32" or not any(isinstance(raw, float) for raw in raws):
+        return raws
+    return [_float(column, raw) for raw in raws]
+
+
+def _constant(column: Column, fit: Fit[Value], *, value: bool) -> Predicate:
+    """Returns a predicate with a constant value, except NULL for rows where the column is NULL."""
+    above = Comparison(column, ">", fit.any_value)
+    not_above = Comparison(column, "<=", fit.any_value)
+    return Or((above, not_above)) if value else And((above, not_above))
+
+
+def _fit(column: Column, raw: Raw) -> Fit[Value]:
+    if column.type.startswith("decimal("):
+        return _fit_decimal(column, raw)
+    if _INTEGER.fullmatch(column.type):
+        return _fit_integer(column, raw)
+    fitter = _FITTERS.get(column.type)
+    if fitter is None:
+        raise NotUnderstoodError(
+            f"a `where` cannot compare the column {column.name!r} of type {column.type}",
+            hint="use IS NULL or IS NOT NULL, filter after the scan, or run a query with lake.sql()",
+        )
+    return fitter(column, raw)
+
+
+def _exactly(value: Value) -> Fit[Value]:
+    return Fit(value, is_exact=True, any_value=value)
+
+
+def _number(column: Column, raw: Raw) -> Decimal:
+    if isinstance(raw, Text):
+        number = Decimal(raw.value.strip()) if _NUMBER.fullmatch(raw.value.strip()) else None
+    elif isinstance(raw, float):
+        number = Decimal(repr(raw))  # by its shortest text: 1e-1 equals the decimal 0.1
+    else:
+        number = raw if isinstance(raw, Decimal) else None
+    if number is None or number.is_nan():
+        raise _misfit(column, raw, "a number")
+    return number
+
+
+def _bounded(number: Decimal) -> Decimal:
+    """Clamps a number to a range beyond every column type, so that `1e999999` does not create a huge integer."""
+    return max(-_BEYOND_ALL, min(_BEYOND_ALL, number))
+
+
+def _fit_integer(column: Column, raw: Raw) -> Fit[Value]:
+    unsigned, bits = re.fullmatch(_INTEGER, column.type).groups()  # type: ignore[union-attr]
+    low, high = (0, 2 ** int(bits) - 1) if unsigned else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+    number = _bounded(_number(column, raw))
+    if isinstance(raw, Text) and number != number.to_integral_value():
+        raise _misfit(column, raw, "a whole number")  # DuckDB would round it
+    floor = int(number.to_integral_value(ROUND_FLOOR))
+    if floor < low:
+        return Fit(None, is_exact=False, any_value=low)
+    return Fit(min(floor, high), is_exact=floor == number and floor <= high, any_value=low)
+
+
+def _fit_decimal(column: Column, raw: Raw) -> Fit[Value]:
+    precision, scale = decimal_digits(column.type)  # type: ignore[misc]
+    # Use text and copy_negate, because arithmetic would round to the 28 digits of the default context.
+    step, high = Decimal(f"1E-{scale}"), Decimal(f"{10**precision - 1}E-{scale}")
+    low = high.copy_negate()
+    number = _bounded(_number(column, raw))
+    if number < low:
+        return Fit(None, is_exact=False, any_value=low)
+    floor = min(number, high).quantize(step, ROUND_FLOOR, _EXACT)
+    if isinstance(raw, Text) and floor != number:
+        raise _misfit(column, raw, f"a number with at most {scale} decimals")
+    return Fit(floor, is_exact=floor == number, any_value=high)
+
+
+def _fit_double(column: Column, raw: Raw) -> Fit[Value]:
+    return _exactly(_float(column, raw))
+
+
+def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
+    number = _float(column, raw, decimals="FLOAT")
+    single = _to_single(number)
+    if math.isnan(number) or single == number or not isinstance(raw, float):
+        return _exactly(
+            single
+        )  # DuckDB casts a decimal literal to FLOAT, but casts the column to DOUBLE for a DOUBLE literal
+    return Fit(single if single < number else _single_below(single), is_exact=False, any_value=0.0)
+
+
+def _float(column: Column, raw: Raw, *, decimals: str = "DOUBLE") -> float:
+    if isinstance(raw, float):
+        return raw
+    if isinstance(raw, Decimal) and (decimals == "FLOAT" or len(raw.as_tuple().digits) > _EXACT_DIGITS):
+        # DuckDB divides two rounded numbers, so its result is not always the nearest one.
+        with closed_connection() as connection:
+            ((found,),) = connection.execute(f"SELECT CAST({_bounded(raw):f} AS {decimals})").fetchall()
+        return float(found)
+    if isinstance(raw, Text) and re.fullmatch(r"(?i)[+-]?(nan|inf(inity)?)", raw.value.strip()):
+        return float(raw.value)
+    return float(_number(column, raw))
+
+
+def _to_single(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _single_below(single: float) -> float:
+    """The next lower single, for a positive one, infinity, negative zero or a negative one."""
+    (bits,) = struct.unpack("<i", struct.pack("<f", single))
+    return float(struct.unpack("<f", struct.pack("<i", bits - 1 if single > 0 else bits + 1))[0])
+
+
+def _fit_boolean(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, bool):
+        return _exactly(raw)
+    if isinstance(raw, Text) and raw.value.lower() in ("true", "false"):
+        return _exactly(raw.value.lower() == "true")
+    raise _misfit(column, raw, "true or false")
+
+
+def _fit_text(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text):
+        return _exactly(raw.value)
+    raise _misfit(column, raw, "a string in single quotes")
+
+
+def _fit_uuid(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text) and re.fullmatch(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", raw.value):
+        return _exactly(str(uuid.UUID(raw.value)))
+    raise _misfit(column, raw, "a UUID in single quotes")
+
+
+def _fit_blob(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, bytes):
+        return _exactly(raw)
+    raise _misfit(column, raw, r"a BLOB, such as '\xAA'::BLOB")
+
+
+def _fit_date(column: Column, raw: Raw) -> Fit[Value]:
+    if isinstance(raw, Text) and DATE.fullmatch(raw.value):
+        return _exactly(parse_date(raw.value))
+    if isinstance(raw, datetime) and raw.tzinfo is None:
+        return Fit(raw.date(), is_exact=raw.time() == time(), any_value=date.min)
+    if isinstance(raw, date) and not isinstance(raw, datetime):
+        return _exactly(raw)
+    raise _misfit(column, raw, "a date, such as DATE '2026-01-31'")
+
+
+def _fit_timestamp(column: Column, raw: Raw) -> Fit[Value]:
+    moment: Raw = raw
+    if isinstance(raw, Text) and TIMESTAMP.fullmatch(raw.value):
+        moment = parse_timestamp(raw.value)
+    elif isinstance(raw, date) and not isinstance(raw, datetime):
+        moment = datetime.combine(raw, time())
+    wants_zone = column.type == "timestamptz"
+    if not isinstance(moment, datetime) or (moment.tzinfo is not None) != wants_zone:
+        # Comparing a TIMESTAMP with a TIMESTAMPTZ depends on the session's time zone.
+        example = "TIMESTAMPTZ '2026-01-31 00:00:00+00'" if wants_zone else "TIMESTAMP '2026-01-31 00:00:00'"
+        raise _misfit(column, raw, f"a time with{'' if wants_zone else 'out'} a time zone, such as {example}")
+    too_fine = moment.microsecond % _SECOND_FRACTIONS[column.type]
+    if isinstance(raw, Text) and too_fine:
+        raise _misfit(column, raw, "a time with the precision of the column")  # DuckDB would round it
+    floor = moment - timedelta(microseconds=too_fine)
+    if column.type == "timestamp_ns" and not _FIRST_NANOSECONDS <= floor <= _LAST_NANOSECONDS:
+        raise _misfit(column, raw, "a time between the years 1678 and 2261")
+    return Fit(floor, is_exact=not too_fine, any_value=floor)
+
+
+def _misfit(column: Column, raw: Raw, wanted: str) -> PredicateError:
+    shown = repr(raw.value) if isinstance(raw, Text) else str(raw)
+    return PredicateError(
+        f"the column {column.name!r} of type {column.type} cannot be compared with {shown}", hint=f"write {wanted}"
+    )
+
+
+_FITTERS: dict[str, Callable[[Column, Raw], Fit[Value]]] = {
+    "float64": _fit_double,
+    "float32": _fit_single,
+    "boolean": _fit_boolean,
+    "varchar": _fit_text,
+    "uuid": _fit_uuid,
+    "blob": _fit_blob,
+    "date": _fit_date,
+    **dict.fromkeys(_SECOND_FRACTIONS, _fit_timestamp),
+}
+
+
+GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
+
+
+def constant(node: exp.Expr) -> Raw:
+    """Reads a literal, or a cast of one.
+
+    Raises:
+        PredicateError: It is no constant, it is NULL, or its text does not fit the type.
+    """
+    node = without_parentheses(node)
+    if isinstance(node, exp.Null):
+        raise PredicateError("a comparison with NULL is never true", hint="write IS NULL or IS NOT NULL")
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        return Text(str(node.this)) if node.is_string else _constant_number(str(node.this))
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return _constant_number(f"-{node.this.this}")
+    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
+        return _cast(node, constant(node.this))
+    raise refusal(node)
+
+
+def _constant_number(text: str) -> Raw:
+    """Types a number as DuckDB does: DOUBLE with an exponent, else an integer or a decimal."""
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def _cast(node: exp.Cast, raw: Raw) -> Raw:
+    only(node, "this", "to")
+    if node.to.this == exp.DType.DECIMAL and isinstance(raw, Text):
+        return _decimal(node, raw.value)
+    read = _CASTS.get(node.to.this)
+    if read is None or not isinstance(raw, Text):
+        raise refusal(node)
+    value = read(raw.value)
+    if isinstance(value, datetime) and (value.tzinfo is not None) != (node.to.this == exp.DType.TIMESTAMPTZ):
+        # Otherwise the meaning would depend on the session's time zone.
+        raise PredicateError(
+            f"{shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one",
+            hint="write TIMESTAMPTZ '2026-01-31 00:00:00+00', or TIMESTAMP '2026-01-31 00:00:00'",
+        )
+    return value
+
+
+def _decimal(node: exp.Cast, text: str) -> Decimal:
+    """Reads a constant of the type DECIMAL(precision, scale), as DuckDB 2.0 writes one; DuckDB would round others."""
+    sizes = [int(size.name) for size in node.to.expressions]
+    if len(sizes) != 2 or not re.fullmatch(r"-?\d+(\.\d+)?", text):
+        raise refusal(node)
+    precision, scale = sizes
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    if len(fraction) > scale or len(whole.lstrip("0")) > precision - scale:
+        raise refusal(node)
+    return Decimal(text)
+
+
+def _blob(text: str) -> bytes:
+    if not re.fullmatch(r"(\\x[0-9A-Fa-f]{2}|[\x20-\x5b\x5d-\x7e])*", text):
+        raise PredicateError(f"{text!r} is not a BLOB", hint=r"write each byte as \xAA")
+    return re.sub(rb"\\x(..)", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+
+
+def _double(text: str) -> Raw:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise PredicateError(f"{text!r} is not a number", hint="write a number such as 1.5") from error
+
+
+_CASTS: dict[exp.DType, Callable[[str], Raw]] = {
+    exp.DType.DATE: parse_date,
+    exp.DType.TIMESTAMP: parse_timestamp,
+    exp.DType.TIMESTAMPNTZ: parse_timestamp,
+    exp.DType.TIMESTAMPTZ: parse_timestamp,
+    exp.DType.VARBINARY: _blob,
+    exp.DType.DOUBLE: _double,
+    exp.DType.TEXT: Text,
+    exp.DType.VARCHAR: Text,
+    exp.DType.UUID: Text,
+}
+
+
+def without_parentheses(node: exp.Expr) -> exp.Expr:
+    """The node inside its parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def only(node: exp.Expr, *known: str) -> None:
+    """Rejects a node with arguments other than the known ones."""
+    if any(value for key, value in node.args.items() if key not in known):
+        raise refusal(node)
+
+
+def refusal(node: exp.Expr) -> NotUnderstoodError:
+    """The error for syntax that planning does not understand."""
+    return NotUnderstoodError(f"a `where` does not support {shown(node)}", hint=GRAMMAR)
+
+
+def shown(node: exp.Expr) -> str:
+    """The SQL of a node, quoted for a message."""
+    return repr(node.sql(dialect="duckdb"))
+
+
+def truth(column: Column) -> Predicate:
+    """The condition that a column is true.
+
+    Raises:
+        PredicateError: The column is not BOOLEAN.
+    """
+    if column.type != "boolean":
+        raise PredicateError(
+            f"the condition is the column {column.name!r} alone, which is {sql_type(column)} and not BOOLEAN",
+            hint=f"compare it: {identifier(column.name)} = …",
+        )
+    return Comparison(column, "=", True)  # noqa: FBT003

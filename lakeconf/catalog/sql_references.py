@@ -1,0 +1,313 @@
+"""What a query refers to: its tables, functions and files, found by the parser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import QueryError
+from lakeconf.sql import folded, identifier, literal
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yields every object of a tree, each before its parts.
+
+    The tree may be deeper than Python's limit of recursion.
+    """
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(reversed(node.values()))
+        elif isinstance(node, list):
+            waiting.extend(reversed(node))
+
+
+_log = logging.getLogger("sqlglot")
+
+
+def parsed(sql: str, dialect: str = "duckdb") -> list[exp.Expr | None]:
+    """The statements of SQL.
+
+    Args:
+        sql: The SQL.
+        dialect: Its dialect.
+
+    Raises:
+        sqlglot.errors.SqlglotError: The SQL cannot be parsed.
+    """
+    with _quiet():
+        return sqlglot.parse(sql, dialect=dialect)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops what this thread logs: the application may use sqlglot in others."""
+    thread = threading.get_ident()
+
+    def of_another_thread(record: logging.LogRecord) -> bool:  # noqa: ARG001 - the interface of a filter
+        return threading.get_ident() != thread
+
+    _log.addFilter(of_another_thread)
+    try:
+        yield
+    finally:
+        _log.removeFilter(of_another_thread)
+
+
+# Where a part of a text begins and ends.
+Span = tuple[int, int]
+
+
+def table_references(query: exp.Expr) -> list[exp.Table]:
+    """The places in a query that name a table, and not a CTE that is visible there."""
+    return [table for table in query.find_all(exp.Table) if table.db or not _is_cte(table)]
+
+
+def _is_cte(table: exp.Table) -> bool:
+    place: exp.Expr = table
+    while place.parent is not None:
+        inner, place = place, place.parent
+        found = place.args.get("with_")
+        visible = [] if found is None or inner is found else found.expressions
+        if isinstance(place, exp.With):
+            visible = place.expressions[: inner.index] if isinstance(inner.index, int) else []
+        elif isinstance(place, exp.CTE) and _is_step(table, place):
+            visible = [place]
+        if folded(table.name) in {folded(cte.alias) for cte in visible}:
+            return True
+    return False
+
+
+def _is_step(table: exp.Table, cte: exp.CTE) -> bool:
+    """True in the second query of a recursive CTE, which reads the CTE itself."""
+    query = cte.this.unnest()
+    is_recursive = isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive")
+    return bool(is_recursive) and isinstance(query, exp.Union) and _is_below(table, query.expression)
+
+
+def _is_below(node: exp.Expr | None, root: exp.Expr) -> bool:
+    while node is not None and node is not root:
+        node = node.parent
+    return node is root
+
+
+def is_series(table: exp.Table) -> bool:
+    """True for `range(…)` and `generate_series(…)`, which make rows and read nothing."""
+    return isinstance(table.this, exp.GenerateSeries)
+
+
+def point_to(table: exp.Table, view: str) -> None:
+    """Makes a place name a view instead; its alias, its joins and its sample stay.
+
+    Args:
+        table: The place.
+        view: The name of the view.
+    """
+    if not table.alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+    table.set("this", exp.to_identifier(view, quoted=True))
+    table.set("db", None)
+    table.set("catalog", None)
+
+
+def span_of(table: exp.Table) -> Span:
+    """Where the name of a table is in the text of its query."""
+    return int(table.parts[0].meta["start"]), int(table.parts[-1].meta["end"]) + 1
+
+
+def named_as(view: str, table: exp.Table, quoted: Callable[[str], str] = identifier) -> str:
+    """What to write in place of the name of a table to read a view, which columns can name like the table."""
+    return view if table.alias else f"{view} AS {quoted(table.name)}"
+
+
+def semicolons(tokens: Sequence[Token]) -> dict[Span, str]:
+    """The changes that remove the semicolons of a single statement."""
+    return {(token.start, token.end + 1): "" for token in tokens if token.token_type == TokenType.SEMICOLON}
+
+
+def replaced(text: str, changes: Mapping[Span, str]) -> str:
+    """A text with other parts. sqlglot writes a query in another way, and not always with the same meaning.
+
+    Args:
+        text: The text.
+        changes: The new text of each part.
+    """
+    made, last = [], 0
+    for (start, end), part in sorted(changes.items()):
+        made += [text[last:start], part]
+        last = end
+    return "".join([*made, text[last:]])
+
+
+def original_offset(changes: Mapping[Span, str], offset: int) -> int:
+    """The offset in a text of an offset in the text that `replaced` makes of it; the start of a replaced part."""
+    shift = 0
+    for (start, end), part in sorted(changes.items()):
+        if offset < start + shift:
+            break
+        if offset < start + shift + len(part):
+            return start
+        shift += len(part) - (end - start)
+    return offset - shift
+
+
+# DuckDB's catalog views and their functions: they bind every view of the lake to list its columns.
+_CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
+
+
+_CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
+
+
+# Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
+_INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
+
+
+# Identifiers with escaped letters.
+_ESCAPED = 'u&"'
+
+
+_SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
+
+
+class Name(NamedTuple):
+    """The name of a table or view in a query, in lower case; parts that the query omits are empty.
+
+    Attributes:
+        database: The database.
+        schema: The schema; or the database, if the query gives two parts and no schema has that name.
+        name: The name itself.
+    """
+
+    database: str
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return ".".join(part for part in self if part)
+
+
+@dataclass(frozen=True)
+class References:
+    """The names that a query refers to, in lower case.
+
+    Attributes:
+        relations: Tables, views and common table expressions, but also files that a query names like tables.
+        functions: Scalar functions, aggregates and scalar macros, without their schema.
+        table_functions: Table functions and table macros, without their schema.
+        local: Names of common table expressions.
+        everything: True if the query may refer to more than its names show, such as every view of the lake.
+        past: True if the query reads an earlier snapshot.
+    """
+
+    relations: frozenset[Name]
+    functions: frozenset[str]
+    table_functions: frozenset[str]
+    local: frozenset[str]
+    everything: bool
+    past: bool
+
+
+def find_references(connection: Connection, sql: str) -> References | None:
+    """Finds the names in a query.
+
+    Args:
+        connection: Any connection. A cursor of it parses the query, without a lake in the search path.
+        sql: SQL.
+
+    Returns:
+        The names; None if the SQL is not exactly one SELECT statement that DuckDB can describe.
+    """
+    parsed = _parse(connection, sql)
+    if parsed is None or parsed["error"] or len(parsed["statements"]) != 1:
+        return None
+    relations: set[Name] = set()
+    functions: set[str] = set()
+    table_functions: set[str] = set()
+    local: set[str] = set()
+    everything = past = False
+    for node in nodes(parsed["statements"]):
+        kind = node.get("type")
+        if kind == "BASE_TABLE":
+            relations.add(Name(*(node[part].lower() for part in ("catalog_name", "schema_name", "table_name"))))
+        elif kind == "TABLE_FUNCTION":
+            table_functions.add(node["function"]["function_name"].lower())
+        elif kind == "SHOW_REF":
+            everything |= node["query"] is None
+        if "function_name" in node:
+            functions.add(node["function_name"].lower())
+        if "cte_map" in node:
+            local.update(entry["key"].lower() for entry in node["cte_map"]["map"])
+        past |= node.get("at_clause") is not None
+    everything |= any(_CATALOG_VIEW.match(name) or name in _INDIRECT for name in table_functions)
+    everything |= any(_CATALOG_VIEW.match(found.name) or found.schema in _CATALOG_SCHEMAS for found in relations)
+    return References(
+        relations=frozenset(relations),
+        functions=frozenset(functions - table_functions),
+        table_functions=frozenset(table_functions),
+        local=frozenset(local),
+        everything=everything,
+        past=past,
+    )
+
+
+def mentioned(sql: str, names: Iterable[str]) -> References:
+    """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments.
+
+    Args:
+        sql: SQL.
+        names: The names to look for, in lower case.
+
+    Returns:
+        Each name that the text contains, as a relation and as a function.
+    """
+    # The lower case of the Greek sigma depends on the letters around it.
+    text = sql.lower().replace('""', '"').replace(_FINAL, _SIGMA)
+    found = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
+    words = frozenset(re.findall(r"\w+", text))
+    return References(
+        relations=frozenset(Name("", "", name) for name in found),
+        functions=found,
+        table_functions=found,
+        local=frozenset(),
+        everything=_ESCAPED in text
+        or not words.isdisjoint(_INDIRECT | _CATALOG_SCHEMAS)
+        or any(map(_CATALOG_VIEW.match, words)),
+        past="at" in words,
+    )
+
+
+def check_syntax(connection: Connection, sql: str) -> None:
+    """Parses SQL without running it; duckdb's `extract_statements` would run some PRAGMA statements, which read files.
+
+    Args:
+        connection: As for `find_references`.
+        sql: SQL.
+
+    Raises:
+        QueryError: The SQL has a syntax error.
+    """
+    parsed = _parse(connection, sql)
+    if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
+        raise QueryError(f"Parser Error: {parsed['error_message']}")
+
+
+def _parse(connection: Connection, sql: str) -> Any:
+    """Returns the result of DuckDB's parser; None if it is nested too deeply."""
+    with connection.cursor() as cursor:
+        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return None

@@ -1,0 +1,125 @@
+"""Imports and runs a command, and converts errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import click
+
+from lakeconf.cli.options import shared_options
+from lakeconf.cli.output import show_error, show_lines
+from lakeconf.cli.progress import verbosity_options
+from lakeconf.errors import LakeconfError, suggestion
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "diff": "lakeconf.cli.inspect_commands",
+        "doctor": "lakeconf.cli.inspect_commands",
+        "explain": "lakeconf.cli.config_commands",
+        "export": "lakeconf.cli.config_commands",
+        "files": "lakeconf.cli.inspect_commands",
+        "graph": "lakeconf.cli.pipeline_commands",
+        "init": "lakeconf.cli.init",
+        "maintain": "lakeconf.cli.change_commands",
+        "plan": "lakeconf.cli.pipeline_commands",
+        "preview-sql": "lakeconf.cli.config_commands",
+        "promote": "lakeconf.cli.pipeline_commands",
+        "report": "lakeconf.cli.inspect_commands",
+        "restore": "lakeconf.cli.change_commands",
+        "rewrite": "lakeconf.cli.change_commands",
+        "run": "lakeconf.cli.pipeline_commands",
+        "schema": "lakeconf.cli.config_commands",
+        "snapshots": "lakeconf.cli.inspect_commands",
+        "sql": "lakeconf.cli.inspect_commands",
+        "stores": "lakeconf.cli.config_commands",
+        "tables": "lakeconf.cli.inspect_commands",
+        "test": "lakeconf.cli.pipeline_commands",
+        "validate": "lakeconf.cli.config_commands",
+        "verify": "lakeconf.cli.inspect_commands",
+    }
+)
+
+
+class _Commands(click.Group):
+    """Commands that are imported on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS:
+            command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+            if not any(parameter.name == "debug" for parameter in command.params):
+                command.params.extend(verbosity_options())
+            return command
+        hint = suggestion(cmd_name, COMMANDS)
+        if hint:
+            raise click.UsageError(f"no such command {cmd_name!r}, {hint}", ctx)
+        return None
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except LakeconfError:
+            logging.getLogger("lakeconf.cli").debug("the command failed", exc_info=True)
+            raise
+
+
+@click.group(
+    cls=_Commands,
+    params=[*shared_options(), *verbosity_options()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the "
+    "root of the repository. LAKECONF_CONFIG or --config sets another file.",
+)
+@click.version_option(package_name="lakeconf", message="lakeconf %(version)s")
+def commands() -> None:
+    """Declare DuckLake stores in TOML and use them from DuckDB, Spark and other tools."""
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    # Without the position in the source that Python adds: users of a command do not need it.
+    show_lines(f"warning: {message}", to_stderr=True)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command.
+
+    Args:
+        arguments: The arguments after `lakeconf`.
+
+    Returns:
+        The exit code: 0, 1 if the command failed, 2 for invalid arguments, 130 after Ctrl-C.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = commands.main(list(arguments), prog_name="lakeconf", standalone_mode=False)
+    except click.ClickException as error:
+        # click adds lines such as "Usage: …"; the message may quote untrusted text.
+        said = io.StringIO()
+        error.show(said)
+        if said.getvalue():
+            # click lists the choices of an argument below each other, each after a tab.
+            show_lines(said.getvalue().rstrip("\n").replace("\n\t", "\n  "), to_stderr=True)
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except LakeconfError as error:
+        show_error(error)
+        return 1
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # The reader closed the pipe; without this, Python reports an error when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,226 @@
+"""Commands that change a lake: maintain, rewrite, restore."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import click
+
+from lakeconf.cli.options import (
+    Amount,
+    complete_tables,
+    config_option,
+    confirm,
+    default_store_option,
+    dry_run_option,
+    format_option,
+    limit_options,
+    store_option,
+    yes_option,
+)
+from lakeconf.cli.output import show, show_json, show_lines, show_table
+from lakeconf.config.config import init
+from lakeconf.errors import LakeconfError
+from lakeconf.lake.maintenance_plan import maintain
+from lakeconf.lake.restore import RestoreAction, RestorePlan
+from lakeconf.lake.rewriting import SortResult
+
+
+@click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
+@store_option
+@click.option("--expire-days", type=Amount(), default=30, show_default=True, help="Expire older snapshots.")
+@click.option(
+    "--cleanup-days",
+    type=Amount(),
+    default=2,
+    show_default=True,
+    help="Remove unused files older than this; must be longer than the longest job.",
+)
+@click.option(
+    "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
+)
+@limit_options
+@click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def maintain_command(
+    store: str | None,
+    expire_days: float,
+    cleanup_days: float,
+    keep: int,
+    deadline: timedelta | None,
+    memory_limit: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Maintain the lake of STORE: compact small files, expire old snapshots and remove unused files.
+
+    The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
+    functions. Rows, row ids and the remaining history do not change.
+    """
+    _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
+    found = init(source).get_store(store)
+    with found.open() as lake:
+        do = partial(
+            maintain,
+            lake,
+            expire_older_than=timedelta(days=expire_days),
+            cleanup_older_than=timedelta(days=cleanup_days),
+            keep=keep,
+            deadline=deadline,
+            memory_limit=memory_limit,
+            force=force,
+        )
+        plan = do(dry_run=True)
+        if format_name == "text":
+            show_lines(str(plan))
+        done = plan
+        try:
+            if plan.changes and not dry_run:
+                confirm(f"Carry this out on {found.name}?", yes=yes)
+                done = do()
+        finally:
+            if format_name == "json":
+                show_json(dataclasses.asdict(done))
+    if done is not plan and format_name == "text":
+        show_lines(f"done:\n{done}")
+
+
+def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
+    """Refuses ages below one day; the errors of the functions below name arguments of Python."""
+    for option, age in days.items():
+        if age < 1 and not force:
+            raise LakeconfError(
+                f"{option} {age:g} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force",
+            )
+
+
+@click.command("rewrite", short_help="Write the files of a table again, in an order.")
+@click.argument("table", shell_complete=complete_tables)
+@click.option(
+    "--sorted-by",
+    help="Columns, separated by commas; each may be followed by ASC or DESC, and by NULLS FIRST or NULLS LAST; "
+    "default: the table's order.",
+)
+@default_store_option
+@limit_options
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def rewrite_command(
+    table: str,
+    sorted_by: str | None,
+    store: str | None,
+    deadline: timedelta | None,
+    memory_limit: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Write the files of TABLE again, with their rows in an order, so that queries skip more files.
+
+    The command first shows its plan. Rows keep their ids, and neither older snapshots nor the change feed change. Each
+    partition is one commit; if the deadline ends the rewrite early, the next one continues.
+
+    \b
+        lakeconf rewrite raw.events --sorted-by "day, user DESC"
+    """
+    keys = None if sorted_by is None else next(csv.reader([sorted_by], skipinitialspace=True), [])
+    found = init(source).get_store(store)
+    with found.for_reading(read_only=dry_run).open() as lake:
+        handle = lake.table(table)
+        plan = handle.plan_rewrite(keys)
+        if format_name == "text":
+            show_lines(str(plan))
+        done: SortResult | None = None
+        try:
+            if plan.changes and not dry_run:
+                confirm(f"Carry this out on {found.name}?", yes=yes)
+                done = handle.rewrite(keys, deadline=deadline, memory_limit=memory_limit)
+        finally:
+            if format_name == "json":
+                result = None if done is None else dataclasses.asdict(done)
+                show_json(dataclasses.asdict(plan) | {"result": result})
+    if done is not None and format_name == "text":
+        show(f"done: {done.files_before:,} files became {done.files_after:,}")
+        if not done.complete:
+            show("the deadline ended it early: the next rewrite continues")
+
+
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
+
+
+@click.command("restore", short_help="Restore a table as it was at an older snapshot.")
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--version", type=click.IntRange(min=0), help="The snapshot to restore; see `lakeconf snapshots`.")
+@click.option(
+    "--timestamp", type=click.DateTime(_FORMATS), help="A time instead of a version; UTC unless it has an offset."
+)
+@default_store_option
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def restore_command(
+    table: str,
+    version: int | None,
+    timestamp: datetime | None,
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
+
+    The command first shows its plan. It writes one new snapshot; the state before stays in the older ones, so a restore
+    can be undone by another one.
+
+    \b
+        lakeconf restore raw.events --version 12
+    """
+    if (version is None) == (timestamp is None):
+        raise click.UsageError("pass either --version or --timestamp")
+    moment = timestamp if timestamp is None or timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+    found = init(source).get_store(store)
+    # One lake for the plan and the restore: its conflict checks cover the time in between.
+    with found.for_reading(read_only=dry_run).open() as lake:
+        plan = lake.plan_restore(table, version=version, timestamp=moment)
+        if format_name == "text":
+            _show(plan)
+        made: int | None = None
+        try:
+            if plan.action is not RestoreAction.NOTHING and not dry_run:
+                confirm(f"Restore {plan.table} of {found.name} to version {plan.version}?", yes=yes)
+                made = lake.restore(table, version=plan.version)
+        finally:
+            if format_name == "json":
+                show_json(dataclasses.asdict(plan) | {"snapshot_id": made})
+    if made is not None and format_name == "text":
+        show(f"restored {plan.table} in snapshot {made}")
+
+
+def _show(plan: RestorePlan) -> None:
+    if plan.action is RestoreAction.NOTHING:
+        show(f"{plan.table} has not changed since version {plan.version}: nothing to restore")
+        return
+    now = "no table" if plan.rows_now is None else f"{plan.rows_now:,}"
+    show(f"{plan.action}: {plan.table} as of version {plan.version}")
+    show_table([("rows now", now), ("rows then", f"{plan.rows_then:,}")])
+    for line in (*plan.columns, *(f"note: {note}" for note in plan.notes)):
+        show(line)

@@ -1,0 +1,262 @@
+"""Commands about the configuration: validate, stores, preview-sql, schema, export, explain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from lakeconf.cli.annotations import github, sarif
+from lakeconf.cli.options import complete_stores, config_option, format_option, overwrite_option, store_option
+from lakeconf.cli.output import (
+    check_new,
+    problem_data,
+    problem_text,
+    show,
+    show_exactly,
+    show_json,
+    show_lines,
+    show_table,
+    style,
+    write_output,
+)
+from lakeconf.config.codes import explanation
+from lakeconf.config.config import Config, init, read, validate
+from lakeconf.config.config import untrusted as untrusted_config
+from lakeconf.config.explain_key import KeyOrigin, explain_key
+from lakeconf.config.resolve import Outline
+from lakeconf.config.schema import json_schema
+from lakeconf.config.warnings import warnings
+from lakeconf.errors import ConfigError, Problem
+from lakeconf.integrations.exports import TOOLS, export
+from lakeconf.pipelines.declaration import models_schema
+from lakeconf.secret import shown
+
+
+@click.command("validate", short_help="Check the configuration.")
+@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    default="text",
+    show_default=True,
+    help="Output format; github writes annotations, sarif is for code scanning.",
+)
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
+@click.option("--offline", is_flag=True, default=True, help="No effect: validate never connects.")
+@config_option
+@click.pass_context
+def validate_command(
+    context: click.Context,
+    stores: tuple[str, ...],
+    source: str | None,
+    format_name: str,
+    *,
+    strict: bool,
+    untrusted: bool,
+    offline: bool,  # noqa: ARG001 - always offline
+) -> None:
+    """Check the configuration of each STORE, by default all, without connecting.
+
+    Each problem is reported with file, line, column, code and hint. Missing variables are problems. If there are no
+    problems, warnings report settings that are probably unintended. `lakeconf explain LC012` explains a code. Exit
+    codes: 0 if the configuration is valid, 1 if it is not, 2 for invalid arguments.
+    """
+    problems, suspicious = _found(source, stores, untrusted=untrusted)
+    if format_name == "json":
+        show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
+    elif format_name == "sarif":
+        show_json(sarif(problems, suspicious))
+    elif format_name == "github":
+        for line in (*github(problems, "error"), *github(suspicious, "warning")):
+            show_exactly(line)
+    else:
+        _show(problems, suspicious, strict=strict)
+    context.exit(1 if problems or (strict and suspicious) else 0)
+
+
+def _found(
+    source: str | None, stores: Sequence[str], *, untrusted: bool
+) -> tuple[Sequence[Problem], Sequence[Problem]]:
+    """Returns the problems of a configuration, and its warnings if it has no problems."""
+    try:
+        config = untrusted_config(source) if untrusted else read(source)
+    except ConfigError as error:
+        return error.problems, ()
+    try:
+        problems = validate(config, *stores) or _of_pipeline(config)
+    except ConfigError as error:
+        (problem,) = error.problems
+        raise click.UsageError(f"{problem.message}; {problem.hint}") from error
+    return problems, () if problems else warnings(config, *stores)
+
+
+def _of_pipeline(config: Config) -> Sequence[Problem]:
+    if not config.pipeline:
+        return []
+    from lakeconf.pipelines import pipeline_problems  # slow to import, and only needed with a pipeline
+
+    return pipeline_problems(config)
+
+
+def _show(problems: Sequence[Problem], suspicious: Sequence[Problem], *, strict: bool) -> None:
+    for problem in problems:
+        show_lines(problem_text(problem))
+    for problem in suspicious:
+        show_lines(f"{style('warning:', fg='yellow')} {problem_text(problem)}")
+    if suspicious:
+        show(style(_count(suspicious, "warning"), fg="yellow"))
+    if problems:
+        show(style(_count(problems, "problem"), fg="red", bold=True))
+    elif suspicious and strict:
+        show(style("warnings fail with --strict", fg="red", bold=True))
+    else:
+        show(style("no problem found", fg="green"))
+
+
+def _count(found: Sequence[Problem], word: str) -> str:
+    return f"{len(found)} {word}{'s' if len(found) > 1 else ''} found"
+
+
+@click.command("stores", short_help="List the stores.")
+@format_option
+@config_option
+def stores_command(source: str | None, format_name: str) -> None:
+    """List the stores; * marks the default store.
+
+    Variables are not resolved, so the command works if some are not set.
+    """
+    outline = init(source).outline()
+    if format_name == "json":
+        show_json([{key: _shown(value) for key, value in store._asdict().items()} for store in outline])
+    else:
+        show_table([_row(store) for store in outline])
+
+
+def _row(store: Outline) -> tuple[str, str, str, str]:
+    types = (store.metadata_backend or "?", store.storage_backend)
+    backends = " + ".join(shown(name) for name in types if name)
+    extends = f"extends {shown(store.extends)}" if store.extends else ""
+    return "*" if store.is_default else " ", store.name, backends, extends
+
+
+def _shown(value: str | bool | None) -> str | bool | None:  # noqa: FBT001 - a field of an outline
+    return shown(value) if isinstance(value, str) else value
+
+
+@click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
+@store_option
+@click.option("--show-secrets", is_flag=True, help="Print secret values.")
+@click.option("--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X').")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["sql", "json"]),
+    default="sql",
+    show_default=True,
+    help="SQL, or JSON with the alias and extensions of the store.",
+)
+@config_option
+def preview_sql_command(
+    store: str | None, source: str | None, format_name: str, *, show_secrets: bool, portable: bool
+) -> None:
+    """Print the SQL that attaches the lake of STORE, by default `default_store`, without connecting.
+
+    Secret values are printed as '***'. With --portable, the script runs elsewhere and contains no secret:
+
+    \b
+        lakeconf preview-sql prod --portable > init.sql
+        duckdb -init init.sql
+    """
+    if show_secrets and portable:
+        raise click.UsageError("--show-secrets and --portable cannot be combined: a portable script contains no secret")
+    found = init(source).get_store(store)
+    statements = found.preview_sql(show_secrets=show_secrets, portable=portable)
+    if format_name == "json":
+        extensions = list(found.extensions)
+        show_json(
+            {"store": found.name, "alias": shown(found.alias), "extensions": extensions, "statements": statements}
+        )
+    else:
+        for statement in statements:
+            show(statement)
+
+
+@click.command("schema", short_help="Print the JSON Schema of lakeconf.toml.")
+def schema_command() -> None:
+    """Print the JSON Schema of lakeconf.toml, for completion and checks in editors.
+
+    \b
+        lakeconf schema > lakeconf.schema.json
+        # and as the first line of lakeconf.toml:
+        #:schema ./lakeconf.schema.json
+    """
+    show_json(json_schema(models_schema()))
+
+
+@click.command("export", short_help="Write the configuration of another tool.")
+@click.argument("tool", type=click.Choice(list(TOOLS)))
+@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
+@overwrite_option
+@format_option
+@config_option
+def export_command(
+    tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, format_name: str, *, force: bool
+) -> None:
+    """Write the configuration that another TOOL needs to use each STORE, by default `default_store`.
+
+    The file contains names of stores and variables, and no secret values. What the tool does not support is listed at
+    the top of the file, and on stderr or in the `notes` of the JSON output.
+    """
+    made = export(init(source), tool, *stores)
+    path = None
+    if output is not None:
+        path = output / made.file_name if output.is_dir() else output
+        check_new(path, force=force)
+        write_output(path, made.text)
+    if format_name == "json":
+        show_json({"tool": tool, "path": path and str(path), "text": made.text, "notes": list(made.notes)})
+        return
+    if path is None:
+        show_lines(made.text.rstrip("\n"))
+    for note in made.notes:
+        show(f"note: {note}", to_stderr=True)
+
+
+@click.command("explain", short_help="Explain an error code or a configuration key.")
+@click.argument("what", metavar="CODE|KEY")
+@format_option
+@config_option
+def explain_command(what: str, source: str | None, format_name: str) -> None:
+    """Explain a CODE, with an example and its fix, or the value, origin and meaning of a store's KEY.
+
+    \b
+        lakeconf explain LC012
+        lakeconf explain stores.prod.storage_backend.region
+        lakeconf explain stores.prod
+    """
+    if re.fullmatch(r"[a-z]{2}\d+", what, re.IGNORECASE):
+        text = explanation(what).rstrip()
+        if format_name == "json":
+            show_json({"code": what.upper(), "text": text})
+        else:
+            show_lines(text)
+    else:
+        _show_values(explain_key(init(source), what), format_name)
+
+
+def _show_values(found: Sequence[KeyOrigin], format_name: str) -> None:
+    if format_name == "json":
+        show_json([{"key": one.key, "value": one.value, "from": one.origin, "is": one.description} for one in found])
+    elif len(found) == 1:
+        (one,) = found
+        show(f"{style(one.key, bold=True)} = {one.value}")
+        show(f"  from  {one.origin}")
+        show(f"  is    {one.description}")
+    else:
+        show_table([("key", "value", "from"), *((one.key, one.value, one.origin) for one in found)])

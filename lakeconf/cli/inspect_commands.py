@@ -1,0 +1,489 @@
+"""Commands that read a lake: doctor, sql, tables, files, snapshots, diff, verify, report."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakeconf.catalog.history import TableFile, change_summaries
+from lakeconf.cli.options import (
+    complete_stores,
+    complete_tables,
+    config_option,
+    confirm,
+    default_store_option,
+    format_option,
+    overwrite_option,
+    store_option,
+    yes_option,
+)
+from lakeconf.cli.output import (
+    check_new,
+    plain,
+    show,
+    show_exactly,
+    show_json,
+    show_lines,
+    show_table,
+    style,
+    write_output,
+)
+from lakeconf.config.config import init
+from lakeconf.config.file import MAX_BYTES
+from lakeconf.engines.spark.start import spark_session
+from lakeconf.errors import CatalogMovedError, QueryError
+from lakeconf.inspection.catalog_files import table_size, table_sizes
+from lakeconf.inspection.diff import TableDiff, compare
+from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
+from lakeconf.inspection.read_only_sql import query
+from lakeconf.inspection.report import report
+from lakeconf.inspection.verify import verify
+from lakeconf.wording import byte_size
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
+
+
+@click.command("doctor", short_help="Diagnose a store step by step.")
+@store_option
+@click.option(
+    "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
+)
+@yes_option
+@click.option("--json", "as_json", is_flag=True, hidden=True)  # before there was --format
+@format_option
+@config_option
+@click.pass_context
+def doctor_command(
+    context: click.Context,
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    as_json: bool,
+    repair: bool,
+    yes: bool,
+) -> None:
+    """Check STORE step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
+
+    The command writes, reads and removes a small file below the data path. It changes nothing else without --repair.
+    Exit codes: 0 if no step failed, 1 if a step failed, 2 for invalid arguments.
+    """
+    found = init(source).get_store(store)
+    if repair:
+        repair_marker(found, partial(_confirm_move, yes=yes))
+    steps = diagnose(found)
+    healthy = not any(step.status == FAILED for step in steps)
+    if as_json or format_name == "json":
+        show_json({"store": found.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
+    else:
+        for step in steps:
+            _show_findings(step)
+        show(_verdict(found.name, steps))
+    context.exit(0 if healthy else 1)
+
+
+def _confirm_move(error: CatalogMovedError, *, yes: bool) -> None:
+    show(error.message, to_stderr=True)
+    confirm("This catalog was moved or copied. Is it the only one that still uses this data path?", yes=yes)
+
+
+def _verdict(store: str, steps: Sequence[Step]) -> str:
+    failed = [step.name for step in steps if step.status == FAILED]
+    warned = [step.name for step in steps if step.status == WARNING]
+    if failed:
+        return style(f"{store} does not work: {', '.join(failed)} failed", fg="red", bold=True)
+    if warned:
+        return style(f"{store} works; look at the warnings: {', '.join(warned)}", fg="yellow")
+    return style(f"{store} works", fg="green")
+
+
+def _show_findings(step: Step) -> None:
+    mark, colour = _MARKS[step.status]
+    # A line break would be escaped.
+    found = " ".join(filter(None, map(str.strip, step.found.splitlines())))
+    show(f"{style(mark, fg=colour)} {step.name:<18}  {found}")
+    if step.hint:
+        show(f"  {'':<18}  {style('hint:', fg='cyan')} {step.hint}")
+
+
+_CELL = 60
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@click.command("sql", short_help="Run a query on a lake.")
+@click.argument("statement", metavar="[QUERY]", required=False)
+@click.option(
+    "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
+)
+@default_store_option
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="Aligned table, or all rows as CSV or JSON.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table."
+)
+@click.option(
+    "--allow-files", is_flag=True, help="Allow the query to read files and URLs; views of the lake still cannot."
+)
+@config_option
+def sql_command(
+    statement: str | None,
+    path: Path | None,
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    limit: int,
+    *,
+    allow_files: bool,
+) -> None:
+    """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
+
+    Without QUERY and --file, the command reads the query from the standard input. For a prompt, use
+    the DuckDB CLI with the output of `lakeconf preview-sql --portable`.
+
+    \b
+        lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
+        lakeconf sql -f report.sql --format csv
+    """
+    found = init(source).get_store(store)
+
+    # Fetch one extra row to detect that there are more.
+    fetched = limit + 1 if format_name == "table" else None
+    _show_result(*query(found, _query_text(statement, path), fetched, allow_files=allow_files), format_name, limit)
+
+
+def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
+    if format_name == "json":
+        _check_keys(names)
+        show_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
+    elif format_name == "csv":
+        _show_csv([names, *(["" if value is None else _text(value) for value in row] for row in rows)])
+    else:
+        numbers = [number for number, column in enumerate(zip(*rows, strict=True)) if _are_numbers(column)]
+        show_table([names, *([_cell(value) for value in row] for row in rows[:limit])], numbers)
+        if len(rows) > limit:
+            show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
+
+
+def _query_text(statement: str | None, path: Path | None) -> str:
+    """The query of the command line, a file, or the standard input."""
+    if statement is not None and path is not None:
+        raise click.UsageError("pass either QUERY or --file")
+    if statement is not None and statement != "-":
+        return statement
+    if path is None or str(path) == "-":
+        if path is None and statement is None and sys.stdin.isatty():
+            raise click.UsageError("pass a QUERY, or --file")
+        data, name = sys.stdin.buffer.read(MAX_BYTES + 1), "the standard input"
+    else:
+        data, name = _content(path), str(path)
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"{name} is larger than 1 MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is not UTF-8") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _show_csv(rows: Sequence[Sequence[str]]) -> None:
+    text = io.StringIO()
+    minimal, quoted = (csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    for row in rows:
+        # GitHub executes a log line that begins with two colons as a command.
+        (quoted if row[0].lstrip().startswith("::") else minimal).writerow(row)
+    if sys.stdout.isatty():
+        show_lines(text.getvalue().rstrip("\n"))
+    else:
+        show_exactly(text.getvalue().rstrip("\n"))
+    count = sum(cell[:1] in _FORMULA and not _is_number(cell) for row in rows for cell in row if cell)
+    if count:
+        start = f"{count} value{'s' if count > 1 else ''} that spreadsheets evaluate as formulas"
+        show(f"warning: the output contains {start} (starting with =, +, - or @); import as text", to_stderr=True)
+
+
+def _check_keys(names: Sequence[str]) -> None:
+    """Refuses columns of the same name: an object of JSON would keep only the last one."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise QueryError(
+            f"the result has several columns named {twice!r}, and a row in JSON can have only one",
+            hint="name each column with AS, or use --format csv",
+        )
+
+
+def _are_numbers(column: Sequence[object]) -> bool:
+    return all(value is None or type(value) in (int, float, Decimal) for value in column)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return str(value)
+    found = plain(value)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list) else str(found)
+
+
+def _cell(value: object) -> str:
+    text = "NULL" if value is None else _text(value).replace("\n", "\\n")
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+_HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows")
+
+
+@click.command("tables", short_help="List the tables of a lake.")
+@store_option
+@format_option
+@config_option
+def tables_command(store: str | None, source: str | None, format_name: str) -> None:
+    """List the tables of the lake of STORE and their files. The command reads the catalog, not the data files."""
+    with init(source).get_store(store).open(read_only=True) as lake:
+        found: list[dict[str, Any]] = [
+            {
+                "table": one.table,
+                "rows": one.rows,
+                "files": len(one.files),
+                "bytes": one.bytes,
+                "delete_files": one.delete_files,
+                "deleted_rows": one.deleted_rows,
+                "inlined_rows": one.inlined_rows,
+            }
+            for one in table_sizes(lake)
+        ]
+    if format_name == "json":
+        show_json(found)
+    else:
+        rows = [[_table_cell(key, value) for key, value in one.items()] for one in found]
+        show_table([_HEADER, *rows], numbers=range(1, len(_HEADER)))
+
+
+def _table_cell(key: str, value: Any) -> str:
+    if key == "bytes":
+        return byte_size(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+_FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
+
+
+@click.command("files", short_help="List the files of a table.")
+@click.argument("table", shell_complete=complete_tables)
+@default_store_option
+@format_option
+@config_option
+def files_command(table: str, store: str | None, source: str | None, format_name: str) -> None:
+    """List the data files of TABLE and the number of deleted rows in each."""
+    with init(source).get_store(store).open(read_only=True) as lake:
+        size = table_size(lake, table)
+    if format_name == "json":
+        show_json([plain(dataclasses.asdict(file)) for file in size.files])
+        return
+    rows = [
+        (
+            one.path,
+            f"{one.rows:,}",
+            byte_size(one.bytes),
+            str(one.begin_snapshot),
+            f"{one.deleted_rows:,}",
+            _partition(one),
+        )
+        for one in size.files
+    ]
+    show_table([_FILE_HEADER, *rows], numbers=range(1, 5))
+    if size.inlined_rows:
+        show(f"inlined rows in the catalog: {size.inlined_rows}", to_stderr=True)
+
+
+def _partition(file: TableFile) -> str:
+    values = ("NULL" if value is None else value for value in file.partition)
+    return ", ".join(f"{key}={value}" for key, value in zip(file.partition_keys, values, strict=True))
+
+
+@click.command("snapshots", short_help="List the snapshots of a lake.")
+@store_option
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of newest snapshots to list."
+)
+@format_option
+@config_option
+def snapshots_command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
+    """List the newest snapshots of the lake of STORE, newest last: time, changes, author and message."""
+    with init(source).get_store(store).open(read_only=True) as lake:
+        found = lake.snapshots()[-limit:]
+        summaries = change_summaries(lake._session.reader, found)  # noqa: SLF001 - the lake has no method for words
+    if format_name == "json":
+        show_json([plain(dataclasses.asdict(one)) | {"summary": summaries[one.snapshot_id]} for one in found])
+        return
+    rows = [
+        (
+            str(one.snapshot_id),
+            f"{one.time:%Y-%m-%d %H:%M:%S}",
+            summaries[one.snapshot_id],
+            one.author or "",
+            one.message or "",
+        )
+        for one in found
+    ]
+    show_table([("snapshot", "time (UTC)", "changes", "author", "message"), *rows], numbers=[0])
+
+
+@click.command("diff", short_help="Compare a table of two stores.")
+@click.argument("one", shell_complete=complete_stores)
+@click.argument("other", shell_complete=complete_stores)
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Number of differing rows to show of each kind.",
+)
+@format_option
+@config_option
+@click.pass_context
+def diff_command(
+    context: click.Context,
+    one: str,
+    other: str,
+    table: str,
+    on: tuple[str, ...],
+    samples: int,
+    format_name: str,
+    source: str | None,
+) -> None:
+    """Compare TABLE in the stores ONE and OTHER: columns, missing rows and differing rows.
+
+    Exit codes: 0 if the tables are equal, 1 if they differ, 2 for invalid arguments.
+    """
+    config = init(source)
+    found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)
+    if format_name == "json":
+        data = plain(dataclasses.asdict(found))
+        show_json({"equal": found.is_equal, "equal_rows": data.pop("equal"), **data})
+    else:
+        _show_difference(found, on)
+    context.exit(0 if found.is_equal else 1)
+
+
+def _show_difference(found: TableDiff, on: Sequence[str]) -> None:
+    one, other = found.stores
+    show(f"{found.table}: {one} has {found.rows[0]} rows, {other} {found.rows[1]}")
+    for name, first, second in found.schema:
+        show(f"  column {name}: {first or 'none'} in {one}, {second or 'none'} in {other}")
+    show(f"  {found.equal} equal, {found.only[0]} in {one} only, {found.only[1]} in {other} only")
+    for name, count in found.columns.items():
+        if count:
+            show(f"  {name} differs in {count} rows of the same {', '.join(on)}")
+    for store, sample in zip(found.stores, found.samples, strict=True):
+        _show_rows(f"rows in {store} only:", sample)
+    _show_rows(f"rows that differ ([{one}, {other}]):", found.sample_changes)
+
+
+def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        show(f"  {title}")
+        for row in rows:
+            show("    " + ", ".join(f"{name}={_difference_text(value)}" for name, value in row.items()))
+
+
+def _difference_text(value: Any) -> str:
+    return f"[{', '.join(map(_difference_text, value))}]" if isinstance(value, list) else str(value)
+
+
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+
+
+@click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
+@click.argument("table", shell_complete=complete_tables)
+@default_store_option
+@click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
+@click.option(
+    "--engine",
+    type=click.Choice(["spark"]),
+    default="spark",
+    show_default=True,
+    help="Engine to compare with DuckDB.",
+)
+@format_option
+@config_option
+@click.pass_context
+def verify_command(
+    context: click.Context,
+    table: str,
+    store: str | None,
+    version: int | None,
+    engine: str,  # noqa: ARG001 - only one choice
+    source: str | None,
+    format_name: str,
+) -> None:
+    """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
+
+    Both engines read the whole table at one snapshot; Spark runs on this machine. Exit codes: 0 if the results are
+    equal and no deleted row is visible again, 1 otherwise, 2 for invalid arguments.
+    """
+    found = init(source).get_store(store)
+    # The session ends with this process.
+    with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
+        verification = verify(lake if version is None else lake.at(version=version), table)
+    if format_name == "json":
+        show_json({"equal": verification.equal, **dataclasses.asdict(verification)})
+    else:
+        show_lines(str(verification))
+    context.exit(0 if verification.sound else 1)
+
+
+@click.command("report", short_help="Write an HTML report of a lake.")
+@store_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
+)
+@overwrite_option
+@format_option
+@config_option
+def report_command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:
+    """Write one self-contained HTML file about the lake of STORE.
+
+    It shows what to do (tables to compact, skewed partitions, unknown files), growth, tables, files and snapshots.
+    """
+    check_new(output, force=force)
+    found = init(source).get_store(store)
+    with found.for_reading(read_only=False).open() as lake:
+        page = report(lake, f"The lake of {found.name}", found.name)
+    write_output(output, page)
+    if format_name == "json":
+        show_json({"path": str(output), "store": found.name, "bytes": output.stat().st_size})
+    else:
+        show(f"wrote {output}")

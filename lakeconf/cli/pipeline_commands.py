@@ -1,0 +1,509 @@
+"""Commands about pipelines: plan, run, test, graph, promote."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakeconf.cli.options import (
+    Selection,
+    complete_stores,
+    config_option,
+    confirm,
+    dry_run_option,
+    format_option,
+    models_options,
+    selection_options,
+    yes_option,
+)
+from lakeconf.cli.output import counts_text, plain, show, show_error, show_exactly, show_json, show_table, style
+from lakeconf.config.config import Config, init
+from lakeconf.errors import PipelineError
+from lakeconf.pipelines import (
+    Model,
+    ModelResult,
+    Pipeline,
+    Promotion,
+    PromotionPlan,
+    View,
+    declared_pipeline,
+    opened,
+    plan,
+    plan_promotion,
+    promote,
+    run,
+)
+from lakeconf.pipelines.declared import empty_lake, opened_for_reading
+from lakeconf.pipelines.graph import Lineage, SourceColumn, column_lineage, graph_page, sources_text
+from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
+from lakeconf.pipelines.plan import Step
+from lakeconf.pipelines.row_comparison import RowDifference
+from lakeconf.pipelines.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
+from lakeconf.store import Store
+from lakeconf.wording import counted
+
+# The exit code for pending changes.
+PENDING = 3
+
+
+@click.command("plan", short_help="Show what a run would do, and why.")
+@models_options
+@click.option("--exit-code", is_flag=True, help="Exit with 3 if `lakeconf run` would run a model.")
+@click.pass_context
+def plan_command(
+    context: click.Context,
+    models: Selection,
+    store: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    redo_late: bool,  # noqa: FBT001 - click's flag
+    rebuild: bool,  # noqa: FBT001 - click's flag
+    format_name: str,
+    source: str | None,
+    *,
+    exit_code: bool,
+) -> None:
+    """Show what `lakeconf run` would do for each MODEL, by default all, and why. Nothing changes.
+
+    Exit codes: 0; 1 if the plan cannot be made, 2 for invalid arguments, and with --exit-code 3 for pending changes.
+    """
+    config = init(source)
+    pipeline = declared_pipeline(config)
+    names = models.of(pipeline)
+    with opened(config, pipeline, names, store, "duckdb", read_only=True) as (lake, others):
+        steps = plan(
+            pipeline, lake, names, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
+        )
+    show_plan(steps, format_name)
+    context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
+
+
+def show_plan(steps: Sequence[Step], format_name: str) -> None:
+    """Prints a plan."""
+    if format_name == "json":
+        show_json([_data(step) for step in steps])
+        return
+    show_table([("run" if step.runs else "skip", step.model.table, step.model.kind.name, _why(step)) for step in steps])
+    for step in steps:
+        show_warnings(step.model.table, step.warnings)
+
+
+def show_warnings(table: str, warnings: Sequence[str]) -> None:
+    """Prints the warnings of a model's plan or run to stderr."""
+    for warning in warnings:
+        show(f"{style('warning:', fg='yellow', bold=True)} {table}: {warning}", to_stderr=True)
+
+
+def _why(step: Step) -> str:
+    refused = {name.lower() for name in step.columns.dropped} - {name.lower() for name in step.model.dropped}
+    consent = " (needs --allow-drop-columns)" if refused else ""
+    return f"{step.reason}; {step.columns}{consent}" if step.columns else step.reason
+
+
+def _data(step: Step) -> dict[str, Any]:
+    columns = plain(dataclasses.asdict(step.columns))
+    return {
+        "model": step.model.table,
+        "kind": step.model.kind.name,
+        "tags": list(step.model.tags),
+        "runs": step.runs,
+        "reason": step.reason,
+        "rebuild": step.rebuild,
+        "replaces": step.replaces,
+        "ranges": [{"start": plain(one.start), "end": plain(one.end), "redone": one.redone} for one in step.batches],
+        "files": list(step.files),
+        "columns": columns,
+        "warnings": list(step.warnings),
+    }
+
+
+_COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
+
+
+@click.command("run", short_help="Run the models of the pipeline.")
+@models_options
+@click.option(
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="Engine that runs the models.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of models that run at the same time, on DuckDB.",
+)
+@click.option(
+    "--openlineage",
+    "events",
+    metavar="FILE|URL",
+    envvar=URL_VARIABLE,
+    show_envvar=True,
+    help="Append OpenLineage events of the run to a file, one JSON object per line, or send them to a server.",
+)
+@click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
+@yes_option
+@click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
+@click.pass_context
+def run_command(
+    context: click.Context,
+    models: Selection,
+    store: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    redo_late: bool,  # noqa: FBT001 - click's flag
+    rebuild: bool,  # noqa: FBT001 - click's flag
+    engine: str,
+    format_name: str,
+    source: str | None,
+    *,
+    jobs: int,
+    events: str | None,
+    allow_drop_columns: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Run each MODEL, by default all models of [pipeline].
+
+    `+name` adds the models that `name` reads, `name+` those that read it; `raw.*` and `tag:nightly` select several.
+    Each model is one transaction and is skipped if its definition and inputs are unchanged. With --rebuild, the command
+    shows a plan and asks before it replaces rows;
+    without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
+    """
+    if jobs > 1 and engine == "spark":
+        raise click.UsageError("--jobs needs --engine duckdb")
+    config = init(source)
+    pipeline = declared_pipeline(config)
+    names = models.of(pipeline)
+    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
+        asked: dict[str, Any] = {
+            "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
+        }  # fmt: skip
+        if dry_run or (rebuild and not yes):
+            _preview(plan(pipeline, lake, names, **asked), format_name, dry_run=dry_run, yes=yes)
+            if dry_run:
+                return
+        asked |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
+        progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
+        with _events(config, pipeline, store, events) as lineage:
+            calls = _calls(progress, lineage)
+            results = run(pipeline, lake, names, **asked, **calls)
+    _show_all(results, format_name)
+    if lineage is not None and lineage.lost:
+        show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
+    context.exit(1 if any(result.status == "failed" for result in results) else 0)
+
+
+def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: bool) -> None:
+    """Shows a plan, and asks before existing rows are replaced."""
+    replaced = [step.model.table for step in steps if step.replaces]
+    if dry_run or (replaced and format_name == "text"):
+        show_plan(steps, format_name)
+    if replaced and not dry_run:
+        confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
+
+
+def _events(
+    config: Config, pipeline: Pipeline, store: str | None, target: str | None
+) -> contextlib.AbstractContextManager[LineageEvents | None]:
+    if not target:
+        return contextlib.nullcontext()
+    return LineageEvents(event_target(target, os.environ), pipeline, config.known(store), config.secrets)
+
+
+def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | None) -> dict[str, Any]:
+    if lineage is None:
+        return {"progress": progress}
+
+    def ended(result: ModelResult) -> None:
+        lineage.ended(result)
+        progress(result)
+
+    return {"progress": ended, "began": lineage.began}
+
+
+def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
+    if format_name == "json":
+        show_json([_run_data(result) for result in results])
+        return
+    show(counts_text([result.status for result in results], _COLOURS))
+
+
+def _views(pipeline: Pipeline) -> set[str]:
+    return {model.table for model in pipeline.models if isinstance(model.kind, View)}
+
+
+def _show_run(result: ModelResult, views: Container[str]) -> None:
+    # A view has no rows of its own.
+    what = "created" if result.model in views else counted(result.rows, "row")
+    rows = f", {what} in snapshot {result.snapshot_id}" if result.snapshot_id is not None else ""
+    status = style(f"{result.status:<8}", fg=_COLOURS[result.status])
+    show(f"{status} {result.model}: {result.reason}{rows}")
+    if result.error is not None:
+        show_error(result.error)
+    show_warnings(result.model, result.warnings)
+
+
+def _run_data(result: ModelResult) -> dict[str, Any]:
+    return dataclasses.asdict(dataclasses.replace(result, error=None)) | {
+        "error": None if result.error is None else result.error.message
+    }
+
+
+_TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
+
+
+# Each row that differs is one line; a terminal shows no more at once.
+_SHOWN = 20
+
+
+@click.command("test", short_help="Run the unit tests of the models.")
+@click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
+@click.option("--select", multiple=True, metavar="TEST|MODEL", help="The same as TEST or MODEL; may be repeated.")
+@click.option("--exclude", multiple=True, metavar="TEST|MODEL", help="Leave out tests; may be repeated.")
+@format_option
+@config_option
+@click.pass_context
+def test_command(
+    context: click.Context,
+    names: tuple[str, ...],
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    format_name: str,
+    source: str | None,
+) -> None:
+    """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
+
+    A test gives rows for the inputs of a model and compares the rows that the model computes. It runs on a temporary
+    lake: no store is opened. `+name`, `name+`, `raw.*` and `tag:nightly` select models, as for `lakeconf run`. Exit
+    codes: 0 if all tests pass, 1 if one does not, 2 for invalid arguments.
+    """
+    config = init(source)
+    pipeline = declared_pipeline(config)
+    tests = chosen_tests(pipeline, declared_unit_tests(config), [*names, *select], exclude)
+    with contextlib.ExitStack() as stack:
+        progress = _show_test if format_name == "text" else lambda _: None
+        results = []
+        if tests:
+            lake = empty_lake(stack, "test", secrets=config.secrets)
+            results = run_unit_tests(pipeline, tests, lake, progress)
+    if format_name == "json":
+        show_json([_test_data(result) for result in results])
+    else:
+        show(counts_text([result.status for result in results], _TEST_COLOURS) or "no tests")
+    context.exit(0 if all(result.status == "passed" for result in results) else 1)
+
+
+def _show_test(result: UnitTestResult) -> None:
+    test, difference = result.test, result.difference
+    why = f": {_reason(difference)}" if difference else ""
+    show(f"{style(f'{result.status:<8}', fg=_TEST_COLOURS[result.status])} {test.name} ({test.declared.model}){why}")
+    if difference:
+        _show_rows(difference)
+    if result.error is not None:
+        show_error(result.error)
+    if result.status != "passed" and test.place:
+        show(f"  {style('test:', fg='cyan')} {test.place}")
+
+
+def _reason(difference: RowDifference) -> str:
+    if difference.wrong_order:
+        return "the rows have another order"
+    parts = ((difference.missing, "missing"), (difference.unexpected, "unexpected"))
+    return ", ".join(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} {word}" for rows, word in parts if rows)
+
+
+def _show_rows(difference: RowDifference) -> None:
+    """Prints expected rows with `-`, rows of the model with `+`; similar rows are next to each other."""
+    rows = [("-", row) for row in difference.missing] + [("+", row) for row in difference.unexpected]
+    if not difference.wrong_order:
+        rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
+    signs = [" ", *(sign for sign, _ in rows[:_SHOWN])]
+
+    def drawn(number: int, line: str) -> str:
+        return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
+
+    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], margin=4, drawn=drawn)
+    if len(rows) > _SHOWN:
+        show(f"    and {len(rows) - _SHOWN} more")
+
+
+def _cell(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def _test_data(result: UnitTestResult) -> dict[str, Any]:
+    def rows(found: Sequence[Sequence[str | None]]) -> list[dict[str, str | None]]:
+        return [dict(zip(result.difference.columns, row, strict=True)) for row in found]
+
+    return {
+        "test": result.test.name,
+        "model": result.test.declared.model,
+        "status": result.status,
+        "place": result.test.place,
+        "missing": rows(result.difference.missing),
+        "unexpected": rows(result.difference.unexpected),
+        "wrong_order": result.difference.wrong_order,
+        "error": None if result.error is None else result.error.message,
+    }
+
+
+@click.command("graph", short_help="Show which models read which tables.")
+@selection_options
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "html", "json"]),
+    default="text",
+    show_default=True,
+    help="Text, a page for a browser, or JSON.",
+)
+@click.option("--columns", is_flag=True, help="Also show from which columns each column of a SQL model comes.")
+@config_option
+def graph_command(models: Selection, source: str | None, format_name: str, *, columns: bool) -> None:
+    """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
+
+    \b
+        lakeconf graph --format html > models.html
+    """
+    pipeline = declared_pipeline(init(source))
+    chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
+    lineage = column_lineage(pipeline) if columns else None
+    if format_name == "html":
+        show_exactly(graph_page(pipeline, chosen, lineage))
+    elif format_name == "json":
+        show_json([_graph_data(pipeline, model, lineage) for model in chosen])
+    else:
+        for model in chosen:
+            _show_graph(pipeline, model)
+            if lineage is not None:
+                _show_columns(lineage[model.table])
+
+
+def _show_columns(lineage: Lineage | None) -> None:
+    if lineage is None:
+        show("  columns: unknown")
+    for name, sources in (lineage or {}).items():
+        show(f"  {name} ← {sources_text(sources)}")
+
+
+def _show_graph(pipeline: Pipeline, model: Model) -> None:
+    tags = "".join(f" tag:{tag}" for tag in model.tags)
+    show(f"{style(model.table, bold=True)} ({model.kind.name}){style(tags, fg='cyan') if tags else ''}")
+    for table in dict.fromkeys(pipeline.inputs(model).values()):
+        show(f"  reads {table}{'' if table in pipeline.by_table else ', which is not a model'}")
+
+
+def _graph_data(pipeline: Pipeline, model: Model, lineage: Mapping[str, Lineage | None] | None) -> dict[str, Any]:
+    data = {
+        "model": model.table,
+        "kind": model.kind.name,
+        "tags": list(model.tags),
+        "inputs": list(dict.fromkeys(pipeline.inputs(model).values())),
+        "checks": [name for name, _ in model.checks],
+        "comment": model.comment,
+    }
+    if lineage is None:
+        return data
+    found = lineage[model.table]
+    columns = None if found is None else {name: _sources(sources) for name, sources in found.items()}
+    return {**data, "columns": columns}
+
+
+def _sources(sources: Sequence[SourceColumn] | None) -> list[dict[str, str]] | None:
+    return None if sources is None else [{"table": one.table, "column": one.column} for one in sources]
+
+
+@click.command("promote", short_help="Copy models' tables from one store to another.")
+@click.argument("source_store", metavar="FROM", shell_complete=complete_stores)
+@click.argument("target_store", metavar="TO", shell_complete=complete_stores)
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--allow-row-loss", is_flag=True, help="Delete rows that only TO has.")
+@click.option("--allow-drop-columns", is_flag=True, help="Drop columns that only TO has.")
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def promote_command(
+    source_store: str,
+    target_store: str,
+    models: tuple[str, ...],
+    format_name: str,
+    source: str | None,
+    *,
+    allow_row_loss: bool,
+    allow_drop_columns: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy the tables of each MODEL, by default all, from the store FROM to the store TO without recomputing them.
+
+    The command first shows its plan: rows and columns that each table of TO gains and loses. It skips equal tables and
+    copies the others in one snapshot of TO. A later `lakeconf run` on TO skips the models that were copied.
+    """
+    config = init(source)
+    pipeline = declared_pipeline(config)
+    one, other = config.get_store(source_store), config.get_store(target_store)
+    _check_distinct(one, other)
+    with one.open(read_only=True) as lake:
+        with ExitStack() as stack:  # the plan creates no lake in the target
+            plan = plan_promotion(pipeline, lake, opened_for_reading(other, stack), models)
+        if format_name == "text":
+            _show_plan(plan)
+        made: dict[str, int] = {}
+        try:
+            plan.check_losses(allow_row_loss=allow_row_loss, allow_drop_columns=allow_drop_columns)
+            if plan.changes and not dry_run:
+                confirm(f"Write {', '.join(step.model.table for step in plan.changes)} to {target_store}?", yes=yes)
+                consent = {"allow_row_loss": allow_row_loss, "allow_drop_columns": allow_drop_columns}
+                with other.open() as target:
+                    made = promote(pipeline, lake, target, models, planned=plan, **consent)
+        finally:
+            if format_name == "json":
+                show_json([_promote_data(step, made) for step in plan.steps])
+    for table, snapshot_id in made.items() if format_name == "text" else ():
+        show(f"{table}: snapshot {snapshot_id} of {target_store}")
+
+
+def _check_distinct(one: Store, other: Store) -> None:
+    """Rejects two stores with the same catalog before opening them: DuckDB opens a file only once."""
+    files = [store.metadata_backend.file() for store in (one, other)]
+    if one.name == other.name or (files[0] is not None and files[1] is not None and _same(files[0], files[1])):
+        raise PipelineError(
+            f"{one.name} and {other.name} are the same lake",
+            hint="name two stores with different catalogs",
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _show_plan(plan: PromotionPlan) -> None:
+    if plan.steps:
+        show_table([(step.action, step.model.table, step.reason) for step in plan.steps])
+    if not plan.changes:
+        show("nothing to promote")
+
+
+def _promote_data(step: Promotion, made: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "table": step.model.table,
+        "action": step.action,
+        "reason": step.reason,
+        "rows": dataclasses.asdict(step.rows),
+        "columns": plain(dataclasses.asdict(step.columns)),
+        "snapshot_id": made.get(step.model.table),
+    }

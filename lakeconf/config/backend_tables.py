@@ -1,0 +1,362 @@
+"""Reads the tables of backends; turns errors of pydantic into problems with places and fixes."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from lakeconf.backends.base import Backend
+from lakeconf.backends.registry import UnknownTypeError
+from lakeconf.config.codes import Code
+from lakeconf.config.resolve import STORE_KEYS, Draft
+from lakeconf.config.toml_text import toml_value
+from lakeconf.errors import nearest, suggestion
+from lakeconf.secret import Secret
+
+_PROVIDER = 'write secret_parameters = { provider = "credential_chain" }, or set key_id and secret'
+
+
+def field_fix(model: type[Backend], name: str) -> str:
+    """Says how to write a key, with an example and its meaning.
+
+    Args:
+        model: The backend.
+        name: The key.
+    """
+    field = model.model_fields[name]
+    meaning = (field.description or "").partition(". ")[0].rstrip(".")
+    meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+    if not field.examples:
+        return f"set {name}: {meaning}" if meaning else f"choose another {name}"
+    return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
+
+
+def settings_fix(model: type[Backend], section: str, key: str | None, fault: str) -> str:
+    """Says how to resolve a conflict of keys.
+
+    Args:
+        model: The backend.
+        section: The table of the backend, such as `stores.prod.storage_backend`.
+        key: The key at which the conflict is reported, if any.
+        fault: What is wrong.
+    """
+    address = re.search(r"such as (\S+://\S+)", fault)
+    lacking = re.search(r"without (\w+)", fault)
+    if "conflict" in fault and key is not None:
+        return f"remove {key}, or the keys that it conflicts with"
+    if address is not None and key is not None:
+        return f'write {key} = "{address[1]}"'
+    named = [*(lacking.groups() if lacking else ()), *([key] if key else re.findall(r"\w+", fault))]
+    wanted = next((word for word in named if word in model.model_fields), None)
+    return f"change the keys of [{section}]" if wanted is None else field_fix(model, wanted)
+
+
+def parameter_fix(name: str) -> str:
+    """Says how to name a parameter of a secret.
+
+    Args:
+        name: The invalid name.
+    """
+    allowed = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+    return f"rename it to {allowed}" if allowed else "remove it"
+
+
+def credentials_fix(section: str, fault: str) -> str:
+    """Says how to make credentials whole.
+
+    Args:
+        section: The table of the backend, such as `stores.prod.storage_backend`.
+        fault: What is wrong.
+    """
+    moved = re.match(r"(\w+) is a key of the backend", fault)
+    if moved is not None:
+        return f"move {moved[1]} from secret_parameters to [{section}]"
+    repeated = re.match(r"secret_parameters contain (\w+) twice", fault)
+    if repeated is not None:
+        return f"remove one {repeated[1]}: upper and lower case are the same"
+    if "conflict with secret_parameters.provider" in fault:
+        return "remove provider from secret_parameters, or remove key_id and secret"
+    if "must contain a provider" in fault:
+        return _PROVIDER
+    if fault.startswith("incomplete credentials"):
+        return "set all of them, or omit them all to use the existing secret that secret_name names"
+    return "set all credentials, or omit them all to use the existing secret that secret_name names"
+
+
+BackendType = TypeVar("BackendType", bound=Backend)
+
+
+# A scheme has at least two letters: C:\lake is a path.
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
+
+
+# Python raises an error for integers of many digits; nothing configurable has more than 20.
+_INTEGER = r"[+-]?[0-9]{1,20}"
+
+
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+
+
+_ABOUT_CREDENTIALS = r"credentials|secret_parameters|conflict with secret"
+
+
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "list_type": "a list",
+}
+
+
+_TYPE_HINTS = {
+    "int_type": "write a whole number, without quotes",
+    "float_type": "write a number, without quotes",
+    "bool_type": "write true or false, without quotes",
+    "dict_type": 'write { key = "value" }',
+    "list_type": 'write ["value"]',
+}
+
+
+_PARAMETERS = "use a non-empty string, a number, true or false, a list of strings, or a table of strings"
+
+
+_TYPE_NAMES = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    dict: "a table",
+    list: "a list",
+}
+
+
+class _Fault(NamedTuple):
+    """A pydantic error without the rejected value."""
+
+    kind: str
+    key: tuple[str, ...]
+    text: str
+    context: Mapping[str, Any]
+
+
+def build_backend(draft: Draft, section: str, find: Callable[[str], type[BackendType]]) -> BackendType | None:
+    """Builds a backend.
+
+    Args:
+        draft: The store; it collects the problems.
+        section: `metadata_backend` or `storage_backend`.
+        find: Returns the class for a backend type.
+
+    Returns:
+        The backend, or None if the store does not declare one or its table has problems.
+    """
+    table = draft.values.get(section)
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        hint = f'write [stores.{draft.name}.{section}] and add type = "…" below it'
+        draft.report(Code.WRONG_TYPE, f"must be a table, not {type_name(table)}", (section,), hint=hint)
+        return None
+    model = _model(draft, section, table, find)
+    if model is None:
+        return None
+    backend, faults = _validated(model, _prepared(draft, section, table, model))
+    for fault in faults:
+        _report(draft, section, model, fault)
+    return backend
+
+
+def type_name(value: object) -> str:
+    """Returns the TOML type of a value, with its article."""
+    return next((name for kind, name in _TYPE_NAMES.items() if isinstance(value, kind)), "a date or time")
+
+
+def typed(text: Any, allowed: set[type]) -> Any:
+    """Converts an environment variable's text to a type that the key allows; returns other values unchanged."""
+    if not isinstance(text, str) or str in allowed or Secret in allowed:
+        return text
+    if bool in allowed and text.lower() in ("true", "false", "1", "0"):
+        return text.lower() in ("true", "1")
+    if int in allowed and re.fullmatch(_INTEGER, text):
+        return int(text)
+    if float in allowed and re.fullmatch(_NUMBER, text):
+        return float(text)
+    return text
+
+
+def field_types(model: type[Backend], name: str) -> set[type]:
+    """Returns the types that a field allows."""
+    return _types_in(model.model_fields[name].annotation)
+
+
+def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
+    """Suggests the nearest known key, or lists all of them."""
+    return suggestion(key, known, f"use one of: {', '.join(known)}")
+
+
+def _model(
+    draft: Draft, section: str, table: Mapping[str, Any], find: Callable[[str], type[BackendType]]
+) -> type[BackendType] | None:
+    key = (section, "type")
+    type_of_backend = table.get("type")
+    if key in draft.unresolved:
+        return None
+    if not isinstance(type_of_backend, str):
+        if type_of_backend is None:
+            draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
+        else:
+            draft.report(
+                Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
+            )
+        return None
+    try:
+        return find(str(type_of_backend))
+    except UnknownTypeError as error:
+        # A suggestion would reveal part of the variable's value.
+        unknown = draft.is_from_environment(key)
+        message, hint = ("unknown type", _types_hint(find)) if unknown else (error.message, error.hint)
+        draft.report(Code.UNKNOWN_TYPE, message, key, hint=hint)
+        return None
+
+
+def _types_hint(find: Callable[[str], type[BackendType]]) -> str | None:
+    try:
+        find("")
+    except UnknownTypeError as error:
+        return error.hint
+    return None
+
+
+def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[Backend]) -> dict[str, Any]:
+    """Returns the table with environment values converted to their types and relative paths made absolute."""
+    values = dict(table)
+    for name, value in table.items():
+        key = (section, name)
+        if name in model.model_fields and draft.is_from_environment(key):
+            values[name] = typed(value, field_types(model, name))
+        if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
+            continue
+        if re.match(_SCHEME, value):
+            hint = f"remove the scheme; relative paths start from the folder of {draft.file_name}"
+            draft.report(Code.WRONG_VALUE, "must be a local path, not a URI", key, hint=hint)
+        else:
+            values[name] = draft.absolute(value)
+    return values
+
+
+def _types_in(annotation: Any) -> set[type]:
+    if typing.get_origin(annotation) is Annotated:
+        return _types_in(typing.get_args(annotation)[0])
+    inner = typing.get_args(annotation)
+    return {found for part in inner for found in _types_in(part)} if inner else {annotation}
+
+
+def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+    backend, faults = _attempt(model, values)
+    unknown = [fault.key[0] for fault in faults if fault.kind == "extra_forbidden"]
+    if not unknown:
+        return backend, faults
+    # Report a misspelt key once, not again as a missing key.
+    meant = {nearest(key.lower(), model.model_fields) for key in unknown}
+    faults = [fault for fault in faults if fault.kind != "missing" or fault.key[0] not in meant]
+    # Pydantic reports conflicts only if all keys are valid: validate again with the suggested keys.
+    corrected = {key: value for key, value in values.items() if key not in unknown}
+    for key in unknown:
+        near = nearest(key.lower(), model.model_fields)
+        if near is not None:
+            corrected.setdefault(near, values[key])
+    if len(unknown) == len(faults):
+        faults += _attempt(model, corrected)[1]
+    return None, faults
+
+
+def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+    try:
+        return model.model_validate(values), []
+    except ValidationError as error:
+        faults: dict[tuple[str, ...], _Fault] = {}
+        for found in error.errors(include_url=False, include_input=False):
+            # Below a key of secret_parameters, pydantic reports one error for each member of the union.
+            key = tuple(str(part) for part in found["loc"][:2])
+            context = found.get("ctx", {})
+            text = str(context["error"]) if "error" in context else found["msg"]
+            kind = "parameter" if key in faults and len(key) > 1 else found["type"]
+            faults[key] = _Fault(kind, key, text, context)
+    return None, list(faults.values())
+
+
+def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+    key = (section, *fault.key)
+    is_unknown = fault.kind == "extra_forbidden"
+    if not is_unknown and any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
+        return
+    if not fault.key:
+        _report_whole(draft, section, model, fault)
+        return
+    name = fault.key[0]
+    if is_unknown:
+        draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
+        return
+    fix = parameter_fix(fault.key[-1]) if "name of an option" in fault.text else field_fix(model, name)
+    if fault.kind == "missing":
+        draft.report(Code.MISSING_KEY, "is missing", key, hint=fix)
+    elif fault.kind == "parameter":
+        draft.report(Code.WRONG_VALUE, "is not a valid CREATE SECRET parameter value", key, hint=_PARAMETERS)
+    elif fault.kind in _EXPECTED or fault.text == "must be a string":
+        draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
+    else:
+        draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=fix)
+
+
+def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
+    if key in STORE_KEYS and nearest(key, model.model_fields) is None:
+        return f"move it to [stores.{draft.name}]: this key belongs to the store"
+    return unknown_key_hint(key, model.model_fields)
+
+
+def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+    """Reports an error of the whole table at the first key that the error names and the table contains."""
+    named = [word for word in re.findall(r"\w+", fault.text) if word in draft.values[section]]
+    if any((section, word) in draft.unresolved for word in named):
+        return
+    code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
+    table = f"stores.{draft.name}.{section}"
+    if code is Code.CREDENTIALS:
+        hint = credentials_fix(table, fault.text)
+    else:
+        hint = settings_fix(model, table, named[0] if named else None, fault.text)
+    draft.report(code, fault.text, (section, *named[:1]), hint=hint)
+
+
+def _given(draft: Draft, section: str, fault: _Fault) -> Any:
+    value = draft.values[section].get(fault.key[0])
+    return value.get(fault.key[1]) if len(fault.key) > 1 and isinstance(value, dict) else value
+
+
+def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
+    expected = _EXPECTED.get(fault.kind, fault.text.removeprefix("must be "))
+    return f"must be {expected}, not {type_name(_given(draft, section, fault))}"
+
+
+def _type_hint(draft: Draft, section: str, fault: _Fault) -> str:
+    if draft.is_from_environment((section, *fault.key)):
+        return "change the value of the variable"
+    return _TYPE_HINTS.get(fault.kind, "write it in quotes")
+
+
+def _value_message(fault: _Fault) -> str:
+    bounds = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
+    if fault.kind in bounds:
+        name, words = bounds[fault.kind]
+        return f"must be {words} {fault.context[name]}"
+    if fault.kind == "literal_error":
+        return f"must be {fault.context['expected']}"
+    if fault.kind == "string_too_short":
+        return "must not be empty"
+    return fault.text.removeprefix("Input ").removeprefix("Value error, ")

@@ -1,0 +1,323 @@
+"""A configuration: its stores, and its problems."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lakeconf.config.backend_tables import type_name
+from lakeconf.config.checks import SharedSecrets, data_path_problems
+from lakeconf.config.codes import Code
+from lakeconf.config.environment import Environment, FilePath, environment, expand, overridden, overrides
+from lakeconf.config.file import Source, Table, check_limits, find
+from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
+from lakeconf.config.resolve import HiddenValues, Inheritance, Outline, outline_of
+from lakeconf.config.resolve import Path as Key
+from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
+from lakeconf.secret import FromVariable, Secret, hidden
+from lakeconf.store import Store
+
+
+class LazyStores(Mapping[str, Store]):
+    """The stores of a configuration by name; a store is read on access.
+
+    Args:
+        names: The names of the stores.
+        get: Reads a store.
+    """
+
+    def __init__(self, names: Sequence[str], get: Callable[[str], Store]) -> None:
+        self._names = names
+        self._get = get
+
+    def __getitem__(self, name: str) -> Store:
+        if name not in self:
+            raise KeyError(name)
+        return self._get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"<stores: {', '.join(self)}>"
+
+
+def init(source: FilePath | Table | None = None, *, env_file: FilePath | None = None) -> Config:
+    """Finds and reads the configuration. Each call reads the file again; there is no global state.
+
+    Args:
+        source: A file, a folder that contains one, or the configuration itself as a dict. None: the file that
+            `LAKECONF_CONFIG` names, else `lakeconf.toml` or `[tool.lakeconf]` in `pyproject.toml`, from the working
+            directory up to the root of its repository.
+        env_file: A `.env` file with variables for the configuration. Variables of the process take precedence.
+
+    Returns:
+        The configuration; a store is read on first access.
+
+    Raises:
+        ConfigError: No file was found, it is not valid TOML, or a key outside the tables of the stores is invalid.
+    """
+    config = read(source, env_file=env_file)
+    if config.problems:
+        raise ConfigError(config.problems)
+    return config
+
+
+def validate(source: Config | FilePath | Table | None = None, *stores: str) -> list[Problem]:
+    """Finds all problems of a configuration, including missing variables, without connecting to anything.
+
+    Args:
+        source: A `Config`, or a source as for `init`.
+        *stores: The names of the stores to check; default: all.
+
+    Returns:
+        The problems in the order of the file; an empty list if the configuration is valid.
+
+    Raises:
+        ConfigError: One of the stores does not exist.
+    """
+    try:
+        config = source if isinstance(source, Config) else read(source)
+    except ConfigError as error:
+        return list(error.problems)
+    names = [config.known(name) for name in stores] or config.names
+    found = [problem for name in names for problem in config.reading(name).problems]
+    return in_order([*config.problems, *config.default_store_problems(), *found, *config.data_path_problems(names)])
+
+
+def untrusted(source: FilePath | Table | None = None) -> Config:
+    """Reads an untrusted configuration: reads no environment variables and reports none as missing.
+
+    Args:
+        source: A source as for `init`.
+
+    Raises:
+        ConfigError: No file was found, or it is not valid TOML.
+    """
+    return read(source, trusted=False)
+
+
+def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: FilePath | None = None) -> Config:
+    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
+    variables = environment(env_file) if trusted else None
+    if not isinstance(source, Mapping):
+        return Config(find(source), variables)
+    check_limits(source)
+    return Config(Source(source), variables)
+
+
+class Config:
+    """A configuration; create it with `init()`.
+
+    Args:
+        source: The content of the file.
+        environment: The environment variables. Overrides are read now, other variables with the store that uses them.
+            None for an untrusted file: no variable is read, and none is reported as missing.
+
+    Attributes:
+        path: The file; None for a dict.
+        names: The names of the stores, in the order of the file.
+        problems: The problems outside the tables of the stores; `init()` raises them.
+        stores: The stores by name; a store is read on access. Iterating over the names reads no store.
+    """
+
+    def __init__(self, source: Source, environment: Environment | None) -> None:
+        self._source = source
+        self._environment = environment
+        self._data, problems = overridden(source, environment or {})
+        stores = self._data.get("stores")
+        self._tables: Table = stores if isinstance(stores, Mapping) else {}
+        self._readings: dict[str, Reading] = {}
+        self._read_before: dict[str, Reading] = {}
+        self._hidden = HiddenValues(self._tables)
+        self.inheritance = Inheritance(source, self._tables)
+        self._shared = SharedSecrets(self.inheritance, self._read)
+        self.path: Path | None = source.path
+        self.names = tuple(self._tables)
+        self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
+        self.problems = tuple(in_order([*problems, *self._structure()]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Do not pickle the environment: Spark sends closures to executors.
+        if HiddenValues(self._source.data.get("stores", {})).has_literal():
+            raise TypeError(
+                "this configuration cannot be pickled, because its file contains a secret: "
+                'reference a variable instead, "${VARIABLE}", or pickle the name of a store'
+            )
+        return (_unpickled, (self._source, overrides(self._environment or {})))
+
+    def __repr__(self) -> str:
+        return f"Config({str(self.path) if self.path else 'dict'!r}, stores={list(self.names)})"
+
+    @property
+    def default_store(self) -> str | None:
+        """The name of the default store: `default_store`, or the only store; None if there is neither.
+
+        Raises:
+            ConfigError: `default_store` references an unset variable or does not name a store.
+        """
+        given = self._data.get("default_store")
+        if given is None:
+            return next(iter(self._tables)) if len(self._tables) == 1 else None
+        key = ("default_store",)
+        if not isinstance(given, str):
+            message = f"must be a string, not {type_name(given)}"
+            hint = "write the name of a store in quotes"
+            raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
+        if isinstance(given, FromVariable):
+            return self._checked_default(given, at=(), variable=given.variable, why="set by")
+        expansion = expand(given, self._environment or {})
+        if self._environment is None and expansion.variables:
+            return None
+        if expansion.faults:
+            problem = self._source.problem
+            raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
+        variable = expansion.variables[0] if expansion.variables else None
+        return self._checked_default(expansion.text, at=key, variable=variable)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The secrets of all stores, except those with unset variables. Their values are masked in all output."""
+        return self._hidden.secrets(self._environment or {})
+
+    @property
+    def pipeline(self) -> Table:
+        """The table `[pipeline]` as written in the file; empty if it is missing."""
+        found = self._data.get("pipeline")
+        return found if isinstance(found, Mapping) else {}
+
+    def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
+        """Creates a problem with the position of a key."""
+        return self._source.problem(code, message, hint=hint, key=key)
+
+    def get_store(self, name: str | None = None) -> Store:
+        """Returns a store.
+
+        Args:
+            name: The store's name; None for the default store.
+
+        Raises:
+            ConfigError: The store does not exist or is invalid; the error lists all of its problems.
+        """
+        # Keep the reading out of local variables: it contains secrets, and error reporting tools show locals.
+        store, problems = self.reading(self.known(name))[:2]
+        if store is None:
+            raise ConfigError(problems)
+        return store
+
+    def known(self, name: str | None) -> str:
+        """Checks that a store exists and returns its name.
+
+        Args:
+            name: The store's name; None for the default store.
+
+        Raises:
+            ConfigError: The store does not exist, or there is no default store.
+        """
+        if name is None:
+            name = self.default_store
+            if name is None:
+                hint = f'write default_store = "{self.names[0]}", or name one of: {", ".join(self.names)}'
+                raise ConfigError([self._source.problem(Code.NO_DEFAULT_STORE, "default_store is not set", hint=hint)])
+        if name not in self.names:
+            raise ConfigError([self._unknown_store(name)])
+        return name
+
+    def reading(self, name: str) -> Reading:
+        """Returns the values and the problems of a store's table.
+
+        Args:
+            name: The name of a store that exists.
+        """
+        if name not in self._readings:
+            reading = self._read(name)
+            problems = [*reading.problems, *self._shared_secrets(name, reading)]
+            store = None if problems else reading.store
+            reading = reading._replace(store=store, problems=tuple(problems))
+            if store is None:
+                return reading  # not cached: its variables may be set later
+            self._readings[name] = reading
+        return self._readings[name]
+
+    def outline(self) -> list[Outline]:
+        """Returns a summary of every store."""
+        try:
+            default = self.default_store
+        except ConfigError:
+            default = None
+        secrets = self.secrets
+        outlines = (outline_of(self.inheritance, name, is_default=name == default) for name in self.names)
+        return [Outline._make(hidden(tuple(one), secrets)) for one in outlines]
+
+    def _read(self, name: str) -> Reading:
+        known = self._read_before.get(name)
+        environment = self._environment or {}
+        if known is None or any(environment.get(variable) != value for variable, value in known.variables.items()):
+            known = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
+        return known
+
+    def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
+        for secret, other in self._shared.clashes(name, reading):
+            section = (secret.key or "").rpartition(".")[2]
+            place = reading.origins.get((section, "secret_name"))
+            # Do not show the value of a variable: the file may be untrusted.
+            unknown = place is not None and place.variable is not None
+            yield self._source.problem(
+                Code.SHARED_SECRET,
+                f"the store {other!r} defines the secret {'' if unknown else f'{secret.name!r} '}differently",
+                hint="use another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
+                key=("stores", name, section, "secret_name") if place is None else place.place,
+                store=name,
+            )
+
+    def data_path_problems(self, names: Collection[str]) -> Iterator[Problem]:
+        """Reports data paths of these stores that another catalog uses too; skips invalid stores."""
+        stores = {name: store for name in self.names if (store := self.reading(name).store) is not None}
+        return data_path_problems(self._source, stores, names)
+
+    def _structure(self) -> Iterator[Problem]:
+        yield from structure_problems(self._source, self._data)
+        given = self._data.get("default_store")
+        # Resolve its variables on access only: they may be unset if the default store is not used.
+        if given is not None and not (type(given) is str and "$" in given):
+            yield from self.default_store_problems()
+
+    def default_store_problems(self) -> tuple[Problem, ...]:
+        """Returns the problems of `default_store`."""
+        try:
+            self.default_store  # noqa: B018 - raises if it does not name a store
+        except ConfigError as error:
+            return error.problems
+        return ()
+
+    def _checked_default(self, name: str, *, at: Key, variable: str | None = None, why: str = "from") -> str:
+        if name in self._tables or not self._tables:
+            return str(name)
+        key = ("default_store",)
+        if variable is None:
+            raise ConfigError([self._unknown_store(str(name), key, at=at)])
+        # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
+        message, hint = f"unknown store ({why} the variable {variable})", f"use one of the stores: {listed(self.names)}"
+        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
+
+    def _unknown_store(self, name: object, key: Key = (), *, at: Key | None = None) -> Problem:
+        hint = f"{suggestion(str(name), self._tables)} use one of the stores: {listed(self.names)}".lstrip()
+        message = f"unknown store {name!r}"
+        return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
+
+
+def _unpickled(source: Source, variables: tuple[str, ...]) -> Config:
+    missing = [name for name in variables if name not in os.environ]
+    if missing:
+        raise LakeconfError(
+            f"the pickled configuration needs override variables that are not set here: {', '.join(missing)}",
+            hint="set them here as well, or write the values in the file",
+        )
+    return Config(source, os.environ)

@@ -1,0 +1,291 @@
+"""Reads one store: checks its tables and composes its backends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.secrecy import is_secret
+from lakeconf.backends.store_options import (
+    ATTACH_OPTIONS,
+    COMMITTERS,
+    KEYS,
+    RESERVED_NAMES,
+    attach_option_problem,
+    maintenance_problem,
+)
+from lakeconf.config.backend_tables import build_backend, type_name, typed, unknown_key_hint
+from lakeconf.config.codes import Code
+from lakeconf.config.environment import Environment
+from lakeconf.config.file import Source, Table
+from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
+from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.secret import HiddenText, Secret, hidden
+from lakeconf.sql import CreateSecret
+from lakeconf.store import Store
+
+BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
+
+
+ALIAS = r"[a-z_][a-z0-9_]*"
+
+
+_OPTION_HINTS = {
+    bool: "write true or false, without quotes",
+    int: "write a whole number, without quotes",
+    str: "write it in quotes",
+    object: "look up the META_ options in the documentation of the catalog's database",
+}
+
+
+class Reading(NamedTuple):
+    """The result of reading a store.
+
+    Attributes:
+        store: The store; None if it has problems.
+        problems: The problems, in the order of the file.
+        values: The store's keys with variables resolved and secrets in clear text.
+        origins: The origin of each value.
+        variables: The environment variables that were read, and their values.
+    """
+
+    store: Store | None
+    problems: tuple[Problem, ...]
+    values: Mapping[str, Any] = MappingProxyType({})
+    origins: Mapping[Path, Origin] = MappingProxyType({})
+    variables: Mapping[str, str | None] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        return f"Reading({self.store!r}, {self.problems})"
+
+    @property
+    def secrets(self) -> tuple[CreateSecret, ...]:
+        """The secrets that the store creates in DuckDB."""
+        statements = self.store.statements if self.store is not None else ()
+        return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
+
+    def value(self, path: Path) -> Any:
+        """The value of a key, at any depth; None if it is not set."""
+        found: Any = self.values
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
+
+def read_store(
+    stores: Inheritance, name: str, environment: Environment | None, secrets: Sequence[Secret] = ()
+) -> Reading:
+    """Reads a store.
+
+    Args:
+        stores: The stores.
+        name: The name of a store that exists.
+        environment: The environment variables; None if they must not be read.
+        secrets: The secrets of the whole configuration.
+    """
+    try:
+        tree = stores.tree(name)
+    except ConfigError as error:
+        return Reading(None, error.problems)
+    draft = Draft(stores.source, name, tree, environment, secrets)
+    for key in draft.values:
+        if key not in STORE_KEYS:
+            draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
+    alias = _alias(draft)
+    options, limits = _attach_options(draft), _maintenance(draft)
+    metadata = build_backend(draft, "metadata_backend", metadata_backend)
+    storage = build_backend(draft, "storage_backend", storage_backend)
+    if "metadata_backend" not in draft.values:
+        hint = f'declare the catalog: [stores.{name}.metadata_backend] type = "sqlite" …'
+        draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
+    store = None
+    # No store has an empty name, which is a problem of the file; see `structure_problems`.
+    if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
+        about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
+        store = _composed(draft, metadata, storage, about)
+        if store is not None and stores.source.path is not None:
+            store.config = str(stores.source.path.resolve())
+    problems = tuple(in_order(draft.problems))
+    # Without the environment, a store with variables has only placeholder values.
+    whole = not problems and not draft.unresolved
+    return Reading(store if whole else None, problems, draft.values, draft.origins, draft.looked_up)
+
+
+def in_order(problems: list[Problem]) -> list[Problem]:
+    """Sorts problems by position and removes duplicates; problems without a position come first."""
+    once: dict[tuple[object, ...], Problem] = {}
+    for found in problems:
+        once.setdefault((found.code, found.line, found.column, found.key, found.message), found)
+    return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def _alias(draft: Draft) -> str | None:
+    alias = draft.values.get("alias")
+    key = ("alias",)
+    if alias is None or key in draft.unresolved:
+        return None
+    if not isinstance(alias, str):
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(alias)}", key, hint="write it in quotes")
+        return None
+    # Do not show the value of a variable, not even in lower case.
+    unknown = draft.is_from_environment(key)
+    if not re.fullmatch(ALIAS, alias):
+        hint = "use lower-case letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
+        draft.report(Code.ALIAS, "invalid alias" if unknown else f"invalid alias {alias!r}", key, hint=hint)
+    elif alias in RESERVED_NAMES:
+        name = "this alias" if unknown else repr(alias)
+        draft.report(Code.ALIAS, f"DuckDB reserves {name}", key, hint="choose another alias")
+    return str(alias)
+
+
+def allowed_name(name: str) -> str:
+    """Converts a name to a valid store name, which is also a valid alias."""
+    import unicodedata  # only an error needs it
+
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    words = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
+    return words if words[:1].isalpha() else f"s{words}" if words else "store"
+
+
+def _committer(draft: Draft) -> str:
+    key = ("committer",)
+    given = draft.values.get("committer", COMMITTERS[0])
+    if key in draft.unresolved:
+        return COMMITTERS[0]
+    if not isinstance(given, str):
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(given)}", key, hint="write it in quotes")
+    elif given not in COMMITTERS:
+        hint = f"write {', '.join(map(repr, COMMITTERS[:-1]))} or {COMMITTERS[-1]!r}"
+        draft.report(Code.WRONG_VALUE, "unknown committer", key, hint=hint)
+    else:
+        return str(given)
+    return COMMITTERS[0]
+
+
+def _attach_options(draft: Draft) -> dict[str, Any]:
+    options = draft.values.get("attach_options", {})
+    if not isinstance(options, dict):
+        message = f"must be a table, not {type_name(options)}"
+        draft.report(Code.WRONG_TYPE, message, ("attach_options",), hint="write { read_only = true }")
+        return {}
+    checked: dict[str, Any] = {}
+    for name, given in options.items():
+        key = ("attach_options", name)
+        if key in draft.unresolved:
+            continue
+        value = typed(given, {ATTACH_OPTIONS.get(name, str)}) if draft.is_from_environment(key) else given
+        if name not in ATTACH_OPTIONS and not name.startswith("meta_"):
+            hint = unknown_key_hint(name, ATTACH_OPTIONS)
+            draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
+        elif value == "" and is_secret(key):
+            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="set a value, or remove the option")
+        elif (problem := attach_option_problem(name, value)) is not None:
+            draft.report(Code.ATTACH_OPTION, problem, key, hint=_OPTION_HINTS[ATTACH_OPTIONS.get(name, object)])
+        else:
+            checked[name] = value
+    return checked
+
+
+def _maintenance(draft: Draft) -> dict[str, str]:
+    given = draft.values.get("maintenance", {})
+    if not isinstance(given, dict):
+        message = f"must be a table, not {type_name(given)}"
+        draft.report(Code.WRONG_TYPE, message, ("maintenance",), hint='write { deadline = "30m" }')
+        return {}
+    checked: dict[str, str] = {}
+    for name, value in given.items():
+        key = ("maintenance", name)
+        if name not in KEYS:
+            draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=unknown_key_hint(name, KEYS))
+        elif key in draft.unresolved:
+            continue
+        elif (problem := maintenance_problem(name, value)) is not None:
+            code = Code.WRONG_VALUE if isinstance(value, str) else Code.WRONG_TYPE
+            draft.report(code, problem, key, hint=f'write it as text, such as "{KEYS[name].example}"')
+        else:
+            checked[name] = str(value)
+    return checked
+
+
+def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOrNone:
+    """Returns the backend; printing it masks values that are secrets elsewhere in the configuration."""
+    if backend is None:
+        return backend
+    fields = {name: getattr(backend, name) for name in type(backend).model_fields}
+    given = {name: value for name, value in fields.items() if isinstance(value, str | Mapping)}
+    update = {name: hidden(value, secrets) for name, value in given.items()}
+    update = {name: value for name, value in update.items() if isinstance(value, HiddenText | Mapping)}
+    return backend.model_copy(update=update) if update else backend
+
+
+def _composed(
+    draft: Draft,
+    metadata: MetadataBackend,
+    storage: StorageBackend | None,
+    options: Mapping[str, Any],
+) -> Store | None:
+    refusal = metadata.refusal(storage)
+    if refusal is not None:
+        key = "metadata_backend" if storage is None else "storage_backend"
+        hint = "change the type of one of the two"
+        if storage is None:
+            hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
+        draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
+        return None
+    if options["alias"] is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
+        hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
+        draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
+    try:
+        hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)
+        metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
+        store = Store(draft.name, metadata, storage, hidden=draft.hidden, **options)
+        names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
+    except LakeconfError as error:
+        message = error.message.removeprefix(f"stores.{draft.name}: ")
+        named = [key for key in ("alias", "attach_options") if key in draft.values and key.split("_")[0] in message]
+        hint = error.hint or "remove it"
+        draft.report(Code.FIELDS, message, tuple(named[:1]), hint=hint)
+        return None
+    if len(set(names)) < len(names):
+        hint = "use a different secret_name for each backend"
+        message = "both backends of the store use this secret_name"
+        draft.report(Code.SHARED_SECRET, message, ("storage_backend", "secret_name"), hint=hint)
+    return store
+
+
+TOP_KEYS = ("default_store", "pipeline", "stores")
+
+
+STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
+    """Reports unknown keys, tables of the wrong type, and invalid store names.
+
+    Args:
+        source: The file, for the positions of problems.
+        data: Its content, with overrides from the environment applied.
+    """
+    problem = source.problem
+    for key in data:
+        if key not in TOP_KEYS:
+            yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))
+    stores = data.get("stores")
+    if stores is not None and not isinstance(stores, Mapping):
+        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(stores)}", hint=hint, key=("stores",))
+    elif not stores:
+        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        yield problem(Code.MISSING_KEY, "no stores are declared", hint=hint, key=("stores",))
+    pipeline = data.get("pipeline")
+    if pipeline is not None and not isinstance(pipeline, Mapping):
+        hint = 'write [pipeline] python = ["models.py"]'
+        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
+    for name in stores if isinstance(stores, Mapping) else ():
+        if not STORE_NAME.fullmatch(name):
+            hint = f"rename it to {allowed_name(name)}: use lower-case letters, digits and single underscores"
+            yield problem(Code.STORE_NAME, "invalid store name", hint=hint, key=("stores", name))

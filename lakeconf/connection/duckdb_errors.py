@@ -1,0 +1,315 @@
+"""Translates errors of duckdb to errors of lakeconf and removes secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+
+from lakeconf.ducklake import MIGRATE, refused_version
+from lakeconf.errors import (
+    CatalogError,
+    CatalogLockedError,
+    CatalogMissingError,
+    CatalogVersionError,
+    CommitConflictError,
+    CommitError,
+    ConnectionFailed,
+    FileMissingError,
+    LakeconfError,
+    QueryError,
+    SchemaError,
+    SnapshotNotFoundError,
+    StorageError,
+    UnknownNameError,
+)
+from lakeconf.secret import Secret, scrub
+
+# A cast that refuses a value raises an error in the query. Its text starts with this word, followed by the reason.
+REFUSED_VALUE = "LAKECONF_REFUSED"
+
+
+_NO_ANSWER = "no answer from the server"
+
+
+# DuckLake's messages if another commit came first.
+_GAVE_UP = re.compile(r"maximum retry count")
+
+
+_RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
+
+
+_OTHER_PATH = (
+    r'DATA_PATH parameter "(?P<store>.*?)" does not match(?: existing data path in the catalog "(?P<catalog>.*?)"\.)?'
+)
+
+
+# DuckDB names the process only if it finds it.
+_OPEN_ELSEWHERE = (
+    r'Could not set lock on file(?: "(?P<file>.*?)")?'
+    r"(?:: Conflicting lock is held in (?P<program>[^\n]*?) \(PID (?P<pid>\d+)\)(?P<user> by user [^\n.]*)?)?"
+)
+
+
+# Ordered: the first pattern that the message matches decides.
+_BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
+    (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (r"prepared (statement )?parameter", QueryError, "write the value in place of the parameter: SQL takes none"),
+    (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
+    (
+        _OTHER_PATH,
+        CatalogError,
+        "set override_data_path = true in attach_options if you moved or copied all files of the lake to the path of "
+        "the store; otherwise use the path of the catalog (docs/operations.md: Move a lake)",
+    ),
+    (r"No snapshot found at ", SnapshotNotFoundError, "list the snapshots: lake.snapshots(), or lakeconf snapshots"),
+    (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
+    (
+        r"exists, but it is not a valid DuckDB database|file is not a database|not an error",
+        CatalogError,
+        "check `type` and `uri` of the metadata backend: the file is not a catalog of this type",
+    ),
+    (
+        r"readonly database|database or disk is full|disk I/O error",
+        CatalogError,
+        "check permissions and free disk space: the catalog file or its folder cannot be written",
+    ),
+    (
+        r"\A[^\n]*(Failed to download extension|automatically install the required extension|IO Error: Extension \")",
+        ConnectionFailed,
+        "run INSTALL for this extension in DuckDB where its extension server can be reached; for extensions that a "
+        "store needs, pip install 'lakeconf[bundled]' is enough",
+    ),
+    # Patterns for errors that name a file come before patterns for whole sentences, because a file can have any name.
+    (
+        r"certificate.* for HTTP",
+        StorageError,
+        "set `ca_cert_file` of the storage backend for a private certificate authority",
+    ),
+    (
+        r"ExpiredToken|token (included in the request )?(is|has) expired",
+        StorageError,
+        "renew the credentials, which have expired, and open the lake again",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
+        StorageError,
+        "check key_id, secret and session_token of the storage backend",
+    ),
+    (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
+    (r"HTTP (code )?404", FileMissingError, None),
+    (
+        r"HTTP (code )?403",
+        StorageError,
+        "permit this on the bucket to the credentials of the storage backend, or use other credentials",
+    ),
+    (r"HTTP (code )?(503|429|500)", StorageError, "try again later: the storage server is overloaded or failing"),
+    (
+        r"error for HTTP [A-Z]+ to",
+        StorageError,
+        "check that the storage server is running, and check `endpoint` and `use_ssl`",
+    ),
+    (r"No space left|File too large", StorageError, "free space and try again: the disk is full"),
+    (
+        r"Unique file handle conflict",
+        ConnectionFailed,
+        "close the lake with this catalog first: this process has its file open; or use SQLite or Postgres",
+    ),
+    (r"database is locked", CatalogLockedError, "try again: another process is writing"),
+    (
+        _OPEN_ELSEWHERE,
+        ConnectionFailed,
+        "close it there: one process can open a DuckDB file, or several with read_only=True; or use a catalog in "
+        "SQLite or PostgreSQL, which several processes can write to",
+    ),
+    (r"password authentication failed", ConnectionFailed, "check `user` and `password` of the metadata backend"),
+    (r"FATAL: +database .* does not exist", ConnectionFailed, "create the database, or check `database`"),
+    (
+        r"Unable to connect to Postgres|could not connect|connection to server|Connection refused"
+        r"|server closed the connection|SSL (error|connection)|Could not establish connection"
+        rf"|terminating connection|could not receive data|could not send data|{_NO_ANSWER}",
+        ConnectionFailed,
+        "check that the server is running, and check `host` and `port` of the metadata backend",
+    ),
+    # A statement on the catalog's tables that runs before COMMIT, such as in a flush of inlined rows.
+    (r"could not serialize access", CatalogLockedError, "try again: another process is writing"),
+    (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
+    (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
+    (r"Failed to commit", CommitError, None),
+    (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
+)
+
+
+_BY_CLASS: dict[str, type[LakeconfError]] = {
+    "HTTPException": StorageError,
+    "IOException": StorageError,
+    "PermissionException": StorageError,
+    "ConnectionException": ConnectionFailed,
+    "TransactionException": CommitError,
+    "ConstraintException": SchemaError,
+    "ConversionException": SchemaError,
+    "TypeMismatchException": SchemaError,
+    "OutOfRangeException": SchemaError,
+}
+
+
+# The errors of duckdb and Arrow if a frame or function written in Python is interrupted. Values of the data never occur
+# in these places.
+_INTERRUPTED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
+)
+
+
+# The same for `sys.exit()`.
+_EXITED = re.compile(
+    r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?SystemExit: (?P<udf>[^\n]*)"
+    r"|Detail: Python exception: Traceback \(most recent call last\):.*\nSystemExit(: (?P<code>[^\n]*))?\s*\Z"
+)
+
+
+# Messages of SQLite and of PostgreSQL's client that contain no value of the statement.
+_WITHOUT_VALUES = re.compile(
+    r"(database( table)? is locked|disk I/O error|database or disk is full|attempt to write a readonly database"
+    r"|database disk image is malformed|unable to open database file|file is not a database|not an error|interrupted"
+    r"|(UNIQUE|PRIMARY KEY|NOT NULL) constraint failed: [\w., ]+|no such table: \w+"
+    r"|(server closed the connection|SSL (error|connection)|could not (connect|receive data|send data)"
+    r"|terminating connection|no connection to the server|connection to server)[^\n\"]*)"
+)
+
+
+@contextlib.contextmanager
+def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
+    """Translates errors of duckdb to errors of lakeconf, and removes `secrets` from them.
+
+    Raises:
+        LakeconfError: Replaces a `duckdb.Error`, which is its cause and contains no secrets either.
+        KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
+        SystemExit: The Python code of a frame called `sys.exit()`.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        error.args = (_scrubbed(str(error), secrets),)
+        if _INTERRUPTED.search(str(error)):
+            raise KeyboardInterrupt from error
+        ended = _EXITED.search(str(error))
+        if ended is not None:
+            raise SystemExit(_exit_code(ended["udf"] or ended["code"] or "")) from error
+        raise _translate(error) from error
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
+        raise KeyboardInterrupt from error
+
+
+def _exit_code(text: str) -> int | str | None:
+    """The argument of `sys.exit()`."""
+    if text in ("", "None"):
+        return None
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """True for an exception that a signal such as Ctrl-C raises, inside or outside a query."""
+    # duckdb raises this instead of the exception of the signal handler.
+    of_duckdb = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    return of_duckdb or isinstance(error, KeyboardInterrupt)
+
+
+def _without_statement(text: str) -> str:
+    """An error of PostgreSQL without the statement, which contains encryption keys and bounds of the data."""
+    cut = re.sub(r"(\bquery \").*(\": (ERROR|FATAL|PANIC):)", r"\1…\2", text, flags=re.DOTALL)
+    if cut == text:
+        reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
+        # If a connection breaks while another statement waits, the next error has no reason.
+        shown = f'…": {reason[0]}' if reason else f'…": {_NO_ANSWER}' if text.endswith('": ') else '…"'
+        return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
+    cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
+    return re.sub(r"\nDETAIL: [^\n]*", "", cut)
+
+
+def _scrubbed(text: str, secrets: Iterable[Secret]) -> str:
+    # An internal error of DuckDB ends with a page of addresses.
+    text = _without_statement(text.partition("\n\nStack Trace:")[0])
+    # A connection string in an error contains the password in plain text.
+    text = re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", scrub(text, secrets))
+    return re.sub(r"(://[^\s:/@]*:)[^\s@/]+@", r"\1***@", text)
+
+
+def _of_server(text: str) -> str | None:
+    """The message of PostgreSQL or its client about a failed connection; None for any other error."""
+    unknown = re.search(r'could not translate host name "([^"]*)" to address: ([^\n]*)', text)
+    if unknown is not None:
+        return f"the host {unknown[1]} of PostgreSQL cannot be resolved: {unknown[2]}"
+    tried = [
+        (f"{server}:{port}" if port else server, reason)
+        for server, port, reason in re.findall(
+            r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: ([^\n]*)', text
+        )
+    ]
+    if not tried:
+        return None
+    servers, (_, reason) = ", ".join(dict.fromkeys(server for server, _ in tried)), tried[-1]
+    if "Connection refused" in reason:
+        return f"PostgreSQL at {servers} refused the connection"
+    return f"PostgreSQL at {servers} cannot be used: {reason}"
+
+
+def _reworded(text: str, error_class: type[LakeconfError]) -> str:
+    """The message without DuckDB's advice, which names options that a store writes in another way."""
+    moved = re.search(_OTHER_PATH, text) if error_class is CatalogError else None
+    if moved is not None and moved["catalog"] is not None:
+        return (
+            f"the catalog says that the files of the lake are in {moved['catalog']}, but the store says "
+            f"{moved['store']}: the lake was moved or copied, or the store was changed"
+        )
+    if error_class is not ConnectionFailed:
+        return text
+    held = re.search(_OPEN_ELSEWHERE, text)
+    if held is not None and held["pid"] is not None:
+        return f"another process has {held['file']} open: {held['program']} (PID {held['pid']}){held['user'] or ''}"
+    return _of_server(text) or text
+
+
+def refused_value(text: str) -> SchemaError | None:
+    """The error for a value that a cast refused.
+
+    Args:
+        text: An error of DuckDB or Spark.
+
+    Returns:
+        The error to raise instead; None for any other error.
+    """
+    _, found, reason = text.partition(REFUSED_VALUE)
+    if not found:
+        return None
+    return SchemaError(reason.splitlines()[0].strip(), hint="change the values or the type of the column")
+
+
+def _translate(error: Exception) -> LakeconfError:
+    text = str(error)
+    refused = refused_value(text) if text.startswith(f"Invalid Input Error: {REFUSED_VALUE}") else None
+    translated = refused or _classified(error)
+    translated.overtaken = bool(_GAVE_UP.search(translated.message) and _RACE.search(translated.message))
+    return translated
+
+
+def _classified(error: Exception) -> LakeconfError:
+    text = str(error)
+    version = refused_version(text)
+    if version is not None:
+        refused = CatalogVersionError(version)
+        refused.can_migrate = version.endswith(MIGRATE)
+        return refused
+    for pattern, error_class, hint in _BY_MESSAGE:
+        if re.search(pattern, text):
+            return error_class(_reworded(text, error_class), hint=hint)
+    return _BY_CLASS.get(type(error).__name__, QueryError)(text)
+
+
+def failed_before_commit(error: CommitError) -> bool:
+    """True if a staged commit failed while DuckLake wrote its changes, before it sent COMMIT."""
+    return "Failed to flush changes into DuckLake" in error.message

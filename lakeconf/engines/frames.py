@@ -1,0 +1,390 @@
+"""Frames of other libraries as rows of DuckDB: Arrow, pandas, polars and narwhals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import duckdb
+import narwhals as nw
+from duckdb.sqltypes import DuckDBPyType
+from narwhals.exceptions import DuplicateError
+
+from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
+from lakeconf.engines.schema_check import check_distinct
+from lakeconf.errors import SchemaError, required
+from lakeconf.sql import folded, identifier
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow
+
+
+# The type of columns with Arrow's null type while they are in DuckDB; by default, DuckDB uses INTEGER.
+_NULL = "ENUM('lakeconf_null')"
+
+
+def frame_type(found: DuckDBPyType) -> str:
+    """The name of the type of a frame's column; `"NULL"` for the null type."""
+    return str(found).replace(_NULL, '"NULL"')
+
+
+def exact_units(table: pyarrow.Table) -> pyarrow.Table:
+    """Converts a table to the time units of DuckDB, which truncates smaller units.
+
+    Raises:
+        SchemaError: A value would lose precision.
+    """
+    import pyarrow as pa
+
+    fields = [field.with_type(with_leaves(field.type, _exact)) for field in table.schema]
+    if [field.type for field in fields] == table.schema.types:
+        return table
+    columns = []
+    for field, column in zip(fields, table.columns, strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"the frame's column {field.name!r} has a value that DuckDB would round: {str(error).strip()}",
+                hint="round times to microseconds, dates to days and decimals to 38 digits",
+            ) from error
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
+    """An Arrow type after a conversion of the types that are not nested, at any depth.
+
+    Args:
+        found: The type.
+        leaf: The conversion.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(found):
+        values = with_leaves(found.value_type, leaf)
+        # DuckDB fails beyond recovery for a dictionary of nested values.
+        return values if pa.types.is_nested(values) else pa.dictionary(found.index_type, values, found.ordered)
+    if pa.types.is_run_end_encoded(found):
+        return pa.run_end_encoded(found.run_end_type, with_leaves(found.value_type, leaf))
+    if _is_list(found):
+        return _list_of(found, _field(found.value_field, leaf))
+    if pa.types.is_struct(found):
+        return pa.struct([_field(field, leaf) for field in found])
+    if pa.types.is_map(found):
+        return pa.map_(with_leaves(found.key_type, leaf), _field(found.item_field, leaf), found.keys_sorted)
+    return leaf(found)
+
+
+def _field(found: Any, leaf: Callable[[Any], Any]) -> Any:
+    return found.with_type(with_leaves(found.type, leaf))
+
+
+def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> duckdb.DuckDBPyRelation:
+    """The relation of an Arrow table, with a distinct type for columns of the null type."""
+    casts = [
+        f"CAST({identifier(name)} AS {text}) AS {identifier(name)}" if (text := _with_null(field.type, found)) else None
+        for name, found, field in zip(relation.columns, relation.types, table.schema, strict=True)
+    ]
+    if not any(casts):
+        return relation
+    names = map(identifier, relation.columns)
+    return relation.project(", ".join(cast or name for cast, name in zip(casts, names, strict=True)))
+
+
+def _exact(found: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(found) and found.unit == "ns" and found.tz is not None:
+        return pa.timestamp("us", found.tz)
+    if pa.types.is_duration(found) and found.unit == "ns":
+        return pa.duration("us")
+    if pa.types.is_time64(found) and found.unit == "ns":
+        return pa.time64("us")
+    if pa.types.is_decimal(found) and (found.scale < 0 or pa.types.is_decimal256(found)):
+        # DuckDB has no such decimals, and fails beyond recovery for a negative scale.
+        return pa.decimal128(min(found.precision - min(found.scale, 0), 38), max(found.scale, 0))
+    return pa.date32() if pa.types.is_date64(found) else found
+
+
+def _is_list(found: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
+    return isinstance(found, kinds)
+
+
+def _list_of(found: Any, element: Any) -> Any:
+    """The same kind of list with another element."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(found):
+        return pa.list_(element, found.list_size)
+    if pa.types.is_large_list(found):
+        return pa.large_list(element)
+    if pa.types.is_list_view(found):
+        return pa.list_view(element)
+    return pa.large_list_view(element) if pa.types.is_large_list_view(found) else pa.list_(element)
+
+
+def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
+    """DuckDB's type with `_NULL` in place of each null type of Arrow; None if Arrow's type contains none."""
+    import pyarrow as pa
+
+    if pa.types.is_null(found):
+        return _NULL
+    if pa.types.is_dictionary(found):
+        return _with_null(found.value_type, as_duckdb)
+    if _is_list(found):
+        (element,) = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
+        inner = _with_null(found.value_type, element)
+        size = found.list_size if pa.types.is_fixed_size_list(found) else ""
+        return f"{inner}[{size}]" if inner else None
+    if pa.types.is_struct(found):
+        parts = {name: part for name, part in as_duckdb.children if isinstance(part, DuckDBPyType)}
+        inners = {field.name: _with_null(field.type, parts[field.name]) for field in found}
+        if any(inners.values()):
+            fields = (f"{identifier(name)} {inner or parts[name]}" for name, inner in inners.items())
+            return f"STRUCT({', '.join(fields)})"
+    if pa.types.is_map(found):
+        key, value = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
+        item = _with_null(found.item_type, value)
+        return f"MAP({key}, {item})" if item else None
+    return None
+
+
+# The types that pandas gives to columns without values.
+_OF_NOTHING = frozenset({"object", "float64"})
+
+
+# Types that Arrow lacks, or that DuckDB reads without their meaning: the name of each in pandas, and the type that
+# keeps its values.
+_FOREIGN = (
+    (re.compile(r"period\[.*"), "string"),
+    (re.compile(r"interval\b.*"), "string"),
+    (re.compile(r"complex\d+"), "string"),
+    (re.compile(r"float16"), "float32"),
+    (re.compile(r"float(96|128)"), "float64"),
+    (re.compile(r"Sparse\[(?P<values>[^,]+).*"), None),
+)
+
+
+def is_pandas(frame: object) -> TypeGuard[pd.DataFrame]:
+    """True for a frame of pandas; False for one that narwhals wraps."""
+    return bool(nw.dependencies.is_pandas_dataframe(frame))
+
+
+def with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its index as columns, or without it.
+
+    pyarrow would write an index that a filter or a sort has left as the column `__index_level_0__`, and would omit the
+    named index of other frames. Here the names decide: named levels are columns. An index of whole numbers without a
+    name only has the places of the rows, and is dropped, as polars and DuckDB do.
+
+    Args:
+        frame: The frame.
+
+    Raises:
+        SchemaError: The index has labels, but no names for columns; or a column has the name of the index.
+    """
+    index: Any = frame.index
+    names = list(index.names)
+    if None not in names:
+        try:
+            return frame.reset_index()
+        except ValueError as error:
+            raise SchemaError(
+                f"the frame has a column and an index {', '.join(map(repr, names))}",
+                hint="drop the index: frame.reset_index(drop=True)",
+            ) from error
+    if len(frame) and (len(names) > 1 or index.dtype.kind not in "iu"):
+        raise SchemaError(
+            f"the index of the frame has labels, such as {index[0]!r}, but no name for a column",
+            hint='name it: frame.rename_axis("label"); or drop it: frame.reset_index(drop=True)',
+        )
+    shallow = frame.copy(deep=False)
+    shallow.index = range(len(frame))
+    return shallow
+
+
+def without_types(frame: object, columns: Iterable[str]) -> object:
+    """A frame of pandas without rows, so that columns whose types pandas has chosen fit any type; else the same frame.
+
+    Args:
+        frame: Any frame.
+        columns: The columns of the table that the frame is written to; others keep their types.
+    """
+    native = nw.to_native(frame, pass_through=True)
+    if not is_pandas(native) or len(native):
+        return frame
+    known = set(map(folded, columns))
+    found: list[Any] = [
+        name for name, kind in native.dtypes.items() if folded(str(name)) in known and str(kind) in _OF_NOTHING
+    ]
+    return native.astype(dict.fromkeys(found, object))
+
+
+def check_dtypes(frame: pd.DataFrame) -> None:
+    """Refuses columns of types of pandas that DuckDB lacks.
+
+    Raises:
+        SchemaError: A column has such a type; the hint is the cast that works.
+    """
+    dtypes: dict[Any, Any] = frame.dtypes.to_dict()
+    for column, dtype in dtypes.items():
+        # The values of a category.
+        values = str(getattr(getattr(dtype, "categories", None), "dtype", dtype))
+        for pattern, kept in _FOREIGN:
+            if (found := pattern.fullmatch(values)) is not None:
+                wanted = kept or found["values"]
+                raise SchemaError(
+                    f"the frame's column {column!r} has the type {values} of pandas, which DuckDB lacks",
+                    hint=f"cast it: frame.astype({{{column!r}: {wanted!r}}})",
+                )
+
+
+# Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
+_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
+
+
+def check_types(schema: Any) -> None:
+    """Refuses an Arrow table with a column that DuckDB cannot hold as it is.
+
+    Args:
+        schema: The schema of the table.
+
+    Raises:
+        SchemaError: A column is or contains a float of 16 bits, a union, a struct without fields or an unknown
+            extension type.
+    """
+    for field in schema:
+        for found in _types(field.type):
+            problem = _problem(found)
+            if problem is not None:
+                why, hint = problem
+                raise SchemaError(f"the frame's column {field.name!r} {why}", hint=hint)
+
+
+def _types(found: Any) -> Iterator[Any]:
+    """A type and the types in it, at any depth."""
+    import pyarrow as pa
+
+    yield found
+    if pa.types.is_dictionary(found) or pa.types.is_run_end_encoded(found):
+        yield from _types(found.value_type)
+    elif not isinstance(found, pa.BaseExtensionType):
+        for index in range(found.num_fields):
+            yield from _types(found.field(index).type)
+
+
+def _problem(found: Any) -> tuple[str, str] | None:
+    import pyarrow as pa
+
+    if pa.types.is_float16(found):
+        return "has floats of 16 bits, which DuckDB lacks", "cast them to floats of 32 bits"
+    if pa.types.is_union(found):
+        return "is a union, which DuckLake lacks", "make a column for each kind of its values"
+    if pa.types.is_struct(found) and not found.num_fields:
+        return "has structs without fields, which DuckDB lacks", "drop the column, or add a field"
+    if isinstance(found, pa.BaseExtensionType) and not _is_known(found.extension_name):
+        why = f"has the extension type {found.extension_name}, of which DuckDB would read the storage type only"
+        return why, f"cast it to its storage type {found.storage_type} or to text, if that keeps what it means"
+    return None
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN or name.startswith(("duckdb.", "geoarrow."))
+
+
+def native_frame(frame: object) -> Any:
+    """The native frame of a narwhals frame, the frame itself if narwhals supports its type, or a table of dictionaries.
+
+    Raises:
+        SchemaError: narwhals does not support the type, there are no dictionaries, or the index of a pandas frame has
+            labels without a name.
+    """
+    if is_rows(frame):
+        if not frame:
+            raise SchemaError(
+                "a list without rows has no columns", hint="pass a frame with columns, or at least one row"
+            )
+        table = arrow_rows(frame)
+        check_types(table.schema)
+        return table
+    try:
+        native = nw.to_native(nw.from_native(frame))  # type: ignore[call-overload]
+    except DuplicateError as error:
+        raise SchemaError(f"the frame has two columns with one name: {error}", hint="rename one of them") from error
+    except TypeError as error:
+        raise SchemaError(
+            f"{type(frame).__name__} is not a frame",
+            hint="pass a frame of narwhals, pyspark, polars, pandas, pyarrow or duckdb, or a list of dictionaries",
+        ) from error
+    return with_index(native) if is_pandas(native) else native
+
+
+def arrow_table(native: Any) -> Any:
+    """Converts a native frame to an Arrow table.
+
+    Raises:
+        SchemaError: A column has values that are not of one type, or of a type that Arrow or DuckDB lacks.
+    """
+    with required("pyarrow", extra="arrow", needed_for=f"a frame of the type {type(native).__name__}"):
+        import pyarrow as pa
+    frame = nw.from_native(native)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect("polars" if frame.implementation.is_polars() else "pyarrow")
+    try:
+        _check_columns(frame)
+        table = frame.to_arrow()
+    except SchemaError:
+        raise
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise _unconvertible(frame, error) from error
+    check_types(table.schema)
+    return table
+
+
+def _unconvertible(frame: nw.DataFrame[Any], error: Exception) -> SchemaError:
+    """The error for a frame that has no Arrow table; it names the first column that has none."""
+    for name in frame.columns:
+        try:
+            frame.select(name).to_arrow()
+        except Exception as found:  # noqa: BLE001 - the same error again, or that of another column
+            return _column_error(frame, name, found)
+    return SchemaError(f"the frame cannot be converted to Arrow: {error}", hint="use one type for each column")
+
+
+def _column_error(frame: nw.DataFrame[Any], name: str, error: Exception) -> SchemaError:
+    text = ""
+    if is_pandas(frame.to_native()):
+        text = f", such as text: frame.astype({{{name!r}: 'string'}})"
+    elif frame.implementation.is_polars():
+        text = f", such as text: frame.cast({{{name!r}: pl.String}})"
+    # pyarrow adds the name of a column of pandas as a second argument.
+    why = next(iter(error.args), error)
+    return SchemaError(
+        f"the frame's column {name!r} cannot be converted to Arrow: {str(why).strip()}",
+        hint=f"use one type for each column{text}",
+    )
+
+
+def _check_columns(frame: nw.DataFrame[Any]) -> None:
+    """Refuses names that DuckDB would change, and columns of Python objects that would change."""
+    if not frame.columns:
+        raise SchemaError("the frame has no columns", hint="pass a frame with columns")
+    check_distinct(list(map(str, frame.columns)))
+    native = frame.to_native()
+    if is_pandas(native):
+        check_dtypes(native)
+    for name, dtype in frame.schema.items():
+        if dtype != nw.Object:
+            continue
+        if frame.implementation.is_polars():
+            # Polars gives the addresses of the objects to Arrow.
+            raise SchemaError(
+                f"the frame's column {name!r} has Python objects, which polars cannot convert",
+                hint="make a column of values of one type: pl.Series(name, list(map(str, frame[name])))",
+            )
+        check_values(str(name), frame[name].to_list())

@@ -1,0 +1,216 @@
+"""Rows of Python: dictionaries, and the types of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from math import isnan
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import SchemaError, required
+from lakeconf.sql import folded, identifier
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Values of one of these types stay as they are.
+_KEPT = ({str}, {bytes}, {int}, {float}, {bool})
+
+
+def is_null(value: object) -> bool:
+    """True for None, and for NA and NaT of pandas."""
+    kind = type(value)
+    return value is None or (kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas."))
+
+
+def check_values(column: str, values: Iterable[object]) -> None:
+    """Refuses values of one column that pyarrow would change.
+
+    Args:
+        column: The name of the column, for the error.
+        values: The values, which may be nested.
+
+    Raises:
+        SchemaError: Dates are mixed with times, texts with bytes, or times with a time zone with others; or a value is
+            a decimal without a number, a time with nanoseconds, or a time of day with a time zone.
+    """
+    known = [value for value in values if not (is_null(value) or _is_nan(value))]
+    if set(map(type, known)) in _KEPT:
+        return
+    nested = [value for value in known if isinstance(value, Mapping)]
+    for name in {name for value in nested for name in value}:
+        check_values(column, (value.get(name) for value in nested))
+    lists = [part for value in known for part in _parts(value)]
+    if lists:
+        check_values(column, lists)
+    kinds = sorted({kind for value in known if (kind := _kind(value)) is not None})
+    if len(kinds) > 1:
+        raise _refused(column, f"they are {' and '.join(kinds)}", "use one type for each column")
+    if kinds == ["times of day with a time zone"]:
+        raise _refused(
+            column,
+            "pyarrow would ignore the time zones of times of day",
+            "remove the time zone: value.replace(tzinfo=None)",
+        )
+    for value in known:
+        _check_kept(column, value)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and isnan(value)
+
+
+def _parts(value: object) -> Iterable[object]:
+    """The elements of a list, which may be an array of numpy; an array of numbers has no elements to check."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    found: Any = value
+    is_array_of_objects = getattr(value, "ndim", 0) and str(getattr(value, "dtype", "")) == "object"
+    return list(found.tolist()) if is_array_of_objects else ()
+
+
+def _check_kept(column: str, value: object) -> None:
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise _refused(
+            column,
+            f"{value} is no number, and a decimal of DuckDB is always one",
+            "replace it with None, or use floats, which have NaN and infinities",
+        )
+    # A time or a duration of pandas has nanoseconds, but pyarrow takes it for one of Python, which has microseconds.
+    nanoseconds = (getattr(value, name, None) for name in ("nanosecond", "nanoseconds"))
+    if isinstance(value, (date, timedelta)) and any(nanoseconds):
+        raise _refused(column, f"pyarrow would round {value!r} to microseconds", 'round it: value.floor("us")')
+
+
+def _refused(column: str, why: str, hint: str) -> SchemaError:
+    return SchemaError(f"the values of the column {column!r} do not have one type that fits: {why}", hint=hint)
+
+
+def _kind(value: object) -> str | None:
+    if isinstance(value, datetime):
+        return "times without a time zone" if value.tzinfo is None else "times with a time zone"
+    if isinstance(value, date):
+        return "dates"
+    if isinstance(value, time) and value.tzinfo is not None:
+        return "times of day with a time zone"
+    return "texts" if isinstance(value, str) else "bytes" if isinstance(value, (bytes, bytearray)) else None
+
+
+Rows = Sequence[Mapping[str, object]]
+
+
+def is_rows(frame: object) -> TypeGuard[Rows]:
+    """True for a list or tuple of dictionaries; it may be empty."""
+    return isinstance(frame, (list, tuple)) and all(isinstance(row, Mapping) for row in frame)
+
+
+def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+    """Converts rows to an Arrow table. A key that only some rows have is NULL in the others.
+
+    Args:
+        rows: The rows; without rows, the table has the columns of `wanted`.
+        wanted: Arrow types by column, in lower case, for columns whose values may be narrower than the types that
+            Python has: integers, floats and decimals. Other columns get the types of their values.
+
+    Raises:
+        SchemaError: The values of a column have different types, or do not fit; or the names of a row are invalid.
+    """
+    with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
+        import pyarrow as pa
+    types = wanted or {}
+    columns = {} if rows else {name: pa.array([], own) for name, own in types.items()}
+    folded_rows = list(map(_folded, rows))
+    names: dict[str, str] = {}
+    for row in rows:
+        for name in row:
+            names.setdefault(folded(name), name)
+    for key, name in names.items():
+        # pyarrow knows NA and NaT only in frames of pandas.
+        values = [None if is_null(value) else value for value in (row.get(key) for row in folded_rows)]
+        check_values(name, values)
+        try:
+            found = pa.array(values)
+            own = types.get(key)
+            columns[name] = found if own is None or not _narrows(found.type, own) else _narrowed(values, found, own)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise SchemaError(
+                f"the values of the column {name!r} do not have one type that fits: {str(error).strip()}",
+                hint="use one type for each column",
+            ) from error
+    return pa.table(columns)
+
+
+def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, pa.DataType]:
+    """The Arrow types of the columns of a table, by name in lower case.
+
+    Args:
+        connection: A connection to DuckDB.
+        types: The columns and the DuckDB names of their types.
+    """
+    listed = ", ".join(f"CAST(NULL AS {text}) AS {identifier(name)}" for name, text in types.items())
+    with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
+        schema = connection.arrow(f"SELECT {listed} LIMIT 0").schema
+    return {folded(field.name): field.type for field in schema}
+
+
+def _narrowed(values: Sequence[object], found: pa.Array, own: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    narrowed = pa.array(values, own)
+    if _infinities(narrowed) != _infinities(found):
+        raise ValueError(f"a number is too large for {own}")
+    return narrowed
+
+
+def _infinities(found: Any) -> int:
+    """The number of infinite values at any depth."""
+    from pyarrow import compute, types
+
+    if types.is_list(found.type):
+        return _infinities(found.flatten())
+    if types.is_struct(found.type):
+        return sum(map(_infinities, found.flatten()))
+    return int(compute.sum(compute.is_inf(found)).as_py() or 0) if types.is_floating(found.type) else 0
+
+
+def _folded(row: Mapping[str, object]) -> dict[str, object]:
+    """A row with names in lower case.
+
+    Raises:
+        SchemaError: A name is no text, or occurs twice.
+    """
+    for name in row:
+        if not isinstance(name, str):
+            raise SchemaError(f"the key {name!r} of a row is not a text", hint="write the keys as text")
+    found = {folded(name): value for name, value in row.items()}
+    if len(found) < len(row):
+        raise SchemaError(
+            f"a row has two keys that differ only in case: {', '.join(map(repr, row))}", hint="rename one of them"
+        )
+    return found
+
+
+def _narrows(found: Any, own: Any) -> bool:
+    """True if values of the type `found` can become `own`, and pyarrow refuses those that it would change."""
+    from pyarrow import types
+
+    if types.is_null(found):
+        return not types.is_null(own)
+    if types.is_integer(found):
+        return bool(types.is_integer(own) or types.is_floating(own) or types.is_decimal(own))
+    if types.is_floating(found):
+        return bool(types.is_float32(own))
+    if types.is_decimal(found):
+        return bool(types.is_decimal(own))
+    if types.is_list(found) and types.is_list(own):
+        return found.value_type == own.value_type or _narrows(found.value_type, own.value_type)
+    if types.is_struct(found) and types.is_struct(own):
+        fields = {field.name: field.type for field in own}
+        return all(
+            field.name in fields and (field.type == fields[field.name] or _narrows(field.type, fields[field.name]))
+            for field in found
+        )
+    return False

@@ -1,0 +1,432 @@
+"""Where Spark reads the rows of a scan from, without deleted ones."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.connection.connection import Connection, connect
+from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
+from lakeconf.engines.spark.internals import Columns, frame_type, long_array, schema_type
+from lakeconf.engines.spark.read import executor_code
+from lakeconf.engines.spark.read.file_index import File, Stored, check_local, footers, relation
+from lakeconf.engines.spark.session import without_pushdown
+from lakeconf.errors import UnsupportedError
+from lakeconf.sql import literal
+
+
+class Source(Protocol):
+    """Reads the files of one scan.
+
+    Attributes:
+        session: The session that creates the frames of the scan.
+        by_name: True if columns are found by their names in the files, not by field id.
+        keeps_structs: As for `columns.needs_footer`.
+        most_files: The maximum number of files of a relation that tells them apart; None if there is none.
+    """
+
+    session: SparkSession
+    by_name: bool
+    keeps_structs: bool
+    most_files: int | None
+
+    def relation(
+        self,
+        files: Sequence[File],
+        schema: StructType | None = None,
+        *,
+        format_name: str = "parquet",
+        can_filter: bool = True,
+    ) -> DataFrame:
+        """The rows of some files.
+
+        Args:
+            files: At least one; no two have the same path.
+            schema: The requested schema; None if the format has its own.
+            format_name: Spark's name of the format.
+            can_filter: False if Spark must not use the statistics in the files.
+
+        Raises:
+            StorageError: A file is missing, or its size differs from the catalog.
+            UnsupportedError: Spark would not read a file.
+        """
+        ...
+
+    def file_number(self, files: Sequence[File]) -> SparkColumn:
+        """The position of a row's file in the files of its relation; for another file, another number or a failure."""
+        ...
+
+    def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:
+        """A property of a row's file; a row of an unknown file fails the job.
+
+        Args:
+            files: The files of the relation.
+            values: The property of each.
+        """
+        ...
+
+    def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
+        """The schema of each file, by its path.
+
+        Raises:
+            StorageError: A file is missing or not Parquet.
+        """
+        ...
+
+    def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> SparkColumn | None:
+        """The condition for the rows of a relation that are not deleted; None if the scan must use a join."""
+        ...
+
+    def shared(self, tasks: Sequence[Any]) -> Any:
+        """An object for the executors, with the tasks in its attribute `value`."""
+        ...
+
+    def named(self, name: str) -> SparkColumn:
+        """The column of a quoted name."""
+        ...
+
+    def renamed(self, column: SparkColumn, name: str) -> SparkColumn:
+        """The column under another name, without metadata."""
+        ...
+
+    def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
+        """Checks that all parts of a union have the names and types of a schema.
+
+        Raises:
+            UnsupportedError: A part differs.
+        """
+        ...
+
+
+_UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
+
+
+# SQL with the type of a number; its evaluation fails the job.
+FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
+
+
+# The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
+_NUMBER = "shiftright(unix_micros(_metadata.file_modification_time), 10)"
+
+
+def file_number() -> Column:
+    """The position of a row's file in the list of its relation, if the file is in the list."""
+    return F.expr(_NUMBER)
+
+
+def of_file(private: SparkSession, values: Sequence[int]) -> Column:
+    """A property of a row's file; a row of an unknown file fails the job.
+
+    Args:
+        private: The session of the scan.
+        values: The property of each file of the relation.
+    """
+    content = struct.pack(f"<{len(values)}q", *values)
+    known = file_number().between(F.lit(0), F.lit(len(values) - 1))
+    found = F.get(long_array(private, content), file_number().cast("int"))
+    return F.when(known, found).otherwise(F.expr(FAILURE))
+
+
+def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
+    """Adds the properties of its file to each row; a row of an unknown file fails the job.
+
+    Args:
+        frame: Rows with the column `key`.
+        known: A small frame with one row for each value of `key`.
+        key: The column that identifies the file.
+        number: A column of `known` that is never NULL.
+    """
+    joined = frame.join(F.broadcast(known), key, "left")
+    return joined.where(F.col(number).isNotNull() | F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))
+
+
+def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: StructType) -> None:
+    """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts.
+
+    Args:
+        private: The session of the scan.
+        parts: The parts.
+        schema: The schema that each part must have, except for nullability.
+
+    Raises:
+        UnsupportedError: A part differs.
+    """
+    planned = schema_type(private, schema)
+    for part in parts:
+        found = frame_type(part)
+        if found != planned:
+            raise UnsupportedError(
+                f"Spark would read files of the table as {found}, but the table is {planned}",
+                hint="read the table with DuckDB, and report this as a bug of lakeconf",
+            )
+
+
+SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
+
+
+# Above these limits the plan would be large and planning slow, so the scan uses a join.
+_MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
+
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_id: int) -> Column | None:
+    """The condition for the rows of some files that are not deleted.
+
+    Args:
+        private: The session of the scan.
+        files: The files, in the order of the relation whose rows the condition selects.
+        snapshot_id: Deletes of later snapshots are not applied.
+
+    Returns:
+        The condition; None if the driver cannot read the delete files, or if they exceed the limits.
+
+    Raises:
+        StorageError: A delete file is missing, or differs from the one in the catalog.
+    """
+    if not _is_at_hand(files):
+        return None
+    check_local([file.delete_file for file in files if file.delete_file])
+    bases, _ = _bases(files)
+    row = of_file(private, list(bases.values())) + F.col("_metadata.row_index")
+    word = F.get(long_array(private, _kept_bits(tuple(files), snapshot_id)), _shifted(row, F.lit(6)).cast("int"))
+    return _shifted(word, row.bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1)) != F.lit(1)
+
+
+def _is_at_hand(files: Sequence[DataFile]) -> bool:
+    deletes = [file.delete_file for file in files if file.delete_file]
+    return (
+        len(files) <= _MOST_FILES
+        and sum(file.record_count for file in files) <= _MOST_ROWS
+        and sum(file.delete_count for file in deletes) <= _MOST_POSITIONS
+        and all(map(_is_readable, deletes))
+    )
+
+
+def _is_readable(file: DeleteFile) -> bool:
+    """True if DuckDB reads it directly: a local, unencrypted Parquet file whose name is not a glob pattern."""
+    is_plain = file.format == "parquet" and file.encryption_key is None
+    return is_plain and file.path.startswith("/") and not _PATTERN.search(file.path)
+
+
+def _shifted(value: Column, count: Column) -> Column:
+    return F.call_function("shiftright", value, count)
+
+
+def _bases(files: Sequence[DataFile]) -> tuple[dict[str, int], int]:
+    """The number of the first bit of each file, by path, and the number of all bits."""
+    bases, end = {}, 0
+    for file in files:
+        bases[file.path] = end
+        end += -(-file.record_count // 64) * 64
+    return bases, end
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_bits(files: tuple[DataFile, ...], snapshot_id: int) -> bytes:
+    """The bits of the files of the last scans, up to 8 MB each: delete files never change."""
+    return _bits(files, *_bases(files), snapshot_id)
+
+
+def _bits(files: Sequence[DataFile], bases: Mapping[str, int], end: int, snapshot_id: int) -> bytes:
+    """One bit per row, set if the row is deleted, as little-endian words of 64 bits."""
+    with_file = [file for file in files if file.delete_file]
+    check_local([file.delete_file for file in with_file if file.delete_file])
+    starts = {
+        "filename": pa.array([file.delete_file.path for file in with_file if file.delete_file], pa.string()),
+        "base": pa.array([bases[file.path] for file in with_file], pa.int64()),
+        "record_count": pa.array([file.record_count for file in with_file], pa.int64()),
+    }
+    inlined = [bases[f.path] + position for f in files for position in f.inlined_deletes if position < f.record_count]
+    with connect() as duckdb:
+        duckdb.register("starts", pa.table(starts))
+        duckdb.register("inlined", pa.table({"row": pa.array(inlined, pa.int64())}))
+        paths = starts["filename"].to_pylist()
+        rows = " UNION ALL ".join(["SELECT row FROM inlined", *_sources(duckdb, paths, snapshot_id)])
+        words = duckdb.arrow(
+            f"WITH words AS (SELECT row >> 6 AS word, bit_or(1::UBIGINT << (row & 63)::UBIGINT) AS bits "
+            f"FROM ({rows}) GROUP BY ALL) "
+            f"SELECT coalesce(bits, 0) AS bits FROM range({end // 64 + 1}) r(word) LEFT JOIN words USING (word) "
+            "ORDER BY word"
+        )
+    bits = words.combine_chunks()["bits"].chunk(0)
+    return bytes(bits.buffers()[1].slice(8 * bits.offset, 8 * len(bits)))
+
+
+def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list[str]:
+    """SQL that reads the deleted rows in delete files, without deletes of later snapshots."""
+    if not paths:
+        return []
+    having = f"SELECT file_name FROM parquet_schema({_listed(paths)}) WHERE name = ?"
+    marked = {path for (path,) in duckdb.rows(having, [SNAPSHOT_COLUMN])}
+    visible = f" AND ({SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id})"
+    # A path that DuckDB reports in another form would lose deletes, so the query fails.
+    row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"
+    return [
+        f"SELECT {row} FROM read_parquet({_listed(part)}, filename = true, hive_partitioning = false) "
+        f"LEFT JOIN starts USING (filename) WHERE (base IS NULL OR pos < record_count){condition}"
+        for condition, part in ((visible, marked), ("", set(paths) - marked))
+        if part
+    ]
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return f"[{', '.join(map(literal, sorted(paths)))}]"
+
+
+# Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.
+_KEEPS_STRUCTS = (4, 1)
+
+
+class ClassicSource:
+    """Finds columns by field id.
+
+    Args:
+        private: The session that fixes the settings of the readers.
+    """
+
+    by_name = False
+    most_files: int | None = None
+
+    def __init__(self, private: SparkSession) -> None:
+        self.session = private
+        self.keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
+        self._columns = Columns(private)
+
+    def relation(
+        self,
+        files: Sequence[File],
+        schema: StructType | None = None,
+        *,
+        format_name: str = "parquet",
+        can_filter: bool = True,
+    ) -> DataFrame:
+        reader = self.session if can_filter else without_pushdown(self.session)
+        return relation(reader, files, schema, source=format_name)
+
+    def file_number(self, files: Sequence[File]) -> SparkColumn:  # noqa: ARG002 - as in `Source`
+        return file_number()
+
+    def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:  # noqa: ARG002 - as in `Source`
+        return of_file(self.session, values)
+
+    def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
+        known = footers(self.session, [(file.path, file.file_size_bytes) for file in files]) if files else []
+        return {file.path: stored for file, stored in zip(files, known, strict=True)}
+
+    def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> SparkColumn | None:
+        return bitmap_condition(self.session, files, snapshot_id)
+
+    def shared(self, tasks: Sequence[Any]) -> Any:
+        return self.session.sparkContext.broadcast(tasks)
+
+    def named(self, name: str) -> SparkColumn:
+        return self._columns.named(name)
+
+    def renamed(self, column: SparkColumn, name: str) -> SparkColumn:
+        return self._columns.renamed(column, name)
+
+    def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
+        check_types(self.session, parts, schema)
+
+
+# One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
+ROW = "__lakeconf_row"
+
+
+POSITION_BITS = 32
+
+
+# Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
+_WORD_BITS, _MASK = 5, 31
+
+
+_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
+
+
+# Maximum numbers of positions that one task groups, and that are broadcast to every executor.
+_BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
+
+
+# The maximum number of delete files that one task opens.
+_FEW_FILES = 16
+
+
+def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
+    """The rows of a relation that are not deleted.
+
+    Args:
+        source: Reads the delete files.
+        frame: All rows of `files`, with the column `ROW`, which `row_number` computes.
+        files: The files, in the order of the relation.
+        snapshot_id: Deletes of later snapshots are not applied.
+    """
+    bases = {file.path: number << POSITION_BITS for number, file in enumerate(files)}
+    count = sum(
+        len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
+    )
+    has_few = count <= _BY_ONE_TASK and sum(file.delete_file is not None for file in files) <= _FEW_FILES
+    words = _words(_deleted(source, files, bases, snapshot_id), by_one_task=has_few)
+    if count <= _BROADCAST:
+        words = F.broadcast(words)
+    joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
+    return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & {_MASK} AS int)) & 1) = 0")
+
+
+def row_number(source: Source, files: Sequence[DataFile]) -> Column:
+    """The value of `ROW`; a row of an unknown file fails the job.
+
+    Args:
+        source: Reads the files.
+        files: The files of the relation.
+    """
+    bases = [number << POSITION_BITS for number in range(len(files))]
+    return source.of_file(files, bases) + F.col("_metadata.row_index")
+
+
+def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
+    if by_one_task:
+        # Spark can then group them without a shuffle.
+        deleted = deleted.coalesce(1)
+    bits = F.expr(f"bit_or(shiftleft(1L, cast(row & {_MASK} AS int))) AS {_BITS}")
+    return deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(bits)
+
+
+def _deleted(source: Source, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
+    """The deleted rows, in one column `row`."""
+    parts = []
+    in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
+    in_parquet = {file: base for file, base in in_files.items() if file.format == "parquet"}
+    if in_parquet:
+        parts.append(_in_parquet(source, in_parquet, snapshot_id))
+    if len(in_parquet) < len(in_files):
+        parts.append(_in_vectors(source, {file: in_files[file] for file in in_files if file not in in_parquet}))
+    in_catalog = [bases[file.path] + position for file in files for position in file.inlined_deletes]
+    if in_catalog:
+        parts.append(source.session.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
+    return reduce(DataFrame.unionAll, parts)
+
+
+def _in_parquet(source: Source, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
+    schema = StructType([StructField("pos", LongType()), StructField(SNAPSHOT_COLUMN, LongType())])
+    frame = source.relation(list(bases), schema)
+    visible = frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
+    return visible.select((source.of_file(list(bases), list(bases.values())) + F.col("pos")).alias("row"))
+
+
+def _in_vectors(source: Source, bases: Mapping[DeleteFile, int]) -> DataFrame:
+    contents = source.relation(list(bases), format_name="binaryFile")
+    found = contents.select(source.of_file(list(bases), list(bases.values())).alias("base"), "content")
+    return found.mapInArrow(executor_code.puffin_reader, StructType([StructField("row", LongType())]))

@@ -1,0 +1,83 @@
+"""Limits of maintenance: memory and time."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakeconf.backends.store_options import maintenance_problem
+from lakeconf.commit.session import Session
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import literal
+
+
+@contextlib.contextmanager
+def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]:
+    """Limits DuckDB's memory inside a `with` block.
+
+    Args:
+        session: The lake.
+        memory_limit: The memory, such as `4GB`; by default, that of the store.
+
+    Raises:
+        LakeconfError: The limit is not a size.
+    """
+    wanted = session.memory_limit if memory_limit is None else memory_limit
+    # DuckDB takes a negative number for no limit.
+    if wanted is not None and (problem := maintenance_problem("memory_limit", wanted)) is not None:
+        raise LakeconfError(f"the memory_limit {wanted!r} {problem}", hint="write a size such as 4GB")
+    if wanted is None:
+        yield
+        return
+    writer, lock = session.writer, session.writer_lock
+    try:
+        with lock:
+            _set_memory(writer, wanted)
+        yield
+    finally:
+        with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
+            writer.execute("RESET memory_limit")
+
+
+def _set_memory(writer: Connection, limit: str) -> None:
+    try:
+        writer.execute(f"SET memory_limit = {literal(limit)}")
+    except LakeconfError as error:
+        raise LakeconfError(
+            f"the memory_limit {limit!r} is not possible: {error.message.splitlines()[0]}",
+            hint="write a size such as 4GB",
+        ) from error
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """A moment of the monotonic clock.
+
+    Attributes:
+        ends: The moment, in seconds; None for no limit.
+        clock: The clock.
+    """
+
+    ends: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, deadline: timedelta | None) -> TimeLimit:
+        """The limit that ends after a time; None for no limit.
+
+        Raises:
+            LakeconfError: It is not a `timedelta`, or is negative.
+        """
+        given: object = deadline
+        if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):
+            raise LakeconfError(f"the deadline is {deadline!r}, and not a duration", hint="pass timedelta(hours=1)")
+        return cls(None if deadline is None else time.monotonic() + deadline.total_seconds())
+
+    @property
+    def is_over(self) -> bool:
+        """True if no further step may begin."""
+        return self.ends is not None and self.clock() >= self.ends
