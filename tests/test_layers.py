@@ -10,14 +10,11 @@ from source_tree import Import, all_imports, deferred_in, for_type_checkers, imp
 # The top-level modules, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
     "arguments": {"errors"},
-    "byte_size": set(),
-    "counted": set(),
-    "completion": set(),
+    "wording": set(),
     "deferred": set(),
     "errors": set(),
     "logs": set(),
-    "secret_forms": set(),
-    "secret": {"errors", "secret_forms"},
+    "secret": {"errors"},
     "ducklake": {"errors"},
     "sql": {"errors", "secret"},
 }

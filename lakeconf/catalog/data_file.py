@@ -527,20 +527,20 @@ def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey
         return ()
     keys: list[FolderKey] = []
     taken = {folded(column.name) for column in table.columns}
-    for field in fields:
-        column = columns.get(field.field_id)
-        if column is None or not _is_supported(column, field.transform):
+    for part in fields:
+        column = columns.get(part.field_id)
+        if column is None or not _is_supported(column, part.transform):
             return ()
         name = column.name
-        if field.transform != "identity":
+        if part.transform != "identity":
             # The second key with a transform also has the name of its column.
-            is_first = all(field.transform != key.name for key in keys)
-            name = field.transform if is_first else f"{field.transform}_{column.name}"
+            is_first = all(part.transform != key.name for key in keys)
+            name = part.transform if is_first else f"{part.transform}_{column.name}"
             if folded(name) in taken:
                 return ()
         if not _KEY_NAME.fullmatch(name):
             return ()
-        keys.append(FolderKey(name, column, field.transform))
+        keys.append(FolderKey(name, column, part.transform))
     return tuple(keys)
 
 

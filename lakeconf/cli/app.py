@@ -56,7 +56,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+            function = f"{cmd_name.replace('-', '_')}_command"
+            command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), function)
             if not any(parameter.name == "debug" for parameter in command.params):
                 command.params.extend(verbosity_options())
             return command

@@ -66,7 +66,7 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=FILE_NAME, show_default=True)
 @overwrite_option
 @format_option
-def command(
+def init_command(
     store: str | None,
     metadata: str | None,
     storage: str | None,

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from lakeconf.connection.connection import Connection, remove_files
     from lakeconf.connection.error_places import errors_with_places
     from lakeconf.engines import base, schema_check, sorted_files
-    from lakeconf.engines import frames as arrow_frames
-    from lakeconf.engines import frames as foreign_frames
+    from lakeconf.engines import frames as foreign
     from lakeconf.engines.change_feed import changes_sql
     from lakeconf.engines.schema_check import exact_casts
     from lakeconf.engines.sorted_files import SortedFiles, SortRequest
@@ -38,8 +37,7 @@ else:
     predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
     errors_with_places = deferred("lakeconf.connection.error_places", "errors_with_places")
     remove_files = deferred("lakeconf.connection.connection", "remove_files")
-    arrow_frames = deferred("lakeconf.engines.frames")
-    foreign_frames = deferred("lakeconf.engines.frames")
+    foreign = deferred("lakeconf.engines.frames")
     schema_check = deferred("lakeconf.engines.schema_check")
     sorted_files = deferred("lakeconf.engines.sorted_files")
     base = deferred("lakeconf.engines.base")
@@ -94,19 +92,19 @@ class DuckDBEngine:
         return lazy_rows(self._connection.relation(sql))
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
-        native = foreign_frames.native_frame(frame)
+        native = foreign.native_frame(frame)
         with self._connection.errors():
             if isinstance(native, duckdb.DuckDBPyRelation):
                 return native if self._connection.owns(native) else self._copied(native)
-            table = arrow_frames.exact_units(foreign_frames.arrow_table(native))
-            return arrow_frames.with_null_types(self._connection.from_arrow(table), table)
+            table = foreign.exact_units(foreign.arrow_table(native))
+            return foreign.with_null_types(self._connection.from_arrow(table), table)
 
     def joinable(self, frame: object) -> duckdb.DuckDBPyRelation:
         return self.adopt(frame)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
         schema_check.check_distinct(adopted.columns)
-        return dict(zip(adopted.columns, map(arrow_frames.frame_type, adopted.types), strict=True))
+        return dict(zip(adopted.columns, map(foreign.frame_type, adopted.types), strict=True))
 
     def conform(self, adopted: duckdb.DuckDBPyRelation, columns: Mapping[Column, str]) -> duckdb.DuckDBPyRelation:
         with self._connection.errors():

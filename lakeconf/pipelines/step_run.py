@@ -35,7 +35,7 @@ from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes, 
 from lakeconf.pipelines.recorded_runs import PROMOTED
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
-from lakeconf.write.merge import Delete, Update
+from lakeconf.write.merge_clauses import Delete, Update
 
 
 def write(

@@ -32,11 +32,18 @@ from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
-from lakeconf.write.merge_clauses import ACTION, DELETE, IN_SOURCE, INSERT, NOTHING, UPDATE, action, value
-from lakeconf.write.merge_clauses import Clauses as Clauses
-from lakeconf.write.merge_clauses import Delete as Delete
-from lakeconf.write.merge_clauses import Insert as Insert
-from lakeconf.write.merge_clauses import Update as Update
+from lakeconf.write.merge_clauses import (
+    ACTION,
+    DELETE,
+    IN_SOURCE,
+    INSERT,
+    NOTHING,
+    UPDATE,
+    Clauses,
+    Update,
+    action,
+    value,
+)
 from lakeconf.write.merge_source import Source, merge_source
 from lakeconf.write.schema_changes import evolve_for
 from lakeconf.write.staged_refusal import add_key, refusal
@@ -97,20 +104,20 @@ def add_changes(
     if is_sorted:
         found = _positions(transaction, target, staged, gone, on)
         transaction.changes[0] = replace(outcome_change, by_files=replace(deleted, found=found))
-    for action in (UPDATE, INSERT):
-        if not counts.get(action):
+    for kind in (UPDATE, INSERT):
+        if not counts.get(kind):
             continue
-        token, is_update = transaction.next_token(), action == UPDATE
+        token, is_update = transaction.next_token(), kind == UPDATE
         request = StagingRequest(info, target.types, token, registered=False, row_ids=is_update)
-        part = engine.stage_part(staged, f"{ACTION} = '{action}'", request)
+        part = engine.stage_part(staged, f"{ACTION} = '{kind}'", request)
         # Updated rows are counted with the deleted ones.
-        shown = replace(part, row_count=0) if action == UPDATE else part
-        _add(transaction, outcome, info, shown, own_row_ids=action == UPDATE)
+        shown = replace(part, row_count=0) if kind == UPDATE else part
+        _add(transaction, outcome, info, shown, own_row_ids=kind == UPDATE)
         if not are_in_files(part):
             transaction.forget([outcome], transaction.targets)
             return "the partitions of some rows"
-        _check_rows(session.writer, info, part, counts[action])
-        if action == UPDATE:
+        _check_rows(session.writer, info, part, counts[kind])
+        if kind == UPDATE:
             _check_row_ids(session.writer, info, part, f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'")
     add_key(transaction)
     return None

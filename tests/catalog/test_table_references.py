@@ -70,10 +70,6 @@ def test_the_name_of_a_table_is_replaced_in_the_text() -> None:
     assert made == '/* raw.a */ FROM v AS "a" JOIN v AS k USING (id) WHERE x = y IS NOT NULL'
 
 
-def test_the_text_between_replaced_parts_can_change() -> None:
-    assert replaced("a{b}c", {(1, 4): "{v}"}, str.upper) == "A{v}C"
-
-
 def test_an_offset_in_the_new_text_has_one_in_the_old_text() -> None:
     text, changes = "a long, b, c;", {(2, 6): "x", (8, 9): "longer", (12, 13): ""}
     new = replaced(text, changes)

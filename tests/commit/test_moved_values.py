@@ -13,6 +13,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from local_stores import store_of
 from plain_sql import run_plain
+from strength import PROVE
 
 from lakeconf import LakeconfError, Update
 from lakeconf.catalog.snapshot import snapshots
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Table
 
+EXAMPLES = 400 if PROVE else 10
 # Values of each type that DuckLake keeps in the catalog; of some, files hold only the last.
 VALUES = {
     "HUGEINT": ("170141183460469231731687303715884105727", "9007199254740993", "5"),
@@ -160,7 +162,7 @@ def column(case: tuple[str, str], index: int) -> tuple[str, str]:
     columns=st.lists(st.builds(column, st.sampled_from(CASES), st.integers(0, 3)), min_size=1, max_size=3),
     operations=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=2),
 )
-@settings(max_examples=settings.default.max_examples // 5, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=EXAMPLES, phases=[Phase.explicit, Phase.generate])
 @example(columns=[column(("HUGEINT", "{}"), 0)], operations=["flush"])
 @example(columns=[column(("UHUGEINT", "{}[]"), 1)], operations=["compact"])
 @example(columns=[column(("INTERVAL", "STRUCT(a {})"), 0)], operations=["update"])

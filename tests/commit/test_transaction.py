@@ -12,7 +12,7 @@ import pytest
 from lake_fixtures import lake_with
 
 from lakeconf.errors import CommitConflictError, UnsupportedError
-from lakeconf.write.merge import Delete, Insert
+from lakeconf.write.merge_clauses import Delete, Insert
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store

@@ -18,7 +18,6 @@ TRANSLATORS = {
     "lakeconf.pipelines.body": "DuckDB: the place of an error in a query",
     "lakeconf.pipelines.step_run": "lakeconf: errors of a frame, which a model names as its files or its query",
     "lakeconf.engines.spark.write.storage": "Spark",
-    "lakeconf.engines.spark.write.storage": "Spark",
 }
 TEXTS = {"message", "args", "strerror", "__notes__"}
 MATCHES = {"search", "match", "fullmatch", "findall", "finditer", "startswith", "endswith", "removeprefix", "count"}

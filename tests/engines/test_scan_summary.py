@@ -48,6 +48,7 @@ def test_scan_of_all_files(lake: Lake) -> None:
     assert explained(lake) == ScanSummary(
         table="main.t",
         snapshot_id=lake.newest,
+        engine="duckdb",
         files=2,
         files_skipped=0,
         bytes=first + second,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError, TableNotFoundError
-from lakeconf.write.merge import Delete, Insert, Update
+from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

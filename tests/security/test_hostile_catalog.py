@@ -74,7 +74,13 @@ def listener() -> Iterator[Listener]:
 def remote(tmp_path: Path, s3_server: S3Server) -> Store:
     """A lake in a bucket, with data files, a delete file and a file scheduled for removal."""
     bucket = s3_server.create_bucket()
-    storage = {"type": "s3", "bucket": bucket, "prefix": "p", "endpoint": s3_server.endpoint, "url_style": "path"}
+    storage: dict[str, object] = {
+        "type": "s3",
+        "bucket": bucket,
+        "prefix": "p",
+        "endpoint": s3_server.endpoint,
+        "url_style": "path",
+    }
     storage |= {"use_ssl": False, "key_id": s3_server.keys.key_id, "secret": s3_server.keys.secret}
     metadata = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
     store = lakeconf.init({"stores": {"dev": {"metadata_backend": metadata, "storage_backend": storage}}}).get_store()

@@ -11,7 +11,7 @@ import pytest
 from lake_fixtures import lake_with
 
 from lakeconf.errors import CommitError, SchemaError
-from lakeconf.write.merge import Delete, Insert, Update
+from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from lakeconf import Lake

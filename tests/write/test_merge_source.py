@@ -11,7 +11,7 @@ from merge_cases import commit_info
 
 from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
-from lakeconf.write.merge import Delete, Update
+from lakeconf.write.merge_clauses import Delete, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from local_stores import store_of
 from strength import PROVE
 
 from lakeconf.engines import scan_summary
-from lakeconf.write.merge import Delete, Insert, Update
+from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
 from lakeconf.lake.compaction import flush_table, newest
 from lakeconf.write import merge, staged_refusal
-from lakeconf.write.merge import Delete, Update
+from lakeconf.write.merge_clauses import Delete, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,1 +1,0 @@
-"""The `where` of a scan: parses it, types its literals, and renders it for engines."""

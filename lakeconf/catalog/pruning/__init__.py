@@ -1,1 +1,0 @@
-"""Finds the files that can match a predicate, by statistics and partition values."""
