@@ -16,14 +16,7 @@ _MOST = 2**63 - 1
 
 
 def check_flags(**flags: object) -> None:
-    """Refuses arguments that are neither True nor False: the text "no" would mean True.
-
-    Args:
-        **flags: The arguments by name.
-
-    Raises:
-        LakeconfError: An argument is not a bool.
-    """
+    """Refuses arguments that are neither True nor False: the text "no" would mean True."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise LakeconfError(
@@ -37,10 +30,6 @@ def whole_number(value: object, name: str, *, at_least: int) -> int:
     Args:
         value: The number; also one of another library such as numpy.
         name: The name of the argument, for the error.
-        at_least: The smallest number.
-
-    Raises:
-        LakeconfError: It is not a whole number, or too small.
     """
     if isinstance(value, SupportsIndex) and not isinstance(value, bool) and at_least <= value.__index__() <= _MOST:
         return value.__index__()
@@ -50,11 +39,7 @@ def whole_number(value: object, name: str, *, at_least: int) -> int:
 
 
 def native_connection(connection: Any) -> duckdb.DuckDBPyConnection:
-    """An argument that is a connection to DuckDB.
-
-    Raises:
-        LakeconfError: It is something else.
-    """
+    """An argument that is a connection to DuckDB."""
     import duckdb
 
     if isinstance(connection, duckdb.DuckDBPyConnection):

@@ -94,9 +94,6 @@ def visible_at(snapshot: str = "$1", row: str = "") -> str:
 def refused_version(text: str) -> str | None:
     """Rewrites the extension's error about the version of a catalog as one sentence.
 
-    Args:
-        text: An error of DuckDB.
-
     Returns:
         The version of the catalog, the supported version and the fix; None for any other error.
     """
@@ -105,13 +102,7 @@ def refused_version(text: str) -> str | None:
 
 
 def version_sentence(found: str, supported: str, by: str) -> str:
-    """Describes an unsupported catalog version and the fix.
-
-    Args:
-        found: The catalog's version.
-        supported: The version that is supported.
-        by: The program that supports it.
-    """
+    """Describes an unsupported catalog version and the fix."""
     mismatch = f"the catalog has DuckLake version {found}, but {by} supports {supported}"
     has, needs = _order(found), _order(supported)
     if has is None or needs is None:
@@ -130,11 +121,7 @@ def check_placeholders(text: str | None, what: str) -> None:
     """Refuses a text that contains a word that DuckLake replaces.
 
     Args:
-        text: The text, or None.
         what: The name of the text, for the message.
-
-    Raises:
-        SchemaError: The text contains such a word.
     """
     found = _PLACEHOLDER.search(text or "")
     if found:
@@ -148,11 +135,7 @@ def check_commit_text(text: object, what: str) -> None:
     """Refuses a message, an author or a key of a commit that the catalog cannot store.
 
     Args:
-        text: The text, or None.
         what: The name of the text, for the message.
-
-    Raises:
-        SchemaError: It is not a text, contains a word that DuckLake replaces, or a character that no catalog has.
     """
     if not isinstance(text, str | None):
         raise SchemaError(f"{what} is {text!r}, and not a text", hint="write it as text")
@@ -165,11 +148,7 @@ def commit_json(info: Mapping[str, object], extra: Mapping[str, object]) -> str:
     """The information about a commit as JSON, without words that DuckLake replaces.
 
     Args:
-        info: What lakeconf adds.
         extra: The keys that the user adds.
-
-    Raises:
-        SchemaError: JSON cannot have a value of `extra`.
     """
     try:
         return escaped_json(json.dumps(dict(info) | ({"extra": dict(extra)} if extra else {}), allow_nan=False))

@@ -66,7 +66,6 @@ def without(text: str, value: str) -> str:
 
     Args:
         text: Text of another program, such as an error of DuckDB.
-        value: The value; not empty.
     """
     if text == value:
         return _MASK
@@ -355,9 +354,6 @@ def scrub(text: str, secrets: Iterable[Secret]) -> str:
     Args:
         text: Text of another program, such as an error message of DuckDB.
         secrets: The secrets to mask. Short ones are only masked as whole values; see `lakeconf.secret`.
-
-    Returns:
-        The text with `***` for each secret.
     """
     for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
         text = without(text, secret.reveal())

@@ -42,26 +42,12 @@ class UnknownTypeError(LakeconfError, LookupError):
 
 
 def metadata_backend(type_name: str) -> type[MetadataBackend]:
-    """The class of a metadata backend.
-
-    Args:
-        type_name: The value of `type`.
-
-    Raises:
-        UnknownTypeError: Neither lakeconf nor an installed package has this type.
-    """
+    """The class of a metadata backend."""
     return _find(type_name, METADATA_BACKENDS, _METADATA_GROUP, MetadataBackend)  # type: ignore[type-abstract]
 
 
 def storage_backend(type_name: str) -> type[StorageBackend]:
-    """The class of a storage backend.
-
-    Args:
-        type_name: The value of `type`.
-
-    Raises:
-        UnknownTypeError: Neither lakeconf nor an installed package has this type.
-    """
+    """The class of a storage backend."""
     return _find(type_name, STORAGE_BACKENDS, _STORAGE_GROUP, StorageBackend)  # type: ignore[type-abstract]
 
 

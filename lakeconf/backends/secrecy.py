@@ -69,7 +69,6 @@ def holds_credentials(key: str, text: str) -> bool:
 
     Args:
         key: The key of the value; hosts are written without a scheme.
-        text: The value.
     """
     return bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 

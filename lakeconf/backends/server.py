@@ -73,7 +73,6 @@ class CatalogServer(ABC):
         """The query for a text that differs between a catalog and a copy of it on the same server.
 
         Args:
-            database: The attached database.
             schema: The schema of the catalog's tables; None for the server's default.
         """
 
@@ -86,7 +85,6 @@ class CatalogServer(ABC):
         """The query that prepares a transaction for locks: it may stay idle for hours.
 
         Args:
-            database: The attached database.
             wait_seconds: The time after which an attempt to take a lock fails.
             holder: Describes this process to others that wait.
         """
@@ -96,7 +94,6 @@ class CatalogServer(ABC):
         """The query that takes a lock until its transaction ends.
 
         Args:
-            database: The attached database.
             key: The number of the lock, below 2 to the power of 63.
             shared: True if others may hold it too.
         """
@@ -116,7 +113,6 @@ class CatalogServer(ABC):
         when it is committed, and its outcome is unknown until the server was asked again.
 
         Args:
-            database: The attached database.
             schema: The schema of the catalog's tables; None for the server's default.
         """
         return None
@@ -127,7 +123,6 @@ class CatalogServer(ABC):
         It runs in its own transaction. Other commits continue when the transaction ends.
 
         Args:
-            database: The attached database.
             schema: The schema of the catalog's tables; None for the server's default.
         """
         return None

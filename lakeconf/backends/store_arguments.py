@@ -16,11 +16,7 @@ _STORAGE = 'pass a backend: LocalStorage(path="data"), or None if the metadata b
 
 
 def check_arguments(name: object, metadata_backend: object, storage_backend: object, alias: object) -> None:
-    """Checks the location and the names of a store. No error contains a value: it may be a secret.
-
-    Raises:
-        LakeconfError: An argument has a wrong type, or the name is empty.
-    """
+    """Checks the location and the names of a store. No error contains a value: it may be a secret."""
     _check("name", name, str, "a text", _NAME)
     if not name:
         raise LakeconfError("the name of the store is empty", hint=_NAME)
@@ -32,16 +28,7 @@ def check_arguments(name: object, metadata_backend: object, storage_backend: obj
 
 
 def checked_table(values: Mapping[str, Found] | None, argument: str, example: str) -> Mapping[str, Found]:
-    """Returns a dictionary of options, which is empty for None.
-
-    Args:
-        values: The options.
-        argument: The name of the argument.
-        example: An example of its value.
-
-    Raises:
-        LakeconfError: It is no dictionary, or a key is no text.
-    """
+    """Returns a dictionary of options, which is empty for None."""
     if values is None:
         return {}
     hint = f"write {argument}={example}"
@@ -52,11 +39,7 @@ def checked_table(values: Mapping[str, Found] | None, argument: str, example: st
 
 
 def checked_secrets(hidden: Iterable[Secret]) -> tuple[Secret, ...]:
-    """Returns secrets as a tuple.
-
-    Raises:
-        LakeconfError: They are something else.
-    """
+    """Returns secrets as a tuple."""
     hint = 'write hidden=[Secret("…")]'
     _check("hidden", hidden, Iterable, "a list of secrets", hint)
     secrets = tuple(hidden)

@@ -53,7 +53,6 @@ def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> 
     """Validates the combination of ATTACH options that are valid individually.
 
     Args:
-        attach_options: The options.
         alias: The name under which the lake is attached.
 
     Returns:
@@ -73,7 +72,6 @@ def attach_option_problem(key: str, value: object) -> str | None:
 
     Args:
         key: The name of the option, in lower case.
-        value: The value of the option.
 
     Returns:
         The problem in one sentence; None if the option is valid.
@@ -143,10 +141,6 @@ class MaintenanceLimits:
 def maintenance_problem(key: str, value: object) -> str | None:
     """Validates a key of a store's table `maintenance`.
 
-    Args:
-        key: The key.
-        value: Its value.
-
     Returns:
         The problem in one sentence; None if the key is valid.
     """
@@ -181,10 +175,6 @@ def checked_committer(store: str, committer: str) -> str:
 
     Args:
         store: The name of the store, for the error.
-        committer: The committer.
-
-    Raises:
-        LakeconfError: There is no such committer.
     """
     if committer not in COMMITTERS:
         raise LakeconfError(

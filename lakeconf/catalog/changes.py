@@ -45,8 +45,6 @@ def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple
     """Returns the text `changes_made` of each snapshot in a range, oldest first.
 
     Args:
-        reader: The lake.
-        after: The snapshot before the range.
         until: The last snapshot of the range.
 
     Returns:
@@ -58,12 +56,7 @@ def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple
 
 @repeated
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
-    """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns.
-
-    Raises:
-        SnapshotNotFoundError: A snapshot of the range has expired; or the snapshot before it has, and with it the rows
-            that the first one deleted.
-    """
+    """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns."""
     with reader.transaction() as transaction:
         found = _changes(transaction, since, until)
         before = transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [since])
@@ -216,16 +209,9 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
     """Plans the change feed of a table in one metadata transaction.
 
     Args:
-        reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
         since: The first snapshot of the range.
         until: The last snapshot of the range; it determines the columns of the feed.
-
-    Raises:
-        TableNotFoundError: The table does not exist at `until`.
-        SnapshotNotFoundError: The catalog may have lost rows that the first snapshot deleted.
-        UnsupportedError: It is a view or a macro, has files of an unknown format, or has deletion vectors.
-        CatalogError: The catalog's version is not supported, or a data file has two delete files at the same snapshot.
     """
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
@@ -393,17 +379,9 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     Queries DuckDB for all rows ever inlined, including deleted ones: DuckDB returns them with the columns and types of
     the end of the range.
 
-    Args:
-        reader: The lake.
-        plan: The plan.
-
     Returns:
         The table's columns as of the end of the range, in DuckDB's types, and `ROW_ID`, `BEGIN` and `END` as in
         `InlinedRow`. Without rows, only these three columns.
-
-    Raises:
-        CatalogChangedError: The rows were flushed since the plan was made: plan again.
-        UnsupportedError: The rows cannot be read exactly.
     """
     import pyarrow
 

@@ -136,14 +136,7 @@ def load_data_files(
     """Loads the table's visible files and their deletes, ordered by `data_file_id`.
 
     Args:
-        transaction: The open metadata transaction.
-        table: The table at that snapshot.
-        snapshot_id: The snapshot.
         data_file_ids: Load only these files; None for all.
-
-    Raises:
-        CatalogError: A data file has two live delete files, so the table's rows are ambiguous.
-        UnsupportedError: A file has an unsupported format.
     """
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
     query = _DATA_FILES
@@ -177,11 +170,7 @@ def to_data_file(
     delete_file: DeleteFile | None = None,
     inlined_deletes: tuple[int, ...] = (),
 ) -> DataFile:
-    """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file.
-
-    Raises:
-        UnsupportedError: The file has an unsupported format.
-    """
+    """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file."""
     (
         file_id, path, is_relative, file_format, record_count, file_size_bytes, row_id_start, begin_snapshot, _,
         mapping_id, snapshot_filter, encryption_key,
@@ -208,11 +197,7 @@ def to_delete_file(table: TableInfo, row: Sequence[Any]) -> DeleteFile:
     """Converts a row of the catalog to a delete file.
 
     Args:
-        table: The table.
         row: Path, True if the path is relative, format, row count, size in bytes, and encryption key.
-
-    Raises:
-        UnsupportedError: The file has an unsupported format.
     """
     path, is_relative, file_format, *rest = row
     file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
@@ -515,7 +500,6 @@ def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey
     """The parts of the paths of a table's files, in order; empty if files in such folders cannot be committed.
 
     Args:
-        table: The table.
         registered: True if DuckLake reads the values of the files from their paths. It confuses two keys on one column,
             and folders above the table that look like keys.
     """
@@ -545,15 +529,7 @@ def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey
 
 
 def folder_values(table: TableInfo, path: str) -> tuple[str | None, ...]:
-    """The partition values of a file in the folder of its partition, in the order of the keys.
-
-    Args:
-        table: The table.
-        path: The path of the file.
-
-    Raises:
-        StorageError: The file is not in such a folder.
-    """
+    """The partition values of a file in the folder of its partition, in the order of the keys."""
     names = [key.name for key in folder_keys(table, registered=False)]
     *folders, _ = path.removeprefix(table.path).split("/")
     parts = [folder.partition("=") for folder in folders]

@@ -174,11 +174,7 @@ def check_not_replaced(known: int, newest: int) -> None:
     """Refuses a catalog without a snapshot that was the newest one before: DuckLake never removes the newest.
 
     Args:
-        known: The snapshot.
         newest: The newest snapshot of the catalog, read later.
-
-    Raises:
-        CatalogError: It is older.
     """
     if newest < known:
         raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)

@@ -35,9 +35,6 @@ def check_bound(plan: Any) -> None:
 
     Args:
         plan: DuckDB's plan of a query with the condition, as JSON.
-
-    Raises:
-        PredicateError: The condition may have another value in another session.
     """
     if plan["error"]:
         raise unsuitable("this condition")
@@ -135,15 +132,8 @@ class NotUnderstoodError(PredicateError):
 def conjuncts(text: str) -> list[str]:
     """Splits a condition into conditions that must all be true, as DuckDB's parser understands it.
 
-    Args:
-        text: SQL of a condition.
-
     Returns:
         SQL in which each operation is in parentheses; or the text as it is, if DuckDB writes a part of it differently.
-
-    Raises:
-        PredicateError: It is not a single condition, or contains something else than columns, constants, operators and
-            functions.
     """
     with closed_connection() as connection:
         parsed = _parsed(connection, text)
@@ -167,9 +157,7 @@ def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditio
     """The text of each condition as it was written, in parentheses; None if they cannot be found.
 
     Args:
-        connection: Parses the parts.
         text: Conditions that are joined with AND.
-        conditions: DuckDB's trees of these conditions.
     """
     found: list[str] = []
     begin = 0
@@ -225,10 +213,6 @@ def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
 
     Args:
         conditions: What `conjuncts` returns, or some of it.
-        columns: The table's top-level columns.
-
-    Raises:
-        PredicateError: A column is unknown, DuckDB refuses the condition, or it is not a BOOLEAN.
     """
     text = " AND ".join(conditions)
     with closed_connection() as connection:

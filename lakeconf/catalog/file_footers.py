@@ -73,11 +73,7 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
 
     Args:
         connection: A connection that can access the files.
-        paths: The files.
         columns: The columns of the table; none to read no statistics. They contain no lists and no maps.
-
-    Raises:
-        StorageError: A file lacks a column.
     """
     if not paths:
         return ()

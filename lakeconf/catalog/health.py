@@ -27,7 +27,6 @@ def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[
     the delete commits, DuckLake commits both, and the new file still contains the row.
 
     Args:
-        reader: The lake.
         snapshot_id: Count deletes up to this snapshot; default: all.
 
     Returns:
@@ -106,9 +105,6 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     bounds those of the table. DuckDB then answers filters from these bounds. A compaction gives bounds to the file, but
     not to the table. lakeconf reads all rows: it does not use the bounds of the table.
 
-    Args:
-        reader: The lake.
-
     Returns:
         The columns by schema and table. DuckDB hides rows of some from now on, and of others after the next insert.
     """
@@ -120,11 +116,7 @@ def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str],
     """Runs a query that finds columns.
 
     Args:
-        reader: The lake.
         query: SQL that returns a schema, a table and a column in each row.
-
-    Returns:
-        The columns by schema and table.
     """
     found: dict[tuple[str, str], list[str]] = {}
     with reader.transaction() as transaction:
@@ -170,14 +162,7 @@ _BOUNDS = """
 
 
 def lost_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
-    """Finds columns whose bounds a rewrite by DuckLake may lose.
-
-    Args:
-        reader: The lake.
-
-    Returns:
-        The columns by schema and table.
-    """
+    """Finds columns whose bounds a rewrite by DuckLake may lose."""
     return columns_by_table(reader, _LOST)
 
 
@@ -185,8 +170,6 @@ def forgotten_bounds(transaction: MetadataTransaction, table_id: int, replaced: 
     """Finds files because of which DuckLake forgets bounds when other files replace some files of a table.
 
     Args:
-        transaction: Reads the catalog.
-        table_id: The table.
         replaced: The ids of the replaced files; the new ones have no deleted rows.
 
     Returns:
@@ -223,16 +206,11 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
     """Returns an update that the change feed may show as deleted and inserted rows.
 
     Args:
-        reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
-        since: The snapshot before the range.
         until: The last snapshot of the range.
 
     Returns:
         A snapshot that inserted and deleted rows, and a later one that merged its files; None if there is none.
-
-    Raises:
-        TableNotFoundError: The table does not exist at `until`.
     """
     with reader.transaction() as transaction:
         table_id = find_table(transaction, table_name, until).table_id

@@ -220,12 +220,7 @@ _WORDS = {
 
 @repeated
 def change_summaries(reader: CatalogReader, snapshots: Sequence[Snapshot]) -> dict[int, str]:
-    """Returns the changes of each snapshot in words; kinds of changes that are not known stay as they are.
-
-    Args:
-        reader: The lake.
-        snapshots: The snapshots.
-    """
+    """Returns the changes of each snapshot in words; kinds of changes that are not known stay as they are."""
     oldest = min((one.snapshot_id for one in snapshots), default=0)
     with reader.transaction() as transaction:
         names: dict[int, list[tuple[int, str]]] = {}

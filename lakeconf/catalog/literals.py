@@ -98,9 +98,6 @@ def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
 
     A literal that the column's type cannot represent becomes an equivalent comparison: for an integer column, `x < 1.5`
     becomes `x <= 1`, and `x = 1.5` becomes false, or NULL if `x` is NULL.
-
-    Raises:
-        PredicateError: The column's type cannot be compared with the literal.
     """
     fit = _fit(column, raw)
     if fit.value is not None and fit.is_exact:
@@ -115,22 +112,14 @@ def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:
 
 
 def one_of(column: Column, raws: list[Raw]) -> Predicate:
-    """Tests if a column equals one of the literals.
-
-    Raises:
-        PredicateError: The column's type cannot be compared with one of them.
-    """
+    """Tests if a column equals one of the literals."""
     fits = [_fit(column, raw) for raw in _of_one_type(column, raws)]
     values = dict.fromkeys(fit.value for fit in fits if fit.value is not None and fit.is_exact)
     return In(column, tuple(values)) if values else _constant(column, fits[0], value=False)
 
 
 def between(column: Column, low: Raw, high: Raw) -> Predicate:
-    """Tests if a column is between `low` and `high`, inclusive.
-
-    Raises:
-        PredicateError: The column's type cannot be compared with one of them.
-    """
+    """Tests if a column is between `low` and `high`, inclusive."""
     low, high = _of_one_type(column, [low, high])
     return And((compare(column, ">=", low), compare(column, "<=", high)))
 
@@ -329,11 +318,7 @@ GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN
 
 
 def constant(node: exp.Expr) -> Raw:
-    """Reads a literal, or a cast of one.
-
-    Raises:
-        PredicateError: It is no constant, it is NULL, or its text does not fit the type.
-    """
+    """Reads a literal, or a cast of one."""
     node = without_parentheses(node)
     if isinstance(node, exp.Null):
         raise PredicateError("a comparison with NULL is never true", hint="write IS NULL or IS NOT NULL")
@@ -432,11 +417,7 @@ def shown(node: exp.Expr) -> str:
 
 
 def truth(column: Column) -> Predicate:
-    """The condition that a column is true.
-
-    Raises:
-        PredicateError: The column is not BOOLEAN.
-    """
+    """The condition that a column is true."""
     if column.type != "boolean":
         raise PredicateError(
             f"the condition is the column {column.name!r} alone, which is {sql_type(column)} and not BOOLEAN",

@@ -31,9 +31,6 @@ def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> s
 
     Returns:
         The table in DuckDB's SQL, at the plan's snapshot.
-
-    Raises:
-        UnsupportedError: A file is encrypted.
     """
     refuse_encrypted(plan)
     connection.execute(f"ATTACH 'ducklake::memory:' AS {identifier(alias)} (DATA_PATH '/')")
@@ -51,11 +48,7 @@ def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> s
 
 
 def refuse_encrypted(plan: ScanPlan) -> None:
-    """Refuses a plan with encrypted files: their keys would be a part of what describes the files.
-
-    Raises:
-        UnsupportedError: A file is encrypted.
-    """
+    """Refuses a plan with encrypted files: their keys would be a part of what describes the files."""
     for file in plan.files:
         if file.encryption_key is not None or (file.delete_file and file.delete_file.encryption_key is not None):
             raise UnsupportedError(

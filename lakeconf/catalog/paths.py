@@ -34,11 +34,7 @@ _PATHS = """
 
 
 def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
-    """Returns the path of a schema, table or file inside its parent folder.
-
-    Raises:
-        CatalogError: The catalog must not name this path.
-    """
+    """Returns the path of a schema, table or file inside its parent folder."""
     if path is None:
         return parent
     if not isinstance(path, str) or is_relative is None:
@@ -55,11 +51,7 @@ def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: 
 
     Args:
         rows: Runs a query on the metadata tables.
-        root: The data path.
         since: The paths of files that this snapshot or an earlier one added have been checked; None for none.
-
-    Raises:
-        CatalogError: A path is not admitted, or the folder of a schema or table is not below the data path.
     """
     new = "true" if since is None else f"begin_snapshot > {since}"
     found = rows(
@@ -82,15 +74,7 @@ def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: 
 
 
 def check_folder(root: str, folder: str) -> None:
-    """Checks that the folder of a table is below the data path, also if folders are links.
-
-    Args:
-        root: The data path.
-        folder: The folder of the table.
-
-    Raises:
-        CatalogError: It is not.
-    """
+    """Checks that the folder of a table is below the data path, also if folders are links."""
     real_root, real = (root, folder) if _SCHEME in root else map(os.path.realpath, (root, folder))
     if not f"{real}/".startswith(f"{real_root.rstrip('/')}/"):
         raise CatalogError(

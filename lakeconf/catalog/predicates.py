@@ -120,7 +120,6 @@ def certainly(predicate: Predicate, *, value: bool) -> Predicate:
     """Returns a predicate that is true where another one is `value`, and false elsewhere: `IS TRUE` and `IS FALSE`.
 
     Args:
-        predicate: A predicate without an `Expression`.
         value: The value that it must have.
     """
     if isinstance(predicate, Not):
@@ -224,11 +223,7 @@ TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{
 
 
 def parse_date(text: str) -> date:
-    """Parses a date in the format `YYYY-MM-DD`.
-
-    Raises:
-        PredicateError: The text is not a date between the years 1 and 9999.
-    """
+    """Parses a date in the format `YYYY-MM-DD`."""
     try:
         if DATE.fullmatch(text):
             return date.fromisoformat(text)
@@ -238,11 +233,7 @@ def parse_date(text: str) -> date:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Parses a time in the format `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][+HH[:MM]]`: to UTC if it has an offset, else naive.
-
-    Raises:
-        PredicateError: The text is not a time between the years 1 and 9999.
-    """
+    """Parses a time `YYYY-MM-DD[ HH:MM[:SS[.ffffff]]][+HH[:MM]]`: to UTC if it has an offset, else naive."""
     parts = TIMESTAMP.fullmatch(text.strip())
     if not parts:
         raise PredicateError(

@@ -62,7 +62,6 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
     """Returns the bounds of a column; None if its type has no usable bounds.
 
     Args:
-        column: The column.
         low: The SQL expression for the text of the lower bound.
         high: The SQL expression for the text of the upper bound.
 
@@ -265,8 +264,6 @@ def surviving_files(
 
     Args:
         transaction: The open metadata transaction; reads use its time zone.
-        table: The table at the snapshot.
-        snapshot_id: The snapshot.
         predicate: A predicate on columns of that table.
     """
     columns = columns_of(predicate)
@@ -447,9 +444,6 @@ def coverage(transaction: MetadataTransaction, table: TableInfo, snapshot_id: in
     """Evaluates a predicate on the statistics of files.
 
     Args:
-        transaction: The open metadata transaction.
-        table: The table at the snapshot.
-        snapshot_id: The snapshot.
         predicate: A predicate on columns of that table.
     """
     statistics = {

@@ -73,9 +73,6 @@ class Cursors:
     """The cursors of a connection that are between two transactions; several threads may take one at the same time.
 
     Closing the connection closes them.
-
-    Args:
-        connection: The connection.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -133,11 +130,6 @@ class CatalogReader:
         """Opens a read transaction on the metadata, which sees one consistent state.
 
         It runs on its own cursor and sees only committed data. Keep it short: it may block commits on SQLite.
-
-        Raises:
-            CatalogError: lakeconf does not support the version of the catalog, or a path in it is not admitted.
-            CatalogChangedError: The catalog is a SQLite file that is attached read-only, and another process committed
-                meanwhile; see `repeated`.
         """
         metadata, data_path = self.metadata, self.data_path
         before = self._snapshots() if self.reads_separately and self._is_read_only else None
@@ -234,11 +226,7 @@ class CatalogReader:
 
     @cached
     def metadata(self) -> str:
-        """The quoted name of the metadata database, with its schema if that is known.
-
-        Raises:
-            CatalogError: No lake is attached under this name, or its metadata schema is unknown.
-        """
+        """The quoted name of the metadata database, with its schema if that is known."""
         schema = self.metadata_schema or self._attached[1]
         if schema is None and self._a_secret_names_a_schema():
             # DuckDB does not show a schema that a secret sets, and the server's default schema may contain another
@@ -276,11 +264,7 @@ class CatalogReader:
 
     @cached
     def lake_id(self) -> str:
-        """The id of the lake: the UUID that DuckLake gives to the first schema of every catalog.
-
-        Raises:
-            CatalogError: The catalog has no schema.
-        """
+        """The id of the lake: the UUID that DuckLake gives to the first schema of every catalog."""
         query = "SELECT schema_uuid FROM ducklake_schema ORDER BY schema_id, begin_snapshot LIMIT 1"
         with self.transaction() as transaction:
             found = transaction.rows(query)
@@ -382,7 +366,6 @@ class MetadataTransaction:
         """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible.
 
         Args:
-            table: The table.
             columns: Its columns, with DuckDB's types of their values.
             condition: A condition in the SQL of every catalog.
         """
@@ -416,7 +399,6 @@ def own_rows(
     """Runs a query on the metadata tables, in the state that the transaction sees.
 
     Args:
-        transaction: The transaction.
         sql: The query, in SQL that DuckDB and the catalog understand alike.
         columns: Its columns and DuckDB's types of their values, such as `a BIGINT, b VARCHAR`: a catalog may return
             texts.

@@ -29,18 +29,11 @@ def row_count(reader: CatalogReader, table_name: str, snapshot_id: int) -> int |
     """The number of rows of a table at a snapshot.
 
     Args:
-        reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
-        snapshot_id: The snapshot.
 
     Returns:
         The number; None if only the files tell it: the catalog does not know how many rows of a file an older snapshot
         has if later snapshots added rows to it or deleted some.
-
-    Raises:
-        SnapshotNotFoundError: The snapshot has expired or never existed.
-        TableNotFoundError: The table does not exist at the snapshot.
-        UnsupportedError: It is a view or a macro.
     """
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, snapshot_id)

@@ -74,19 +74,9 @@ def plan_scan(
     """Plans the scan of a table at a snapshot in one metadata transaction.
 
     Args:
-        reader: The lake.
         table_name: `schema.table`, or `table` in the schema `main`.
-        snapshot_id: The snapshot.
         columns: Names of the selected columns, compared case-insensitively; None for all.
         where: The condition on rows; see `lakeconf.catalog.where`.
-
-    Raises:
-        SnapshotNotFoundError: The snapshot has expired or never existed.
-        TableNotFoundError: The table does not exist at the snapshot.
-        SchemaError: The table has no column of that name.
-        PredicateError: `where` is invalid.
-        UnsupportedError: It is a view or a macro, or has files of an unsupported format.
-        CatalogError: The catalog's version is not supported, or a data file has two live delete files.
     """
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
@@ -104,12 +94,7 @@ def plan_in(
     """Like `plan_scan`, in an open transaction.
 
     Args:
-        transaction: The metadata transaction.
         time_zone: The time zone of the reader.
-        table_name: As for `plan_scan`.
-        snapshot_id: As for `plan_scan`.
-        columns: As for `plan_scan`.
-        where: As for `plan_scan`.
     """
     table = find_table(transaction, table_name, snapshot_id)
     wanted = table.columns if columns is None else columns_named(table, columns)
@@ -177,17 +162,11 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
     or grow in number, so a count equal to the plan's proves that no row was moved.
 
     Args:
-        reader: The lake.
         plan: The plan; the rows are as of its snapshot.
 
     Returns:
         The plan's columns in DuckDB's types. Then, unless a column of the table is named `rowid` or `snapshot_id`, the
         row ids and snapshots as `_ducklake_internal_row_id` and `_ducklake_internal_snapshot_id`.
-
-    Raises:
-        CatalogChangedError: The rows were flushed since planning: plan again, or use `plan_with_inlined_rows`.
-        UnsupportedError: Columns of the table hide the virtual columns that identify inlined rows, or a selected column
-            contains a VARIANT.
     """
     names = {folded(column.name) for column in plan.table.columns}
     variants = [column.name for column in plan.columns if has_variant(column)]

@@ -52,12 +52,7 @@ def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
 
 @repeated
 def latest(reader: CatalogReader) -> Snapshot:
-    """Returns the latest snapshot.
-
-    Raises:
-        SnapshotNotFoundError: The catalog has no snapshot, so it is damaged.
-        CatalogError: The catalog was replaced while the lake was open.
-    """
+    """Returns the latest snapshot."""
     with reader.transaction() as transaction:
         found = transaction.rows(_SNAPSHOTS + _NEWEST)
         if not found:
@@ -69,12 +64,7 @@ def latest(reader: CatalogReader) -> Snapshot:
 
 @repeated
 def by_version(reader: CatalogReader, version: int) -> Snapshot:
-    """Returns the snapshot with this version.
-
-    Raises:
-        SnapshotNotFoundError: It has expired or never existed; the message names the range of versions. Or it is no
-            number.
-    """
+    """Returns the snapshot with this version."""
     version = version_number(version)
     with reader.transaction() as transaction:
         require(transaction, version)
@@ -86,11 +76,7 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
     """Returns the latest snapshot at this time.
 
     Args:
-        reader: The lake.
         timestamp: The time with a time zone, also as a text in ISO 8601.
-
-    Raises:
-        SnapshotNotFoundError: The time is before the first unexpired snapshot, has no time zone, or is no time.
     """
     moment = moment_of(timestamp)
     microseconds = (moment - _EPOCH) // _MICROSECOND
@@ -109,12 +95,7 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
 
 
 def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | str | None) -> Snapshot:
-    """Returns a snapshot by its version or by a time; exactly one of the two is given.
-
-    Raises:
-        SnapshotNotFoundError: As for `by_version` and `by_timestamp`.
-        LakeconfError: Both or none is given.
-    """
+    """Returns a snapshot by its version or by a time; exactly one of the two is given."""
     if version is not None and timestamp is None:
         return by_version(reader, version)
     if timestamp is not None and version is None:
@@ -127,9 +108,6 @@ def version_number(version: object) -> int:
 
     Args:
         version: A whole number, also of another library such as numpy.
-
-    Raises:
-        SnapshotNotFoundError: It is no whole number.
     """
     if isinstance(version, SupportsIndex) and not isinstance(version, bool):
         return version.__index__()
@@ -141,9 +119,6 @@ def moment_of(found: object) -> datetime:
 
     Args:
         found: The time with a time zone, also as a text in ISO 8601.
-
-    Raises:
-        SnapshotNotFoundError: It is no time, or has no time zone.
     """
     moment = found
     if isinstance(found, str):
@@ -164,11 +139,7 @@ def moment_of(found: object) -> datetime:
 
 
 def require(transaction: MetadataTransaction, version: int) -> None:
-    """Checks that the version exists.
-
-    Raises:
-        SnapshotNotFoundError: It has expired or never existed.
-    """
+    """Checks that the version exists."""
     if transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [version]):
         return
     ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")

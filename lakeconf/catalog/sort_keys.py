@@ -55,10 +55,6 @@ def sort_keys(texts: Sequence[str], columns: Sequence[Column]) -> tuple[SortKey,
 
     Args:
         texts: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
-        columns: The columns of the table.
-
-    Raises:
-        SchemaError: There is no key, a column does not exist or occurs twice, or its values have no order.
     """
     if not texts:
         raise SchemaError("there is no column to sort by", hint="name at least one, such as day")

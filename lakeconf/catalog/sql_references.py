@@ -38,15 +38,7 @@ _log = logging.getLogger("sqlglot")
 
 
 def parsed(sql: str, dialect: str = "duckdb") -> list[exp.Expr | None]:
-    """The statements of SQL.
-
-    Args:
-        sql: The SQL.
-        dialect: Its dialect.
-
-    Raises:
-        sqlglot.errors.SqlglotError: The SQL cannot be parsed.
-    """
+    """The statements of SQL."""
     with _quiet():
         return sqlglot.parse(sql, dialect=dialect)
 
@@ -109,12 +101,7 @@ def is_series(table: exp.Table) -> bool:
 
 
 def point_to(table: exp.Table, view: str) -> None:
-    """Makes a place name a view instead; its alias, its joins and its sample stay.
-
-    Args:
-        table: The place.
-        view: The name of the view.
-    """
+    """Makes a place name a view instead; its alias, its joins and its sample stay."""
     if not table.alias:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
     table.set("this", exp.to_identifier(view, quoted=True))
@@ -141,7 +128,6 @@ def replaced(text: str, changes: Mapping[Span, str]) -> str:
     """A text with other parts. sqlglot writes a query in another way, and not always with the same meaning.
 
     Args:
-        text: The text.
         changes: The new text of each part.
     """
     made, last = [], 0
@@ -224,7 +210,6 @@ def find_references(connection: Connection, sql: str) -> References | None:
 
     Args:
         connection: Any connection. A cursor of it parses the query, without a lake in the search path.
-        sql: SQL.
 
     Returns:
         The names; None if the SQL is not exactly one SELECT statement that DuckDB can describe.
@@ -266,7 +251,6 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
     """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments.
 
     Args:
-        sql: SQL.
         names: The names to look for, in lower case.
 
     Returns:
@@ -289,15 +273,7 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
 
 
 def check_syntax(connection: Connection, sql: str) -> None:
-    """Parses SQL without running it; duckdb's `extract_statements` would run some PRAGMA statements, which read files.
-
-    Args:
-        connection: As for `find_references`.
-        sql: SQL.
-
-    Raises:
-        QueryError: The SQL has a syntax error.
-    """
+    """Parses SQL without running it; duckdb's `extract_statements` runs some PRAGMA statements, which read files."""
     parsed = _parse(connection, sql)
     if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
         raise QueryError(f"Parser Error: {parsed['error_message']}")

@@ -84,7 +84,6 @@ def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use.
 
     Args:
-        transaction: An open read transaction.
         names: False to read the names only if there is SQL.
     """
     ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
@@ -174,7 +173,6 @@ class StoredQueries:
         """Reads the stored SQL from the catalog without binding it.
 
         Args:
-            reader: The lake.
             snapshot_id: The snapshot that queries read; default: the latest.
             names: False to read `relations` only if there is stored SQL, which may use them.
         """
@@ -193,9 +191,6 @@ class StoredQueries:
 
         Args:
             query: The names that the query refers to; None if they are unknown: then it may use any view and macro.
-
-        Raises:
-            UnsafeQueryError: The query uses an unsafe view or macro; the message names it and the reason.
         """
         if not self.queries:
             return
@@ -214,11 +209,7 @@ class StoredQueries:
             self.check(replace(query, past=True))
 
     def check_statement(self, sql: str) -> None:
-        """Rejects a statement that changes rows if it may use an unsafe view or macro.
-
-        Raises:
-            UnsafeQueryError: As for `check`.
-        """
+        """Rejects a statement that changes rows if it may use an unsafe view or macro."""
         self.check(mentioned(sql, (stored.name for stored in self.queries)))
 
     def relations_behind(self, sql: str) -> set[Name]:
@@ -233,11 +224,7 @@ class StoredQueries:
         return found
 
     def check_expressions(self) -> None:
-        """Rejects a lake with sort keys or default values that may do more than compute from its tables.
-
-        Raises:
-            UnsafeQueryError: An expression is unsafe; the message names it and the reason.
-        """
+        """Rejects a lake with sort keys or default values that may do more than compute from its tables."""
         for expression in self.expressions:
             self.check(self._check_one(expression, past=False))
 
@@ -246,11 +233,7 @@ class StoredQueries:
         connection.prefer_builtins(self.reader.alias, schemas_of(connection, self.reader.alias))
 
     def check_schemas(self, query: References | None, connection: Connection) -> None:
-        """Rejects table names without a schema if the table is not in `main`: the search path contains all schemas.
-
-        Raises:
-            UnknownNameError: A table without a schema is not in `main`; the hint names a schema that contains it.
-        """
+        """Rejects table names without a schema if the table is not in `main`: the search path contains all schemas."""
         if query is None:
             return
         main = {name for schema, name, *_ in self.relations if schema == DEFAULT_SCHEMA}
@@ -329,15 +312,8 @@ def prepare_query(
     """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted.
 
     Args:
-        reader: The lake.
-        sql: The query.
         connection: The connection that will run it; default: the reader's.
         frames: Names in the query that are frames, not tables of the lake.
-
-    Raises:
-        UnsafeQueryError: The query uses an unsafe view or macro of the lake, or its names are unknown.
-        UnknownNameError: A table without a schema is not in `main`, but in another schema.
-        SchemaError: The query contains a word that DuckLake would replace in a filter, which would then lose rows.
     """
     check_placeholders(sql, "the query")
     stored = StoredQueries.load(reader)
@@ -420,10 +396,6 @@ def check_only_reads(connection: Connection, sql: str) -> None:
 
     Args:
         connection: Any connection; it parses the SQL.
-        sql: The SQL.
-
-    Raises:
-        QueryError: It is not a single query, or it calls a function that does more than read the lake.
     """
     with translated_errors():
         statements = duckdb.extract_statements(sql)
@@ -449,9 +421,6 @@ def check_functions(names: Iterable[str]) -> None:
 
     Args:
         names: The table functions that SQL of a user calls, in lower case.
-
-    Raises:
-        QueryError: There is such a function; the message names it.
     """
     for name in sorted(names):
         if name in _INDIRECT:
@@ -514,9 +483,6 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
     Args:
         names: Returns the names of the tables and views; called for an error only.
         otherwise: The hint if no table is similar; the names of the tables follow.
-
-    Raises:
-        UnknownNameError: As DuckDB raised it, with a hint.
     """
     try:
         yield

@@ -28,11 +28,7 @@ _PART = r'"(?:[^"]|"")+"|[^".]+'
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Splits a name into schema and table.
-
-    Raises:
-        TableNotFoundError: The name is not a text with one or two parts.
-    """
+    """Splits a name into schema and table."""
     try:
         parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
     except TypeError:  # it is not a text
@@ -49,11 +45,7 @@ def joined_name(schema: str, table: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """Returns the name with its schema, and with quotes only where they are needed.
-
-    Raises:
-        TableNotFoundError: The name does not have one or two parts.
-    """
+    """Returns the name with its schema, and with quotes only where they are needed."""
     return joined_name(*split_name(name))
 
 
@@ -80,14 +72,7 @@ def refuse_missing(
     """Raises the error for a name.
 
     Args:
-        transaction: An open read transaction.
-        name: The schema and the name.
-        snapshot_id: The snapshot.
         existing: The full names of the tables at this snapshot.
-
-    Raises:
-        UnsupportedError: It is a view or a macro, which only DuckDB can run.
-        TableNotFoundError: Nothing has this name.
     """
     for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
         qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
@@ -243,16 +228,8 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot.
 
     Args:
-        reader: The lake.
         name: `schema.table`, or `table` in the schema `main`; compared case-insensitively. Quote a part that contains
             a dot: `"my.schema".events`.
-        snapshot_id: The snapshot.
-
-    Raises:
-        TableNotFoundError: The table does not exist at this snapshot.
-        UnsupportedError: It is a view or a macro, which only DuckDB can run.
-        SnapshotNotFoundError: The snapshot does not exist.
-        CatalogError: The catalog was replaced while the lake was open.
     """
     with reader.transaction() as transaction:
 
@@ -266,11 +243,7 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
 
 @repeated
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
-    """Returns all tables at a snapshot, ordered by schema and name.
-
-    Raises:
-        SnapshotNotFoundError: The snapshot does not exist.
-    """
+    """Returns all tables at a snapshot, ordered by schema and name."""
     with reader.transaction() as transaction:
         return tables_in(transaction, snapshot_id)
 
@@ -308,7 +281,6 @@ def key_text(transform: str, column: str) -> str:
 
     Args:
         transform: The transform in the catalog, such as `identity`, `month` or `bucket(8)`.
-        column: The name of the column.
     """
     if transform == "identity":
         return column
@@ -405,11 +377,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
     """Returns columns of a table by name, in the order of the names.
 
     Args:
-        table: The table.
         names: The names, in any ASCII case, as in DuckDB.
-
-    Raises:
-        SchemaError: A column does not exist, or a name occurs twice.
     """
     names = name_list(names, "columns")
     by_name = {folded(column.name): column for column in table.columns}
@@ -433,11 +401,7 @@ def name_list(names: object, argument: str) -> list[str]:
     """An argument that lists names: a text alone would be read as a list of its letters.
 
     Args:
-        names: The value of the argument.
         argument: The name of the argument, for the error.
-
-    Raises:
-        SchemaError: It is not a list of texts.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
@@ -510,10 +474,7 @@ def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: in
     """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
 
     Args:
-        reader: The lake.
         schema: The schema of the table, which may be new as well.
-        table: The name of the table.
-        snapshot_id: The snapshot to read.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(

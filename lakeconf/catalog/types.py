@@ -80,11 +80,7 @@ def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
 
 
 def sql_type(column: Column) -> str:
-    """Writes the type of a column in DuckDB's SQL.
-
-    Raises:
-        UnsupportedError: DuckDB does not have a type of the catalog.
-    """
+    """Writes the type of a column in DuckDB's SQL."""
     return nested_sql(column, _leaf_sql)
 
 
@@ -110,12 +106,7 @@ def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_i
     """Returns the columns that DuckLake would create for a new table, with their field ids.
 
     Args:
-        types: Column names and DuckDB types.
         required: The columns that are NOT NULL.
-        first_id: The first field id.
-
-    Raises:
-        SchemaError: DuckLake does not support a type.
     """
     ids = count(first_id)
     return tuple(_column(name, parsed_type(text), ids, nullable=name not in required) for name, text in types.items())

@@ -62,10 +62,6 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
 
     Args:
         where: SQL in DuckDB's dialect, an expression of narwhals, or a predicate.
-        columns: The table's top-level columns.
-
-    Raises:
-        PredicateError: As for `parse`.
     """
     if isinstance(where, Predicate):
         return where
@@ -114,9 +110,6 @@ def named_columns(columns: Iterable[str]) -> Iterator[None]:
 
     Args:
         columns: The columns that an expression can use.
-
-    Raises:
-        SchemaError: An expression uses an unknown column, or an operation that the engine lacks for its columns.
     """
     try:
         yield
@@ -147,10 +140,6 @@ def parse(where: str | nw.Expr, columns: Sequence[Column]) -> Predicate:
 
     Returns:
         The predicate. What planning does not understand is one `Expression`; see `nodes.split`.
-
-    Raises:
-        PredicateError: The condition uses more than columns, constants and functions of a row, a column is unknown, or
-            a literal does not fit its column. The hint says what to write.
     """
     if not isinstance(where, (str, nw.Expr)):
         raise _not_a_condition(where)
@@ -184,16 +173,7 @@ def _not_a_condition(where: object) -> PredicateError:
 
 
 def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
-    """Parses a condition that planning understands completely.
-
-    Args:
-        text: SQL in DuckDB's dialect.
-        columns: As for `parse`.
-
-    Raises:
-        NotUnderstoodError: It does not understand a part of it.
-        PredicateError: A column is unknown, or a literal does not fit its column.
-    """
+    """Parses a condition that planning understands completely."""
     try:
         statements = parsed(text)
         if len(statements) != 1 or statements[0] is None:

@@ -20,13 +20,6 @@ def github(problems: Sequence[Problem], level: Level) -> list[str]:
     """Formats problems as workflow commands of GitHub Actions.
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
-
-    Args:
-        problems: The problems.
-        level: The level of the annotations.
-
-    Returns:
-        One line for each problem.
     """
     return [_command(problem, level) for problem in problems]
 
@@ -35,10 +28,6 @@ def sarif(errors: Sequence[Problem], warnings: Sequence[Problem]) -> Mapping[str
     """Formats problems as a SARIF log for code scanning.
 
     Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
-
-    Args:
-        errors: The problems.
-        warnings: The warnings.
     """
     rules = [
         {

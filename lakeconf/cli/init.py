@@ -33,11 +33,7 @@ _DEFAULT_STORE = "dev"
 
 
 class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
-    """The type of a backend, of lakeconf or of an installed package. Packages are only searched if the option is used.
-
-    Args:
-        types: Returns the types.
-    """
+    """The type of a backend, of lakeconf or of an installed package, which is only searched if the option is used."""
 
     name = "type"
 

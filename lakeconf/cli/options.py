@@ -178,11 +178,7 @@ class Selection:
     exclude: Sequence[str] = ()
 
     def of(self, pipeline: Pipeline) -> list[str]:
-        """The tables of the selected models, in order.
-
-        Raises:
-            PipelineError: A name matches no model, or all selected models are excluded.
-        """
+        """The tables of the selected models, in order."""
         return [model.table for model in pipeline.chosen(self.tables, self.exclude)]
 
 
@@ -246,10 +242,6 @@ def confirm(question: str, *, yes: bool) -> None:
     Args:
         question: A yes-or-no question about the change.
         yes: True if the user passed `--yes`.
-
-    Raises:
-        ConsentRequired: stdin is not a terminal and `yes` is false; the exit code is 2.
-        click.exceptions.Exit: The answer is no; the exit code is 1.
     """
     if yes:
         return

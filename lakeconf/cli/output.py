@@ -43,7 +43,6 @@ def show(text: str, *, to_stderr: bool = False) -> None:
 
     Args:
         text: The line; colours come from `style`.
-        to_stderr: True to print to stderr.
     """
     _echo(safe_line(text), to_stderr=to_stderr)
 
@@ -92,7 +91,6 @@ def show_table(
     """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines.
 
     Args:
-        rows: The header and the rows.
         numbers: The columns with numbers, which are aligned on the right.
         margin: The number of characters that `drawn` adds to a line.
         drawn: Returns a line with its margin and colour; receives the number of its row, and the line.
@@ -185,7 +183,6 @@ def counts_text(found: Sequence[str], order: Iterable[str]) -> str:
     """Returns how often each word occurs, as `3 done, 1 failed`; words that do not occur are left out.
 
     Args:
-        found: The words.
         order: The words, in the order of the text.
     """
     return ", ".join(f"{found.count(word)} {word}" for word in order if word in found)
@@ -234,21 +231,13 @@ def _relative(path: Path) -> str:
 
 
 def check_new(path: Path | None, *, force: bool) -> None:
-    """Refuses a file that exists, unless it may be overwritten.
-
-    Raises:
-        click.UsageError: It exists.
-    """
+    """Refuses a file that exists, unless it may be overwritten."""
     if path is not None and path.exists() and not force:
         raise click.UsageError(f"{path} already exists; use --force to overwrite it")
 
 
 def write_output(path: Path, text: str) -> None:
-    """Writes a file in UTF-8.
-
-    Raises:
-        click.UsageError: It cannot be written.
-    """
+    """Writes a file in UTF-8."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -27,7 +27,6 @@ class ProgressLine(logging.Handler):
     """Draws the latest record of the logger `lakeconf` on one line, which the next drawing replaces.
 
     Args:
-        stream: The terminal.
         first_seconds: How long to wait before the first drawing, in seconds.
         every_seconds: The time between two drawings, in seconds.
     """

@@ -87,11 +87,7 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
 
 
 def is_query(sql: str) -> bool:
-    """True if DuckDB's parser finds exactly one query in the SQL; nothing is executed.
-
-    Raises:
-        QueryError: DuckDB cannot parse it.
-    """
+    """True if DuckDB's parser finds exactly one query in the SQL; nothing is executed."""
     with translated_errors():
         kinds = [one.type for one in duckdb.extract_statements(sql)]
         # DuckDB's parser reports a PRAGMA as a query, and one PRAGMA runs any statement. The offsets count bytes.

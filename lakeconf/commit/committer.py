@@ -84,19 +84,11 @@ class Catalog(Protocol):
 
         Returns:
             The snapshot of the commit; None if the catalog proves that the commit failed.
-
-        Raises:
-            LakeconfError: The outcome cannot be determined now.
         """
         ...
 
     def check_written(self, snapshot_id: int) -> None:
-        """Checks that the files that a snapshot added exist.
-
-        Raises:
-            CommitError: A file does not exist.
-            LakeconfError: The files cannot be checked now.
-        """
+        """Checks that the files that a snapshot added exist."""
         ...
 
 
@@ -138,7 +130,6 @@ class Commit:
         """True if the attempt failed only because another commit was faster or held the catalog's lock.
 
         Args:
-            error: The error that `run` raised.
             conflicts: True if the checks of another attempt would detect every conflict.
         """
         if isinstance(error, CatalogLockedError):
@@ -156,10 +147,6 @@ class Commit:
 
         Returns:
             The new snapshot, or the snapshot that `work` returned.
-
-        Raises:
-            CommitUnknownError: The outcome could not be determined; the phase stays SENT.
-            LakeconfError: Nothing was committed; or, in the phase COMMITTED, the committed files are damaged.
         """
         try:
             return self._run(work)
@@ -238,11 +225,7 @@ class Commit:
         return found
 
     def _check_written(self, snapshot_id: int) -> None:
-        """Checks the files of a commit whose reply was lost. The commit is certain, so only missing files are an error.
-
-        Raises:
-            CommitError: A file does not exist.
-        """
+        """Checks the files of a commit whose reply was lost. The commit is certain: only missing files are an error."""
         last: LakeconfError | None = None
         for _ in pauses(LOOK_UP_SECONDS):
             try:

@@ -126,11 +126,7 @@ class Base:
 
 
 def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency], base: Base, begun: int) -> None:
-    """Refuses changes that depend on a table which another writer changed after the base, up to the snapshot `begun`.
-
-    Raises:
-        CommitConflictError: Another writer changed a table, or snapshots have expired, so the changes are unknown.
-    """
+    """Rejects changes that depend on a table that another writer changed after the base, up to the snapshot `begun`."""
     read = min((dependency.since for dependency in dependencies), default=begun)
     if begun == read:
         return
@@ -165,9 +161,6 @@ def check_not_overtaken(reader: CatalogReader, begun: int) -> None:
     """Refuses a commit if another one was faster, because it may have flushed rows while a statement looked for them.
 
     Such a commit fails anyway, unless its statements found no row, so that it commits nothing.
-
-    Raises:
-        CatalogLockedError: The latest snapshot is not `begun`; the commit can be repeated.
     """
     if latest(reader).snapshot_id != begun:
         raise CatalogLockedError("another process committed meanwhile", hint="try again")
@@ -179,12 +172,8 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
     Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows.
 
     Args:
-        reader: Reads the catalog.
         written_for: The tables for which the rows were written.
         begun: The snapshot that the commit builds on; DuckLake itself detects later changes.
-
-    Raises:
-        CommitConflictError: A table was changed, dropped or renamed; nothing was written.
     """
     tables = {(info.table_id, _shape(info)): info for info in written_for}
     if not tables:
@@ -222,15 +211,11 @@ def run_counted(
     Args:
         writer: The connection whose transaction is open.
         table: The name of the table, for the error.
-        statements: SQL.
         counts: The number of rows that each statement must change, None if it is not known; empty if none is known.
         inserts: True if the statements insert rows.
 
     Returns:
         The number of rows that the statements inserted; 0 if they do other things.
-
-    Raises:
-        CommitConflictError: A statement changed a different number of rows.
     """
     inserted = 0
     for index, statement in enumerate(statements):

@@ -75,7 +75,6 @@ class PositionDelete:
         are new or have lost rows.
 
         Args:
-            reader: Reads the catalog.
             begun: The snapshot. The caller must check afterwards that it is still the latest one: a flush changes where
                 the rows of an older snapshot are.
 
@@ -165,18 +164,11 @@ def delete_rows(
     """Writes files of the positions of rows, and returns them with the rows that are in the catalog.
 
     Args:
-        reader: Reads the catalog.
-        writer: A connection to the lake.
-        table: The table of the rows.
         row_ids: SQL that returns their ids, as `ROW_ID`; and `FILE_ID` if there is `found`.
-        row_count: The number of the ids.
         begun: The snapshot that the commit builds on.
         folder: The folder for the files of positions.
         found: The positions of those of the rows that have a `FILE_ID`. They are not used if other files have these
             rows now, such as after a compaction.
-
-    Raises:
-        CommitConflictError: Rows do not exist, or are in several places.
     """
     live = live_files(reader, table, begun)
     # In an open transaction, DuckDB would keep the memory of dropped tables.
@@ -252,7 +244,6 @@ def plan_delete(
     """The files that may contain rows to delete, and which of them are covered.
 
     Args:
-        reader: Reads the catalog.
         name: The table, quoted, without the lake.
         predicate: The condition on the rows; None for all rows.
         snapshot_id: The snapshot; by default the latest one, so that the commit finds as little as possible changed. In
@@ -272,7 +263,6 @@ def divided_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> D
     """Divides the files of a delete; None if no staged commit can delete their rows.
 
     Args:
-        plan: The plan of the delete.
         covered: The ids of files of which every row satisfies its condition, if it has one.
         data_path: The data path of the lake.
     """
@@ -327,16 +317,7 @@ class StagedDelete:
     def rows(
         self, reader: CatalogReader, writer: Connection, begun: int
     ) -> tuple[tuple[DataFile, ...], DeletedPositions]:
-        """The files to drop, and the other rows to delete, at a snapshot.
-
-        Args:
-            reader: Reads the catalog.
-            writer: A connection to the lake.
-            begun: The snapshot.
-
-        Raises:
-            StatementsNeeded: A staged commit cannot delete all of the rows, or there is none.
-        """
+        """The files to drop, and the other rows to delete, at a snapshot."""
         name = qualified(self.table.schema_name, self.table.name)
         plan, known = plan_delete(reader, name, self.predicate, begun)
         files = divided_files(plan, known.covered, reader.data_path)
@@ -410,11 +391,7 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
     deletes only some rows of a file that is registered twice.
 
     Args:
-        reader: Reads the catalog.
         deleted_from: The tables; None for a table that the commit creates.
-
-    Raises:
-        CatalogError: A data file has two delete files, or is registered twice. The hint says how to rebuild the table.
     """
     tables = {dependency.table_id: dependency.table for dependency in deleted_from if dependency is not None}
     if not tables:
@@ -458,8 +435,6 @@ def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:
     """The statement that copies the rows of a damaged table that were not deleted to a new table.
 
     Args:
-        reader: Reads the catalog.
-        table_id: The id of the table.
         table: The full name of the table.
     """
     schema, name = split_name(table)

@@ -34,7 +34,6 @@ def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> 
     """Formats the files of a run: an object by file. Earlier versions read only its keys.
 
     Args:
-        files: The loaded files.
         states: The states of the files; a file may lack one.
     """
     found = {file: states[file]._asdict() if file in states else None for file in files}
@@ -125,7 +124,6 @@ class CommitKey:
         Args:
             table: The table's name in the row.
             table_uuid: The table's id in the row.
-            snapshot_id: The snapshot of the row.
         """
         if table_uuid is not None:
             return table_uuid == self.table_uuid
@@ -179,8 +177,6 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
 
     Args:
         connection: A connection with the lake attached. An open transaction also sees its own rows.
-        alias: The alias of the lake.
-        keys: The keys to look for.
     """
     columns = _columns(connection, alias) if keys else ()
     if not columns:
@@ -204,8 +200,6 @@ def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
     """The keys of a table that start with the key of `prefix`, sorted.
 
     Args:
-        connection: As for `find`.
-        alias: The alias of the lake.
         prefix: The table and the prefix of its keys.
     """
     columns = _columns(connection, alias)
@@ -220,12 +214,7 @@ def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
 
 
 def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
-    """The UUID of a table in the catalog, and its names in snapshots that have not expired.
-
-    Args:
-        reader: Reads the catalog.
-        table_id: The id of the table.
-    """
+    """The UUID of a table in the catalog, and its names in snapshots that have not expired."""
     with reader.transaction() as transaction:
         rows = transaction.rows(
             "SELECT CAST(t.table_uuid AS VARCHAR), s.schema_name, t.table_name, t.begin_snapshot, t.end_snapshot "
@@ -237,13 +226,7 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
 
 
 def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]:
-    """The committed runs of a model, oldest first.
-
-    Args:
-        connection: As for `find`.
-        alias: The alias of the lake.
-        model: The table of the model.
-    """
+    """The committed runs of a model, oldest first."""
     if not _columns(connection, alias):
         return []
     rows = connection.rows(
@@ -275,11 +258,7 @@ def _without(prefix: str, inputs: Mapping[str, int]) -> dict[str, int]:
 
 
 def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
-    """Refuses runs of models that another process has run since they began.
-
-    Raises:
-        CommitConflictError: Another process has run a model.
-    """
+    """Refuses runs of models that another process has run since they began."""
     for run in runs:
         if len(model_runs(connection, alias, run.model)) != run.earlier:
             raise CommitConflictError(
@@ -330,11 +309,7 @@ def _run_values(run: ModelRun) -> str:
 
 
 def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
-    """The columns of `lakeconf.commits`, in lower case; empty if the lake has no such table.
-
-    Raises:
-        CatalogError: The table lacks columns, so lakeconf did not create it.
-    """
+    """The columns of `lakeconf.commits`, in lower case; empty if the lake has no such table."""
     try:
         found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
     except UnknownNameError:

@@ -38,7 +38,6 @@ def inexact_types(types: Mapping[str, str], without: Iterable[str] = ()) -> dict
 
     Args:
         types: Columns and the DuckDB names of their types.
-        without: Columns to leave out.
     """
     left_out = set(map(folded, without))
     return {
@@ -53,7 +52,6 @@ class MovedRows:
 
     Args:
         writer: The connection whose transaction is open.
-        alias: The alias of the lake.
         table: The full name of the table.
         types: The columns that the update does not set and that files may change, with their types.
     """
@@ -68,11 +66,7 @@ class MovedRows:
         self._rows = dict(self._found(f"{_in_catalog(names)} AND ({_changed(types)})"))
 
     def check(self) -> None:
-        """Compares the rows that are left.
-
-        Raises:
-            ValuesChangedError: A value would change.
-        """
+        """Compares the rows that are left."""
         if not self._rows:
             return
         if self._hidden:
@@ -101,12 +95,6 @@ def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed
 
     Args:
         writer: The connection whose transaction is open.
-        reader: Reads the catalog.
-        alias: The alias of the lake.
-        flushed: The ids of the tables.
-
-    Raises:
-        ValuesChangedError: A value would change.
     """
     wanted = set(flushed)
     with reader.transaction() as transaction:

@@ -132,12 +132,7 @@ def live_files(reader: CatalogReader, table: TableInfo, begun: int) -> LiveFiles
     """The files of a table at a snapshot.
 
     Args:
-        reader: Reads the catalog.
-        table: The table of the lake.
         begun: The snapshot that the commit builds on.
-
-    Raises:
-        CommitConflictError: The deletes of a file cannot be extended, or a file is in the table twice.
     """
     with reader.transaction() as transaction:
         parameters = [begun, table.table_id]
@@ -163,14 +158,10 @@ def locate(live: LiveFiles, writer: Connection, rows: str, conditions: Sequence[
     """Makes the temporary table `DELETED_ROWS`.
 
     Args:
-        live: The files of the table.
         writer: The connection that gets the table.
         rows: SQL that returns the places of rows: `filename`, `file_row_number` and `row_id`.
         conditions: SQL on `row_id`; the rows that satisfy one of them are deleted, and none satisfies several. DuckDB
             evaluates them one after the other, for less memory. Without conditions, all rows are deleted.
-
-    Raises:
-        CommitConflictError: A row is in a file that the catalog does not know.
     """
     numbers = _fill(writer, live.table, rows, list(live.row_counts), _PLACES if conditions else DELETED_ROWS)
     if conditions:
@@ -213,7 +204,6 @@ def write_position_files(writer: Connection, located: LocatedRows, folder: str) 
 
     Args:
         writer: The connection with the temporary table.
-        located: The rows to delete.
         folder: The folder of the new files.
     """
     data_files = located.live.data_files
@@ -241,12 +231,8 @@ def write_positions(
     """Writes the file of deleted positions of a data file.
 
     Args:
-        writer: A connection to the lake.
-        live: The files of the table.
         data_file: The path of the data file.
         positions: SQL that returns the positions of visible rows, each once, in a column named like that of the file.
-        count: The number of these positions.
-        folder: The folder of the file.
         is_sorted: True if they are in ascending order.
     """
     data_file_id = live.data_files[data_file]
@@ -342,8 +328,6 @@ class SortedPositions:
         """Writes the files of deleted positions of some data files.
 
         Args:
-            writer: A connection to the lake.
-            live: The files of the table.
             data_file_ids: The ids of the data files.
             folder: The folder of the new files.
         """
@@ -406,7 +390,6 @@ def count_and_sum(connection: Connection, rows: str) -> tuple[int, int]:
     """The number of ids, and the sum of their hashes, which is 0 if there is none.
 
     Args:
-        connection: Reads the rows.
         rows: SQL that returns the rows, with their ids as `ROW_ID`.
     """
     count, total, *_ = _summary(connection, f"FROM ({rows})", ROW_ID)
@@ -417,9 +400,7 @@ def repeated_id(connection: Connection, rows: str, count: int) -> tuple[int, int
     """An id that several rows have, and their number; None if all ids differ.
 
     Args:
-        connection: Reads the rows.
         rows: SQL that returns the rows, with their ids as `ROW_ID`.
-        count: The number of rows.
     """
     with kept_ids(connection, rows, count) as kept:
         parts = max(1, -(-count // IDS_IN_MEMORY))
@@ -437,9 +418,7 @@ def kept_ids(connection: Connection, rows: str, count: int) -> Iterator[str]:
     """SQL that returns ids as `ROW_ID`, and can run many times; many ids are in a local file, to spare a bucket.
 
     Args:
-        connection: Reads the rows.
         rows: SQL that returns rows with ids, as `ROW_ID`.
-        count: The number of rows.
     """
     if count <= IDS_IN_MEMORY:
         yield f"SELECT {ROW_ID} FROM ({rows})"

@@ -329,11 +329,7 @@ def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
 
     Args:
         reader: Reads the catalog. No commit with this token may still be in progress.
-        token: The id of the write.
         begun: The snapshot that the commit's transaction read.
-
-    Raises:
-        CatalogError: The catalog proves nothing: snapshots after `begun` have expired, or it is an older copy.
     """
     with reader.transaction() as transaction:
         found = transaction.rows(
@@ -355,11 +351,7 @@ def await_commits(reader: CatalogReader, barrier: str) -> None:
     """Waits until no commit is in progress on the catalog's server.
 
     Args:
-        reader: Reads the catalog.
         barrier: The statement that waits; see `CatalogServer.await_commits`.
-
-    Raises:
-        LakeconfError: The server does not answer or refuses, or a commit takes too long.
     """
     with reader.connection.cursor() as cursor:
         cursor.execute("BEGIN")
@@ -376,9 +368,6 @@ def check_written(reader: CatalogReader, snapshot_id: int) -> None:
     Args:
         reader: Reads the catalog on a new connection, opened after the reply was lost.
         snapshot_id: The snapshot that was committed although its reply was lost.
-
-    Raises:
-        CommitError: A file is missing, so the table cannot be read at this snapshot. The hint says how to repair it.
     """
     infos = {info.table_id: info for info in tables(reader, snapshot_id)}
     with reader.transaction() as transaction:

@@ -75,8 +75,6 @@ class Scope:
         """A new transaction that reads the snapshot of this scope.
 
         Args:
-            message: The commit message.
-            author: The author of the commit.
             extra: Additional keys for the commit info.
             explicit: True for `lake.transaction()`; False for the transaction of a single write.
         """
@@ -90,14 +88,7 @@ class Scope:
     def transacting(
         self, message: str | None, author: str | None, extra: Mapping[str, object] | None
     ) -> Iterator[Scope]:
-        """A transaction of several writes; see `Lake.transaction`.
-
-        Yields:
-            The scope of the transaction.
-
-        Raises:
-            LakeconfError: A transaction is already open.
-        """
+        """A transaction of several writes; see `Lake.transaction`."""
         if self.transaction is not None:
             raise LakeconfError("a transaction is open: write to its lake")
         check_commit_text(message, "the commit message")
@@ -123,11 +114,7 @@ class Scope:
         return self.session.guard.writing()
 
     def check_writable(self) -> None:
-        """Refuses a write.
-
-        Raises:
-            LakeconfError: The transaction has ended, the lake is at an older snapshot, or the store is read-only.
-        """
+        """Refuses a write."""
         if self.transaction is not None:
             self.transaction.check_open()
         if self.at is not None:
@@ -138,11 +125,7 @@ class Scope:
         self.session.check_writable()
 
     def check_maintainable(self) -> None:
-        """Refuses maintenance, which commits by itself.
-
-        Raises:
-            LakeconfError: As for `check_writable`, a transaction is open, or a table is not below the data path.
-        """
+        """Refuses maintenance, which commits by itself."""
         self.check_writable()
         if self.transaction is not None:
             raise LakeconfError(

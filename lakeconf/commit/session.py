@@ -94,13 +94,9 @@ class Session:
         """Moves reads to a snapshot, but never back: another thread may have moved them further already.
 
         Args:
-            snapshot_id: The snapshot.
             own: A snapshot that this session committed; conflict checks skip it, and a replaced catalog lacks it.
             token: The id of the write that committed it.
             refresh: True if conflict checks start again at the snapshot that reads now see.
-
-        Returns:
-            The snapshot that reads now see.
         """
         with self._snapshot_lock:
             self._snapshot_id = max(self._snapshot_id, snapshot_id)
@@ -117,11 +113,7 @@ class Session:
             return self._snapshot_id, self.base.copy()
 
     def check_writable(self) -> None:
-        """Refuses to write to a read-only store.
-
-        Raises:
-            LakeconfError: The store is read-only.
-        """
+        """Refuses to write to a read-only store."""
         if self.read_only:
             raise LakeconfError(
                 f"nothing can be written: the store {self.store!r} is read-only",
@@ -141,7 +133,6 @@ class Session:
 
         Args:
             token: The id of the write, which identifies its snapshot.
-            staged: True to commit with `ducklake_commit`.
         """
         kind = StagedCatalog if staged else AttachedCatalog
         return Commit(kind(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token), token)
@@ -182,21 +173,10 @@ def run_step(
     rows reappear. Without DuckLake's retries, a step that another commit overtook fails on its snapshot number.
 
     Args:
-        session: The lake.
         call: The SQL that calls DuckLake's function.
         settings: Settings of DuckDB during the step.
         unchanged: Returns the tables whose row ids are compared before and after the call, given the latest snapshot.
         moved: Returns the tables of which the call writes rows of the catalog to files, given the latest snapshot.
-
-    Returns:
-        The rows that the call returned.
-
-    Raises:
-        RowsChangedError: The call would have changed the rows of one of these tables.
-        ValuesChangedError: The call would have changed values of one of these tables.
-        CommitError: Other writers were always faster, and nothing was changed. Or the commit succeeded, but files are
-            missing; the message says so.
-        CommitUnknownError: The outcome of the commit could not be determined.
     """
     for attempt, _ in enumerate(pauses()):
         step = _Step(session, call, unchanged, moved)
@@ -284,15 +264,10 @@ def described(session: Session, statements: Iterable[str], quoted: str) -> list[
     """The columns that a table would have after some statements; nothing is changed.
 
     Args:
-        session: The open lake.
-        statements: The statements.
         quoted: The table, quoted, with the lake.
 
     Returns:
         For each column: its name, its DuckDB type, and whether it is nullable.
-
-    Raises:
-        LakeconfError: A statement fails.
     """
     writer = session.writer
     with session.writer_lock:

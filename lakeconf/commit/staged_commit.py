@@ -91,12 +91,8 @@ def commit(connection: Connection, metadata_database: str, schema_version: int) 
     """Commits what the tables contain, as the snapshot after that in `commit`, or not at all.
 
     Args:
-        connection: The connection with the tables.
         metadata_database: The name of the metadata database.
         schema_version: The version of the lake's schema.
-
-    Returns:
-        The new snapshot.
     """
     # Without retries, the commit fails if there is a newer snapshot.
     arguments = f"{literal(metadata_database)}, {schema_version}, max_retry_count => 0"
@@ -110,7 +106,6 @@ def is_metadata_of(connection: Connection, metadata_database: str, lake_id: str)
     Args:
         connection: A connection with the lake attached.
         metadata_database: The name of the metadata database.
-        lake_id: The id of the lake.
     """
     tables = f"{identifier(metadata_database)}.ducklake_schema"
     found = connection.rows(f"SELECT schema_uuid FROM {tables} ORDER BY schema_id, begin_snapshot LIMIT 1")
@@ -155,15 +150,7 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
     """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows.
 
     Args:
-        reader: Reads the catalog.
-        table: The table.
-        replacements: All replacements of a commit.
         begun: The snapshot that the commit builds on; rows that were added since then are in other files.
-
-    Raises:
-        CommitConflictError: A file was removed or has other deletes. Or DuckLake would forget bounds, because of files
-            that were added.
-        CommitError: The numbers of rows differ.
     """
     wanted = {file.data_file_id: file for replacement in replacements for file in replacement.group.files}
     with reader.transaction() as transaction:
@@ -203,9 +190,6 @@ def add_replacement(
     """Adds a replacement to the temporary tables of a staged commit.
 
     Args:
-        rows: The rows of these tables.
-        table: The table.
-        replacement: The replacement.
         hidden: Returns the name of a file for the function.
         bounds: The bounds of the table, by field id. Columns without values get them: DuckLake would forget the bounds
             of the table in its next rewrite because of a file without bounds.
@@ -301,13 +285,7 @@ class StagedCatalog(AttachedCatalog):
 
         Args:
             changes: The changes; it refuses one that needs statements.
-            begun: The snapshot.
             info: Author, message and extra info of the commit.
-
-        Raises:
-            CommitConflictError: Rows to delete do not exist.
-            CommitError: A file cannot be committed.
-            StatementsNeeded: The commit cannot delete all rows that satisfy a condition, or there is none.
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])

@@ -131,7 +131,6 @@ def tables_to_lock(changes: Iterable[Change], *, registers_alone: bool) -> set[s
     registers files on such a catalog. The lock of the table of commits excludes the others, in all processes.
 
     Args:
-        changes: The changes of the commit.
         registers_alone: True if no two commits may register files at the same time.
     """
     found = set[str]()
@@ -203,11 +202,7 @@ class Transaction:
         self.attempt = self.session.new_commit(self.token)
 
     def check_open(self) -> None:
-        """Refuses writes, audits and runs in a transaction that has ended.
-
-        Raises:
-            LakeconfError: It has ended.
-        """
+        """Refuses writes, audits and runs in a transaction that has ended."""
         if self._ended:
             raise LakeconfError("nothing can be written: the transaction has ended", hint="start another transaction")
 
@@ -227,17 +222,7 @@ class Transaction:
         return f"{self.token}{self._staged}"
 
     def commit(self) -> int:
-        """Commits the collected changes, and moves the session to the new snapshot.
-
-        Returns:
-            The snapshot that the session now reads.
-
-        Raises:
-            CommitConflictError: Another writer has changed a table that a change depends on; nothing was written.
-            AuditError: An audit failed; nothing was written.
-            CommitUnknownError: The outcome of the commit could not be determined; staged files were kept.
-            CommitError: Nothing was written; or committed files are missing, and the message says so.
-        """
+        """Commits the collected changes, and moves the session to the new snapshot."""
         with self.session.writer_lock:
             snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
             return self.session.advance(snapshot_id, own=self.attempt.made, token=self.token)

@@ -21,12 +21,7 @@ _PROVIDER = 'write secret_parameters = { provider = "credential_chain" }, or set
 
 
 def field_fix(model: type[Backend], name: str) -> str:
-    """Says how to write a key, with an example and its meaning.
-
-    Args:
-        model: The backend.
-        name: The key.
-    """
+    """Says how to write a key, with an example and its meaning."""
     field = model.model_fields[name]
     meaning = (field.description or "").partition(". ")[0].rstrip(".")
     meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
@@ -39,10 +34,8 @@ def settings_fix(model: type[Backend], section: str, key: str | None, fault: str
     """Says how to resolve a conflict of keys.
 
     Args:
-        model: The backend.
         section: The table of the backend, such as `stores.prod.storage_backend`.
         key: The key at which the conflict is reported, if any.
-        fault: What is wrong.
     """
     address = re.search(r"such as (\S+://\S+)", fault)
     lacking = re.search(r"without (\w+)", fault)
@@ -56,11 +49,7 @@ def settings_fix(model: type[Backend], section: str, key: str | None, fault: str
 
 
 def parameter_fix(name: str) -> str:
-    """Says how to name a parameter of a secret.
-
-    Args:
-        name: The invalid name.
-    """
+    """Says how to name a parameter of a secret."""
     allowed = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
     return f"rename it to {allowed}" if allowed else "remove it"
 
@@ -70,7 +59,6 @@ def credentials_fix(section: str, fault: str) -> str:
 
     Args:
         section: The table of the backend, such as `stores.prod.storage_backend`.
-        fault: What is wrong.
     """
     moved = re.match(r"(\w+) is a key of the backend", fault)
     if moved is not None:
@@ -150,7 +138,6 @@ def build_backend(draft: Draft, section: str, find: Callable[[str], type[Backend
 
     Args:
         draft: The store; it collects the problems.
-        section: `metadata_backend` or `storage_backend`.
         find: Returns the class for a backend type.
 
     Returns:

@@ -42,9 +42,7 @@ def data_path_problems(source: Source, stores: Mapping[str, Store], names: Colle
     """Reports data paths that overlap that of another catalog, or differ from that of the same catalog.
 
     Args:
-        source: The file.
         stores: All valid stores, in the order of the file.
-        names: The stores to check.
     """
     pairs = [
         *((name, other, Code.SHARED_DATA_PATH) for name, other in shared_data_paths(stores)),
@@ -130,7 +128,6 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> t
     """Returns a catalog's identity: equal for all backends of the same catalog.
 
     Args:
-        backend: The backend.
         shared: The addresses of the servers whose secret other stores may refer to, by the secret's name.
     """
     names = StoreNames("store", "alias")  # the same for all backends: only their own options may differ
@@ -145,12 +142,7 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> t
 
 
 class SharedSecrets:
-    """Finds secrets with the same name and different fields.
-
-    Args:
-        stores: The stores.
-        read: Reads a store.
-    """
+    """Finds secrets with the same name and different fields."""
 
     def __init__(self, stores: Inheritance, read: Callable[[str], Reading]) -> None:
         self._stores = stores
@@ -159,12 +151,7 @@ class SharedSecrets:
         self._fields: dict[int, tuple[Reading, Mapping[str, Hashable]]] = {}
 
     def clashes(self, name: str, reading: Reading) -> Iterator[tuple[CreateSecret, str]]:
-        """Yields the secrets of a store that another store defines differently, with the name of that store.
-
-        Args:
-            name: The store's name.
-            reading: The values of its table.
-        """
+        """Yields the secrets of a store that another store defines differently, with the name of that store."""
         for secret in reading.secrets:
             own = _fields(secret)
             others = (other for other in self._stores.stores if other != name and self._mentions(other, secret.name))

@@ -56,14 +56,7 @@ class Code(Enum):
 
 
 def explanation(code: str) -> str:
-    """Returns the Markdown page of a code.
-
-    Args:
-        code: The code, such as `LC012`.
-
-    Raises:
-        LakeconfError: The code does not exist.
-    """
+    """Returns the Markdown page of a code."""
     known = {one.code: one for one in Code}
     found = known.get(code.upper())
     if found is None:

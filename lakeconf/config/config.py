@@ -20,12 +20,7 @@ from lakeconf.store import Store
 
 
 class LazyStores(Mapping[str, Store]):
-    """The stores of a configuration by name; a store is read on access.
-
-    Args:
-        names: The names of the stores.
-        get: Reads a store.
-    """
+    """The stores of a configuration by name; a store is read on access."""
 
     def __init__(self, names: Sequence[str], get: Callable[[str], Store]) -> None:
         self._names = names
@@ -93,14 +88,7 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
 
 
 def untrusted(source: FilePath | Table | None = None) -> Config:
-    """Reads an untrusted configuration: reads no environment variables and reports none as missing.
-
-    Args:
-        source: A source as for `init`.
-
-    Raises:
-        ConfigError: No file was found, or it is not valid TOML.
-    """
+    """Reads an untrusted configuration: reads no environment variables and reports none as missing."""
     return read(source, trusted=False)
 
 

@@ -75,7 +75,6 @@ def expand(text: str, environment: Environment) -> Expansion:
 
     Args:
         text: The value as written in the file.
-        environment: The environment variables.
     """
     parts: list[str] = []
     faults: list[Fault] = []
@@ -144,7 +143,6 @@ def overridden(source: Source, environment: Environment) -> tuple[Table, list[Pr
 
     Args:
         source: The content of the file; it is not changed.
-        environment: The environment variables.
 
     Returns:
         The data, in which each override is a `FromVariable`, and the problems.
@@ -226,14 +224,8 @@ def env_variables(path: FilePath) -> Mapping[str, str]:
     A line is `NAME=value`, with an optional `export` before it. Comments begin with `#`. A value in single quotes is
     taken literally; in double quotes, a backslash escapes `n`, `r`, `t`, `"`, `$` and itself. `$` has no other meaning.
 
-    Args:
-        path: The file.
-
     Returns:
         The values by name. If a name occurs twice, the last value.
-
-    Raises:
-        ConfigError: The file cannot be read, or a line is invalid. The error shows no value.
     """
     file = Path(os.path.abspath(path_of(path).expanduser()))
     if not file.exists():

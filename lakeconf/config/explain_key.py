@@ -39,14 +39,10 @@ def explain_key(config: Config, key: str) -> list[KeyOrigin]:
     """Explains a key of a store, or every key of a table.
 
     Args:
-        config: The configuration.
         key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`; `stores` for all stores.
 
     Returns:
         The key, or the keys of the table, in the order of the models.
-
-    Raises:
-        LakeconfError: The key does not exist.
     """
     parts = tuple(key.split("."))
     if parts == ("stores",):

@@ -104,9 +104,6 @@ class Source:
         """Creates a problem with its position.
 
         Args:
-            code: The kind of problem.
-            message: What is wrong.
-            hint: How to fix it.
             key: The key to show and to locate.
             **place: `store`, the store's name; `at`, the key to locate instead of `key` (None: it is not in the file).
         """
@@ -125,11 +122,7 @@ class Source:
 
 
 def path_of(path: object) -> Path:
-    """An argument that is the path of a file.
-
-    Raises:
-        ConfigError: It is not a path.
-    """
+    """An argument that is the path of a file."""
     if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
         return Path(path)
     hint = "pass the path of a file as text"
@@ -142,9 +135,6 @@ def find(source: str | os.PathLike[str] | None = None) -> Source:
     Args:
         source: A file, or a folder that contains one. None: the file that `LAKECONF_CONFIG` names, else `lakeconf.toml`
             or `[tool.lakeconf]` in `pyproject.toml`, from the working directory up to the root of its repository.
-
-    Raises:
-        ConfigError: No file was found, or the file cannot be read. The error lists the folders that were searched.
     """
     if source is not None:
         return _explicit(path_of(source), "")
@@ -245,15 +235,7 @@ def _parsed(path: Path, text: str) -> Table:
 
 
 def check_limits(data: Table, path: Path | None = None) -> None:
-    """Rejects tables and lists that are nested deeply enough to cause a RecursionError, and integers of over 64 bits.
-
-    Args:
-        data: The configuration.
-        path: Its file.
-
-    Raises:
-        ConfigError: It is nested too deeply, an integer is too large, or a key of a dictionary is no text.
-    """
+    """Rejects tables and lists nested deeply enough to cause a RecursionError, and integers of over 64 bits."""
     level: list[Any] = [data]
     for _ in range(_MAX_DEPTH):
         if not all(isinstance(key, str) for table in level if isinstance(table, Mapping) for key in table):

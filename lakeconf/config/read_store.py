@@ -82,7 +82,6 @@ def read_store(
     """Reads a store.
 
     Args:
-        stores: The stores.
         name: The name of a store that exists.
         environment: The environment variables; None if they must not be read.
         secrets: The secrets of the whole configuration.

@@ -68,7 +68,6 @@ class Inheritance:
 
     Args:
         source: The file, for the positions of problems.
-        stores: The tables of all stores.
     """
 
     def __init__(self, source: Source, stores: Table) -> None:
@@ -77,14 +76,7 @@ class Inheritance:
         self._trees: dict[str, Branch] = {}
 
     def tree(self, name: str) -> Branch:
-        """Returns the merged table of a store.
-
-        Args:
-            name: The store's name.
-
-        Raises:
-            ConfigError: A parent does not exist or is not a table, or the inheritance is circular.
-        """
+        """Returns the merged table of a store."""
         chain: dict[str, None] = {}
         following: str | None = name
         while following is not None and following not in self._trees:
@@ -192,7 +184,6 @@ class Draft:
 
     Args:
         source: The file, for the positions of problems.
-        name: The store's name.
         tree: Its table, merged with those of its parents.
         environment: The environment variables; None if they must not be read: then none is reported as missing.
         hidden: The secrets of the whole configuration.
@@ -226,10 +217,7 @@ class Draft:
         """Adds a problem.
 
         Args:
-            code: The kind of problem.
-            message: What is wrong.
             key: The key inside the store's table; the table may lack it.
-            hint: How to fix it.
         """
         around = next(key[:length] for length in range(len(key), -1, -1) if key[:length] in self.origins)
         origin = self.origins[around]
@@ -328,11 +316,7 @@ class HiddenValues:
         self._stores = stores
 
     def secrets(self, environment: Environment) -> tuple[Secret, ...]:
-        """Returns the secrets, and the value of every variable that a secret contains.
-
-        Args:
-            environment: The environment variables.
-        """
+        """Returns the secrets, and the value of every variable that a secret contains."""
         found: dict[Secret, None] = {}
         for text in self._texts:
             if isinstance(text, FromVariable):
@@ -390,8 +374,6 @@ def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
     """Returns the summary of a store.
 
     Args:
-        stores: The stores.
-        name: The store's name.
         is_default: True if it is the default store.
     """
     try:

@@ -36,13 +36,9 @@ def first_configuration(store: str, metadata: str, storage: str | None, values: 
     """The text of a lakeconf.toml with one store.
 
     Args:
-        store: The name of the store.
         metadata: The type of the metadata backend.
         storage: The type of the storage backend; None if MotherDuck stores the files.
         values: Fields by section and name, such as `("storage_backend", "bucket")`. Other fields have defaults.
-
-    Raises:
-        LakeconfError: A name, a type or a field is invalid, a value is missing, or a secret is not a variable.
     """
     text = f'default_store = "{store}"\n' + _tables(store, metadata, storage, values)
     _check(tomllib.loads(text), {})
@@ -55,14 +51,10 @@ def with_store(text: str, store: str, metadata: str, storage: str | None, values
     If the file has one store and no `default_store`, that store becomes the default.
 
     Args:
-        text: The text of the file.
         store: As for `first_configuration`, like the arguments after it.
         metadata: The type of the metadata backend.
         storage: The type of the storage backend.
         values: The fields. Local files of the new store are in a folder of its own by default.
-
-    Raises:
-        LakeconfError: As for `first_configuration`, or the store exists, or the file cannot be extended.
     """
     before = tomllib.loads(text)
     found = before.get("stores")
@@ -92,7 +84,6 @@ def default_fields(model: type[Backend], folder: str = LOCAL_FOLDER) -> Mapping[
     """The fields that a new configuration sets in a backend, with their defaults.
 
     Args:
-        model: The backend.
         folder: The folder of local files, below which the defaults are.
     """
     return {

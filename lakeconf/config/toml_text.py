@@ -212,12 +212,7 @@ class Excerpts:
         self._spans = hidden_spans(text)
 
     def at(self, line: int, column: int) -> str:
-        """Returns a line and below it a line with a caret, at most 80 columns wide, with `…` for each value.
-
-        Args:
-            line: The 1-based line.
-            column: The 1-based column.
-        """
+        """Returns a line and below it a line with a caret, at most 80 columns wide, with `…` for each value."""
         start = self._starts[line - 1]
         offset = start + column - 1
         end = self._text.find("\n", offset)
@@ -240,7 +235,6 @@ def syntax_excerpt(text: str, line: int, column: int) -> str | None:
     """Returns the place of a syntax error as `Excerpts.at` does; None if the line may be part of a value.
 
     Args:
-        text: The invalid TOML.
         line: The 1-based line of the error.
         column: The 1-based column of the error.
     """
@@ -265,7 +259,6 @@ def drawn(line: int, before: str, after: str) -> str:
     Args:
         line: The 1-based number of the line.
         before: The text of the line before the caret.
-        after: The rest of the line.
     """
     before, after = _one_column_each(before), _one_column_each(after).rstrip()
     room = _WIDTH - len(f"  {line} | ")

@@ -56,7 +56,6 @@ def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
     """Returns the statement that makes a database the default, but resolves functions in DuckDB first.
 
     Args:
-        database: The name of the database.
         schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
     """
     found = dict.fromkeys(["main", *schemas])
@@ -70,7 +69,6 @@ class Connection:
     It must be used by one thread only; use `SharedConnection` for several threads.
 
     Args:
-        native: The duckdb connection.
         secrets: The secrets to mask in errors.
     """
 
@@ -92,13 +90,9 @@ class Connection:
 
         Args:
             sql: One statement, or several without parameters.
-            parameters: Values for its `?`.
 
         Returns:
             The duckdb connection, from which the result can be fetched.
-
-        Raises:
-            LakeconfError: DuckDB reports an error; the class depends on the kind of error.
         """
         with self.errors():
             return self.native.execute(sql, parameters)
@@ -175,9 +169,6 @@ class Connection:
     def relation(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Binds a query without running it.
 
-        Args:
-            sql: One query.
-
         Returns:
             A lazy relation, valid while the connection is open.
         """
@@ -251,9 +242,6 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
 
     Args:
         secrets: The secrets to mask in errors.
-
-    Returns:
-        The connection, without attached databases.
     """
     import duckdb
 
@@ -269,12 +257,6 @@ def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[A
     Args:
         frame: A lazy frame of any engine.
         secrets: The secrets to mask in errors.
-
-    Returns:
-        Its rows.
-
-    Raises:
-        LakeconfError: DuckDB reports an error; the class depends on the kind of error.
     """
     import duckdb
 
@@ -289,11 +271,7 @@ def load_extension(connection: Connection, name: str) -> None:
     """Loads an extension from its installed wheel, or without a wheel from DuckDB's extension server.
 
     Args:
-        connection: The connection.
         name: The name of the extension, such as `sqlite_scanner`.
-
-    Raises:
-        ConnectionFailed: The extension can be neither installed nor loaded.
     """
     if not connection.extensions:  # DuckDB looks for installed extensions in files each time
         found = connection.rows("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
@@ -353,11 +331,7 @@ class SharedConnection(Connection):
 
     @property
     def native(self) -> duckdb.DuckDBPyConnection:
-        """The duckdb connection of the calling thread.
-
-        Raises:
-            LakeconfError: The connection is closed.
-        """
+        """The duckdb connection of the calling thread."""
         self._check_open()
         if not hasattr(self._cursors, "native"):
             with self.errors():
@@ -383,11 +357,7 @@ class SharedConnection(Connection):
         self._native.close()
 
     def cursor(self) -> Connection:
-        """Opens another connection to the same instance; it does not inherit `USE`.
-
-        Raises:
-            LakeconfError: The connection is closed.
-        """
+        """Opens another connection to the same instance; it does not inherit `USE`."""
         self._check_open()
         return super().cursor()
 
@@ -403,7 +373,6 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
 
     Args:
         connection: A connection that can access the files.
-        paths: Absolute paths or URIs.
     """
     # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
     scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"

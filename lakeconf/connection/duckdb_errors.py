@@ -180,13 +180,7 @@ _WITHOUT_VALUES = re.compile(
 
 @contextlib.contextmanager
 def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
-    """Translates errors of duckdb to errors of lakeconf, and removes `secrets` from them.
-
-    Raises:
-        LakeconfError: Replaces a `duckdb.Error`, which is its cause and contains no secrets either.
-        KeyboardInterrupt: The user interrupted the query, or the Python code of a frame that it reads.
-        SystemExit: The Python code of a frame called `sys.exit()`.
-    """
+    """Translates errors of duckdb to errors of lakeconf, and removes `secrets` from them."""
     import duckdb
 
     try:

@@ -71,7 +71,6 @@ def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, S
     """Replaces each `?` or `$1` of a statement by its value, if all values are strings, integers, booleans or None.
 
     Args:
-        sql: The statement.
         parameters: The values; none of them is a secret.
 
     Returns:

@@ -108,9 +108,6 @@ def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) ->
         given: The options, by name; the case of names does not matter.
         allowed: The options that this kind of access has.
         kind: The kind of access, for errors.
-
-    Raises:
-        LakeconfError: An option is unknown, or a value has another type; or the table is missing.
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -196,11 +193,7 @@ class Opened:
 
 @contextlib.contextmanager
 def opened(options: Options) -> Iterator[Opened]:
-    """Opens the lake of a read; it must exist.
-
-    Raises:
-        UnsupportedError: The metadata backend keeps the files, so executors cannot reach them.
-    """
+    """Opens the lake of a read; it must exist."""
     store = init(options.config).get_store(options.store)
     if store.storage_backend is None:
         raise UnsupportedError(
@@ -215,11 +208,7 @@ def opened(options: Options) -> Iterator[Opened]:
 
 
 def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
-    """The columns of a read, and its snapshot, which does not change any more.
-
-    Raises:
-        UnsupportedError: Spark has no type for a column.
-    """
+    """The columns of a read, and its snapshot, which does not change any more."""
     with opened(options) as lake:
         snapshot_id = lake.snapshot()
         columns = selected(lake.table(snapshot_id), options.names)
@@ -228,11 +217,7 @@ def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
 
 
 def refuse_columns(columns: Sequence[Column]) -> None:
-    """Refuses columns that cannot be passed from DuckDB to Spark.
-
-    Raises:
-        UnsupportedError: A column contains VARIANT.
-    """
+    """Refuses columns that cannot be passed from DuckDB to Spark."""
     for column in columns:
         if "variant" in all_types(column):
             raise UnsupportedError(
@@ -267,13 +252,8 @@ def parts_of(access: Access, found: ScanPlan, inlined: pa.Table, wanted: Sequenc
     """Divides a plan into parts.
 
     Args:
-        access: How executors reach the files.
         found: The plan; its columns include those of its predicate.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them.
-        wanted: The columns to read.
-
-    Raises:
-        UnsupportedError: The files or rows cannot be read exactly.
     """
     refuse_columns(wanted)
     refuse_encrypted(found)

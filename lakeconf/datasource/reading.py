@@ -56,12 +56,7 @@ class Access:
         return cls(store.names, None, config) if shows else cls(store.names, pickled)
 
     def backend(self) -> StorageBackend:
-        """The storage backend.
-
-        Raises:
-            ConfigError: This machine has no configuration, or an invalid one.
-            StorageError: A variable with a secret is not set on this machine, or the configuration has no storage.
-        """
+        """The storage backend."""
         if self.storage is None:
             storage = init(self.config).get_store(self.names.store).storage_backend
         else:
@@ -183,7 +178,6 @@ def changes_sql(connection: Connection, part: Changes) -> str:
 
     Args:
         connection: A connection with access to the files; the query runs on it.
-        part: The part.
     """
     with pa.ipc.open_stream(part.inlined) as stream:
         inlined = stream.read_all()
@@ -204,11 +198,7 @@ def changes_sql(connection: Connection, part: Changes) -> str:
 
 
 def check_mapped(columns: Sequence[Column], found: Sequence[Column]) -> None:
-    """Checks that rows with some columns can be returned with other columns of the same table.
-
-    Raises:
-        SchemaError: The types of a column differ, and it is nested or was narrowed.
-    """
+    """Checks that rows with some columns can be returned with other columns of the same table."""
     by_id = {column.field_id: column for column in found}
     for column in columns:
         now = by_id.get(column.field_id)
@@ -337,12 +327,7 @@ def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a part.
 
     Args:
-        part: The part.
         schema: The Arrow schema that Spark expects.
-
-    Raises:
-        StorageError: A file is missing or damaged.
-        LakeconfError: DuckDB cannot read a value as Spark's type.
     """
     if isinstance(part, Rows):
         with pa.ipc.open_stream(part.stream) as stream:

@@ -35,11 +35,7 @@ Offset: TypeAlias = Mapping[str, Any]
 
 
 def initial_offset(options: Options) -> dict[str, Any]:
-    """The offset before the first batch.
-
-    Raises:
-        LakeconfError: The stream returns all kinds of changes, but has no first snapshot.
-    """
+    """The offset before the first batch."""
     if options.changes and options.since is None:
         raise LakeconfError(
             "a stream of all changes begins with a snapshot, because rows that exist already are no changes",
@@ -60,16 +56,10 @@ def latest_offset(
     """The offset that ends the next batch.
 
     Args:
-        options: The options of the stream.
         columns: The columns that the stream returns.
         start: The offset at which the batch begins.
         limit: The largest number of snapshots in the batch; None for all.
         target: The last snapshot to read; None for the latest one.
-
-    Raises:
-        SchemaError: The columns of the table have changed.
-        TableNotFoundError: The table was dropped, renamed or replaced.
-        SnapshotNotFoundError: The catalog is older than the stream, or has other snapshots.
     """
     with opened(options) as lake:
         _check_lake(lake, start)
@@ -97,15 +87,9 @@ def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offse
     """Plans a batch; the same offsets give the same rows.
 
     Args:
-        options: The options of the stream.
         columns: The columns that the stream returns.
         start: The offset at which the batch begins.
         end: The offset at which it ends.
-
-    Raises:
-        SnapshotNotFoundError: A snapshot of the batch has expired, or the catalog has other snapshots.
-        SchemaError: The columns of the table have changed in a way that the rows of the batch do not allow.
-        UnsupportedError: The files or rows cannot be read exactly.
     """
     if start["snapshot"] == end["snapshot"]:
         return []

@@ -80,12 +80,7 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
     """Begins an append: checks the columns, and announces its files.
 
     Args:
-        options: The options.
         given: The columns of the frame and their types in DuckDB.
-
-    Raises:
-        SchemaError: A column is missing, unknown, or of a type that does not fit.
-        UnsupportedError: Executors cannot write files of this lake.
     """
     store, session = _open(options)
     try:
@@ -108,10 +103,6 @@ def write_rows(write: Write, batches: Iterator[pa.RecordBatch]) -> str | None:
 
     Returns:
         The file; None if there are no rows.
-
-    Raises:
-        SchemaError: A value does not fit its column.
-        StorageError: The file cannot be written.
     """
     first = next(batches, None)
     if first is None:
@@ -135,12 +126,7 @@ def commit(write: Write, files: Sequence[str]) -> None:
     Its files remain for a cleanup after an error: whether a later commit succeeds may not be known.
 
     Args:
-        write: The write.
         files: The files of the tasks that succeeded.
-
-    Raises:
-        SchemaError: The columns of the table have changed since the write began.
-        CommitError: Nothing was written; for example because a cleanup removed a file.
     """
     _, session = _open(write.options)
     try:

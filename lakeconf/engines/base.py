@@ -92,12 +92,6 @@ class ScanEngine(Protocol):
 
         Args:
             table: The name of the table, as for `load_table`.
-            snapshot_id: The snapshot.
-            columns: The columns; all by default.
-            where: A condition for the rows.
-
-        Raises:
-            UnsupportedError: The engine cannot read the table exactly.
         """
         ...
 
@@ -106,22 +100,14 @@ class ScanEngine(Protocol):
         ...
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        """The changes of a table in a range of snapshots, including both ends. The caller has checked the range.
-
-        Raises:
-            UnsupportedError: The engine cannot read the changes exactly; the hint names an alternative.
-        """
+        """The changes of a table in a range of snapshots, including both ends. The caller has checked the range."""
         ...
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """The rows of a query over frames, computed by DuckDB.
 
         Args:
-            sql: A query in DuckDB's SQL.
             frames: The frame of each table in the query, by name; the names are unique.
-
-        Raises:
-            QueryError: DuckDB rejects the query.
         """
         ...
 
@@ -134,11 +120,7 @@ class WriteEngine(Protocol):
         ...
 
     def adopt(self, frame: object) -> Any:
-        """Converts a frame of any library to one that this engine can process; the data is transferred once.
-
-        Raises:
-            SchemaError: narwhals does not support the type of the frame.
-        """
+        """Converts a frame of any library to one that this engine can process; the data is transferred once."""
         ...
 
     def joinable(self, frame: object) -> Any:
@@ -146,18 +128,13 @@ class WriteEngine(Protocol):
         ...
 
     def schema(self, adopted: Any) -> dict[str, str]:
-        """The columns of an adopted frame and the DuckDB names of their types.
-
-        Raises:
-            SchemaError: DuckLake does not support a type.
-        """
+        """The columns of an adopted frame and the DuckDB names of their types."""
         ...
 
     def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
         """Selects these columns of a table from an adopted frame and casts them to the table's types.
 
         Args:
-            adopted: The frame.
             columns: The columns, each with the DuckDB name of its type.
         """
         ...
@@ -168,9 +145,6 @@ class WriteEngine(Protocol):
         Args:
             adopted: An adopted frame whose columns have been checked.
             request: The table, with its columns and their types.
-
-        Raises:
-            SchemaError: A NOT NULL column has a NULL.
         """
         ...
 
@@ -178,25 +152,18 @@ class WriteEngine(Protocol):
         """Stages rows that are not rows of a table but specify changes to its rows.
 
         Args:
-            adopted: A frame of the engine.
             request: The table, with the columns of the frame and their types.
         """
         ...
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> Any:
-        """The rows of `stage_rows` as a frame of the engine.
-
-        Args:
-            staged: The result of `stage_rows`.
-            columns: The columns.
-        """
+        """The rows of `stage_rows` as a frame of the engine."""
         ...
 
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
         """Stages some of the rows of `stage_rows` as rows of the table.
 
         Args:
-            staged: The result of `stage_rows`.
             condition: Selects the rows; SQL that has the same meaning in DuckDB and Spark.
             request: The table, with its columns and their types.
         """
@@ -223,7 +190,6 @@ class SparkOperations(Protocol):
         """The rows of Parquet files that are not part of a lake.
 
         Args:
-            paths: Absolute paths or URIs.
             types: The columns and their types, as DuckDB detects them.
 
         Returns:
@@ -246,12 +212,8 @@ class SparkOperations(Protocol):
         """Runs a query in Spark's SQL, with the settings of the engine's session.
 
         Args:
-            text: The query.
             frames: The frames by the names of temporary views, which only this query sees.
             parameters: The values of parameters such as `:start`, as constants in Spark's SQL.
-
-        Raises:
-            QueryError: Spark rejects the query.
         """
         ...
 
@@ -263,9 +225,6 @@ class SparkOperations(Protocol):
 
         Returns:
             A frame with the columns of `positions.POSITION_TYPES`; the paths are those of the plan.
-
-        Raises:
-            UnsupportedError: The engine cannot read a file exactly.
         """
         ...
 
@@ -282,11 +241,7 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     """The Spark operations of an engine.
 
     Args:
-        engine: The engine of a lake.
         needed_for: The operation that needs a Spark session; the start of the error message.
-
-    Raises:
-        UnsupportedError: The engine has no session.
     """
     if isinstance(engine, SparkOperations):
         return engine
@@ -315,9 +270,7 @@ def placed_path(table: TableInfo, folder: str, token: str, number: int) -> str:
     """The path of a file of one write in a partition folder.
 
     Args:
-        table: The table.
         folder: The folder below the table's folder, with a trailing slash.
-        token: The id of the write.
         number: Distinguishes the files of the write.
     """
     return f"{table.path}{folder}{PREFIX}{token}-{number}.parquet"
@@ -350,11 +303,7 @@ def announce(writer: Connection, folder: str, lake_id: str) -> None:
 
     Args:
         writer: A connection with access to the storage.
-        folder: The staging folder.
         lake_id: The id of the lake that the files are staged for.
-
-    Raises:
-        StorageError: The folder of the table is not writable.
     """
     path = manifest_path(folder)
     if "://" not in path:
@@ -372,8 +321,6 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
 
     Args:
         reader: A connection with access to the storage.
-        path: The file.
-        lake_id: The id of the lake.
     """
     try:
         found = reader.rows(f"SELECT lake FROM read_parquet({literal(path)})")
@@ -425,9 +372,6 @@ class PositionEngine(Protocol):
             staged: The result of `stage_rows`, with `FILE_ID` and `FILE_ROW_NUMBER`.
             condition: Selects rows of data files; SQL that has the same meaning in DuckDB and Spark.
             request: The table, and the token of the write.
-
-        Raises:
-            SparkError: The job failed.
         """
         ...
 

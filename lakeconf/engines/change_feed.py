@@ -26,17 +26,12 @@ def check_range(
     """Checks that all changes in a range of snapshots are available.
 
     Args:
-        reader: The lake.
         snapshot_id: The snapshot that the lake reads.
         since: First snapshot of the range, or a time: the first snapshot committed at or after it.
         until: Last snapshot of the range, or a time: the last one committed until then. Default: `snapshot_id`.
 
     Returns:
         The first and the last snapshot of the range.
-
-    Raises:
-        LakeconfError: The range is empty or ends after `snapshot_id`.
-        SnapshotNotFoundError: A snapshot of the range has expired or never existed.
     """
     last = snapshot_id if until is None else until
     last = by_timestamp(reader, last).snapshot_id if isinstance(last, _TIMES) else version_number(last)
@@ -65,11 +60,7 @@ def _first_since(reader: CatalogReader, moment: datetime | str) -> int:
 
 
 def refuse_hidden(info: TableInfo) -> None:
-    """Refuses a table with a column that hides a column of the change feed.
-
-    Raises:
-        UnsupportedError: The table has such a column.
-    """
+    """Refuses a table with a column that hides a column of the change feed."""
     hidden = [column.name for column in info.columns if folded(column.name) in _ADDED]
     if hidden:
         # DuckLake silently returns the table's value instead of its own.
@@ -80,11 +71,7 @@ def refuse_hidden(info: TableInfo) -> None:
 
 
 def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
-    """DuckDB's query for the changes of a plan. An outer filter selects from its rows and does not change them.
-
-    Raises:
-        UnsupportedError: DuckDB would return wrong changes.
-    """
+    """DuckDB's query for the changes of a plan. An outer filter selects from its rows and does not change them."""
     table = plan.inserted.table
     refuse_hidden(table)
     for deletes in plan.deletes:
@@ -110,14 +97,7 @@ def not_on_spark(
     """The error for changes that Spark cannot read, with DuckDB's query for them.
 
     Args:
-        reader: The lake.
-        table: The table.
-        since: First snapshot of the range.
-        until: Last snapshot of the range.
         error: Why Spark cannot read the changes.
-
-    Raises:
-        UnsupportedError: DuckDB would return wrong changes.
     """
     query = changes_sql(reader, plan_changes(reader, table, since, until))
     return UnsupportedError(

@@ -55,7 +55,6 @@ class DuckDBEngine:
 
     Args:
         reader: The lake; its connection runs scans, and frames are valid until it is closed.
-        writer: The connection that commits.
     """
 
     name = "duckdb"
@@ -232,10 +231,6 @@ class LazyRows(nw.LazyFrame[Any]):
 
         Args:
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
-            kwargs: As for `narwhals.LazyFrame.collect`.
-
-        Raises:
-            MissingDependencyError: The package of the backend is not installed.
         """
         if backend in ("pandas", nw.Implementation.PANDAS):
             with required("pandas", extra=None, needed_for=_FRAME):

@@ -31,11 +31,7 @@ def frame_type(found: DuckDBPyType) -> str:
 
 
 def exact_units(table: pyarrow.Table) -> pyarrow.Table:
-    """Converts a table to the time units of DuckDB, which truncates smaller units.
-
-    Raises:
-        SchemaError: A value would lose precision.
-    """
+    """Converts a table to the time units of DuckDB, which truncates smaller units."""
     import pyarrow as pa
 
     fields = [field.with_type(with_leaves(field.type, _exact)) for field in table.schema]
@@ -54,12 +50,7 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
-    """An Arrow type after a conversion of the types that are not nested, at any depth.
-
-    Args:
-        found: The type.
-        leaf: The conversion.
-    """
+    """An Arrow type after a conversion of the types that are not nested, at any depth."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(found):
@@ -181,12 +172,6 @@ def with_index(frame: pd.DataFrame) -> pd.DataFrame:
     pyarrow would write an index that a filter or a sort has left as the column `__index_level_0__`, and would omit the
     named index of other frames. Here the names decide: named levels are columns. An index of whole numbers without a
     name only has the places of the rows, and is dropped, as polars and DuckDB do.
-
-    Args:
-        frame: The frame.
-
-    Raises:
-        SchemaError: The index has labels, but no names for columns; or a column has the name of the index.
     """
     index: Any = frame.index
     names = list(index.names)
@@ -212,7 +197,6 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
     """A frame of pandas without rows, so that columns whose types pandas has chosen fit any type; else the same frame.
 
     Args:
-        frame: Any frame.
         columns: The columns of the table that the frame is written to; others keep their types.
     """
     native = nw.to_native(frame, pass_through=True)
@@ -226,11 +210,7 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
 
 
 def check_dtypes(frame: pd.DataFrame) -> None:
-    """Refuses columns of types of pandas that DuckDB lacks.
-
-    Raises:
-        SchemaError: A column has such a type; the hint is the cast that works.
-    """
+    """Refuses columns of types of pandas that DuckDB lacks."""
     dtypes: dict[Any, Any] = frame.dtypes.to_dict()
     for column, dtype in dtypes.items():
         # The values of a category.
@@ -249,15 +229,7 @@ _KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
 def check_types(schema: Any) -> None:
-    """Refuses an Arrow table with a column that DuckDB cannot hold as it is.
-
-    Args:
-        schema: The schema of the table.
-
-    Raises:
-        SchemaError: A column is or contains a float of 16 bits, a union, a struct without fields or an unknown
-            extension type.
-    """
+    """Refuses an Arrow table with a column that DuckDB cannot hold as it is."""
     for field in schema:
         for found in _types(field.type):
             problem = _problem(found)
@@ -298,12 +270,7 @@ def _is_known(name: str) -> bool:
 
 
 def native_frame(frame: object) -> Any:
-    """The native frame of a narwhals frame, the frame itself if narwhals supports its type, or a table of dictionaries.
-
-    Raises:
-        SchemaError: narwhals does not support the type, there are no dictionaries, or the index of a pandas frame has
-            labels without a name.
-    """
+    """The native frame of a narwhals frame, the frame itself if narwhals supports it, or a table of dictionaries."""
     if is_rows(frame):
         if not frame:
             raise SchemaError(
@@ -325,11 +292,7 @@ def native_frame(frame: object) -> Any:
 
 
 def arrow_table(native: Any) -> Any:
-    """Converts a native frame to an Arrow table.
-
-    Raises:
-        SchemaError: A column has values that are not of one type, or of a type that Arrow or DuckDB lacks.
-    """
+    """Converts a native frame to an Arrow table."""
     with required("pyarrow", extra="arrow", needed_for=f"a frame of the type {type(native).__name__}"):
         import pyarrow as pa
     frame = nw.from_native(native)

@@ -32,10 +32,6 @@ def check_values(column: str, values: Iterable[object]) -> None:
     Args:
         column: The name of the column, for the error.
         values: The values, which may be nested.
-
-    Raises:
-        SchemaError: Dates are mixed with times, texts with bytes, or times with a time zone with others; or a value is
-            a decimal without a number, a time with nanoseconds, or a time of day with a time zone.
     """
     known = [value for value in values if not (is_null(value) or _is_nan(value))]
     if set(map(type, known)) in _KEPT:
@@ -114,9 +110,6 @@ def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> p
         rows: The rows; without rows, the table has the columns of `wanted`.
         wanted: Arrow types by column, in lower case, for columns whose values may be narrower than the types that
             Python has: integers, floats and decimals. Other columns get the types of their values.
-
-    Raises:
-        SchemaError: The values of a column have different types, or do not fit; or the names of a row are invalid.
     """
     with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
         import pyarrow as pa
@@ -147,7 +140,6 @@ def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, p
     """The Arrow types of the columns of a table, by name in lower case.
 
     Args:
-        connection: A connection to DuckDB.
         types: The columns and the DuckDB names of their types.
     """
     listed = ", ".join(f"CAST(NULL AS {text}) AS {identifier(name)}" for name, text in types.items())
@@ -177,11 +169,7 @@ def _infinities(found: Any) -> int:
 
 
 def _folded(row: Mapping[str, object]) -> dict[str, object]:
-    """A row with names in lower case.
-
-    Raises:
-        SchemaError: A name is no text, or occurs twice.
-    """
+    """A row with names in lower case."""
     for name in row:
         if not isinstance(name, str):
             raise SchemaError(f"the key {name!r} of a row is not a text", hint="write the keys as text")

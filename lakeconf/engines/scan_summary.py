@@ -39,12 +39,7 @@ _VALUES = _KEYS | {"float32", "float64", "struct", "list", "map", "uint8", "uint
 
 
 def type_refusal(columns: Iterable[Column], keys: Collection[Column]) -> str | None:
-    """Why Spark must compute a merge because of types; None if DuckDB's result is certain to be the same.
-
-    Args:
-        columns: The columns of the table.
-        keys: The columns to match on.
-    """
+    """Why Spark must compute a merge because of types; None if DuckDB's result is certain to be the same."""
     for column in columns:
         unlike = sorted(name for name in map(_family, all_types(column)) if name not in _VALUES)
         if unlike:

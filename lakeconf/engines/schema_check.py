@@ -200,15 +200,7 @@ _UNSTORED = {
 
 
 def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, ...]:
-    """The columns of the table with these names, in this order.
-
-    Args:
-        table: The table.
-        columns: Column names; default: all.
-
-    Raises:
-        SchemaError: The table has no such column, a name occurs twice, or there are no names.
-    """
+    """The columns of the table with these names, in this order."""
     if columns is None:
         return table.columns
     found = columns_named(table, columns)
@@ -218,11 +210,7 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
 
 
 def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
-    """Maps the names of views to tables. A view is named `schema_table`, after the prefix.
-
-    Raises:
-        LakeconfError: Two tables would have the same view; Spark ignores the case of names.
-    """
+    """Maps the names of views to tables. A view is named `schema_table`, after the prefix."""
     views: dict[str, str] = {}
     taken: dict[str, str] = {}
     for name in tables:
@@ -248,12 +236,8 @@ def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "c
     """Checks that columns have different names: of two columns, only one would be written.
 
     Args:
-        names: The names.
         what: What has the columns, for the message.
         kind: What has the names, for the message.
-
-    Raises:
-        SchemaError: Two columns have the same name.
     """
     for name, count in Counter(map(folded, names)).items():
         if count > 1:
@@ -267,9 +251,6 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
         table: The table's name, for the message.
         frame: The frame's columns and the DuckDB names of their types.
         wanted: The table's columns and the DuckDB names of their types.
-
-    Raises:
-        SchemaError: A column is missing, is not in the table, or would lose values.
     """
     given = {folded(name): (name, type_name) for name, type_name in frame.items()}
     known = {folded(name): name for name in wanted}
@@ -319,11 +300,7 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses names that are no text, and column names that lakeconf reserves.
-
-    Raises:
-        SchemaError: A name is no text, or is reserved.
-    """
+    """Refuses names that are no text, and column names that lakeconf reserves."""
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"the column name {name!r} is not a text", hint="write names as text")
@@ -345,22 +322,14 @@ def contains(found: DuckDBPyType, kind: str) -> bool:
 
 
 def check_writable(column: str, found: DuckDBPyType) -> None:
-    """Refuses types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable.
-
-    Raises:
-        SchemaError: The type of the column is or contains TIME_NS, or a type that DuckLake lacks.
-    """
+    """Refuses types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable."""
     for kind, instead in _UNSTORED.items():
         if contains(found, kind):
             raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint=f"use {instead}")
 
 
 def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:
-    """Refuses a wider type that would change some of the existing values, which DuckLake allows.
-
-    Raises:
-        SchemaError: The new type rounds values, depends on the time zone of the session, or files cannot hold it.
-    """
+    """Refuses a wider type that would change some of the existing values, which DuckLake allows."""
     if not fits(found, new) or (found != new and rounded_columns({"x": str(found)}, {"x": str(new)})):
         raise SchemaError(
             f"the type {new} cannot hold all values of the type {found} exactly",

@@ -54,9 +54,6 @@ class SortRequest:
 
         Args:
             names: Names for files in the staging folder.
-
-        Raises:
-            UnsupportedError: The files of the partition are not together in a folder of their own.
         """
         group = self.group
         if group.partition_id is None:
@@ -88,11 +85,7 @@ class SortEngine(Protocol):
     """An engine that can write the rows of data files again."""
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
-        """Writes the rows of data files to new files, in an order and with their row ids.
-
-        Raises:
-            UnsupportedError: The engine cannot write a column exactly.
-        """
+        """Writes the rows of data files to new files, in an order and with their row ids."""
         ...
 
 
@@ -128,13 +121,7 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
 
     Args:
         writer: The connection that commits; the files are written on another one of the same instance.
-        alias: The alias of the lake.
-        request: What to write.
         paths: The new files; their folder is created.
-
-    Raises:
-        UnsupportedError: DuckDB writes a column in another way than DuckLake.
-        StorageError: A file cannot be written.
     """
     table = request.table
     for column in table.columns:

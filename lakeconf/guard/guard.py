@@ -27,8 +27,6 @@ def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connectio
     """A reader of the metadata of a store's lake.
 
     Args:
-        backend: The store's metadata backend.
-        names: The store's names.
         connection: A connection with the attached lake.
     """
     return CatalogReader(connection, names.alias, backend.catalog_schema(names))
@@ -36,10 +34,6 @@ def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connectio
 
 def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     """Identifiers of the location of a catalog; the location is the same if one identifier is equal.
-
-    Args:
-        backend: The metadata backend.
-        reader: The attached lake.
 
     Returns:
         Strings that differ between a catalog and a copy of it. Empty if the metadata backend has no identifiers.
@@ -61,11 +55,7 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
 
 
 def neighbours(backend: MetadataBackend) -> Sequence[str]:
-    """Location identifiers of the files next to a catalog; empty if the catalog is not a file.
-
-    Args:
-        backend: The metadata backend.
-    """
+    """Location identifiers of the files next to a catalog; empty if the catalog is not a file."""
     file = backend.file()
     if file is None:
         return ()
@@ -107,11 +97,7 @@ class LakeGuard:
         return self._locks is not None
 
     def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
-        """The locks of tables.
-
-        Raises:
-            CommitError: The metadata backend has no locks.
-        """
+        """The locks of tables."""
         if self._locks is None:
             raise CommitError(
                 "the metadata backend has no locks, so only plain appends are safe",
@@ -125,10 +111,6 @@ class LakeGuard:
 
         Yields:
             The lock of this write; None if the metadata backend has no locks.
-
-        Raises:
-            CatalogError: The data path belongs to another lake.
-            CommitError: Maintenance held the lake's lock for too long.
         """
         if self.marker is not None:
             self.marker.before_write()
@@ -144,10 +126,6 @@ class LakeGuard:
 
         Args:
             force: True to go on without a lock if the metadata backend has none.
-
-        Raises:
-            CommitError: Writers held the lake's lock for too long, or the metadata backend has no locks.
-            LakeconfError: This thread has an open transaction, so waiting for it would never end.
         """
         if self._locks is None and not force:
             raise CommitError(
@@ -187,10 +165,8 @@ def guard_of(
     """The guard of an attached lake.
 
     Args:
-        reader: The lake.
         metadata: The metadata backend of its store.
         storage: The storage backend; None if the metadata backend keeps the files.
-        names: The names of the store.
     """
     marker = None if storage is None else marker_of(reader, metadata)
     return LakeGuard(locks_of(metadata, names, reader), marker)
@@ -236,11 +212,7 @@ class Clock:
         return self.span()[0]
 
     def span(self) -> tuple[datetime, datetime]:
-        """The earliest and the latest time, in UTC.
-
-        Raises:
-            LakeconfError: The catalog's server does not answer.
-        """
+        """The earliest and the latest time, in UTC."""
         times = [time.time(), self._offset + time.monotonic()]
         if self._server_time is not None:
             times.append(self._server_time())

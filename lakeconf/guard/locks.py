@@ -40,20 +40,11 @@ class Held(Protocol):
     """A held lock."""
 
     def check(self) -> None:
-        """Checks that the lock is still held.
-
-        Raises:
-            ConnectionFailed: The lock was lost, together with the connection to its server.
-        """
+        """Checks that the lock is still held."""
         ...
 
     def renew(self) -> None:
-        """Takes the lock again if it was lost; called before a transaction begins.
-
-        Raises:
-            ConnectionFailed: The server cannot be reached.
-            CommitError: Another process held the lock for too long.
-        """
+        """Takes the lock again if it was lost; called before a transaction begins."""
         ...
 
 
@@ -90,9 +81,6 @@ def wait_for(attempt: Callable[[], bool], what: str, holders: Callable[[], str])
         attempt: Tries once; returns True if it took the lock.
         what: The name of the lock, for messages.
         holders: Describes the holders of the lock; an empty string if they are unknown.
-
-    Raises:
-        CommitError: The lock was not released in time. The message names the holder.
     """
     waited_from: float | None = None
     for _ in pauses():
@@ -299,10 +287,7 @@ class ServerLocks:
     held on a connection of its own to the catalog, beside those of the lake's reads and commits.
 
     Args:
-        server: The server.
         backend: The metadata backend whose catalog it keeps.
-        names: The names of the store.
-        reader: The attached lake.
     """
 
     def __init__(

@@ -49,10 +49,6 @@ class LakeMarker:
         """Refuses writes below the data path of another lake, and creates the marker of a new lake.
 
         If the lake has files but no marker, this creates none; `lakeconf doctor STORE --repair` does.
-
-        Raises:
-            CatalogError: The data path belongs to another lake, or it contains files and the catalog has none.
-            StorageError: The marker cannot be read or created.
         """
         if self._checked:
             return
@@ -69,10 +65,6 @@ class LakeMarker:
         """Refuses to remove files unless the marker names this catalog.
 
         A new lake without files and without a marker passes.
-
-        Raises:
-            CatalogMovedError: The marker names another location of the catalog, or records a newer snapshot.
-            CatalogError: There are files and no marker, or it names another catalog.
         """
         found = self._read()
         if found is None and not self.knows_files() and not self._has_files():
@@ -100,12 +92,7 @@ class LakeMarker:
             self._check_age(found)
 
     def record(self) -> None:
-        """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one.
-
-        Raises:
-            CatalogError: As for `before_cleanup`.
-            StorageError: The marker cannot be written.
-        """
+        """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one."""
         found = self._read()
         if found is None:
             return
@@ -150,10 +137,6 @@ class LakeMarker:
 
         Returns:
             A message that says what was found or done.
-
-        Raises:
-            CatalogMovedError: The marker names another location of this lake; `confirm_move` records the new one.
-            CatalogError: The marker belongs to another lake, or there are files and the catalog has none.
         """
         if self._read() is None:
             if not self.knows_files():
@@ -164,12 +147,7 @@ class LakeMarker:
         return f"{self.path} names this catalog"
 
     def confirm_move(self) -> None:
-        """Records the location of this catalog in the marker; a catalog at the earlier location loses the marker.
-
-        Raises:
-            CatalogError: There is no marker, or it names another lake.
-            StorageError: The marker cannot be written.
-        """
+        """Records the location of this catalog in the marker; a catalog at the earlier location loses the marker."""
         try:
             self.before_cleanup()
         except CatalogMovedError:
@@ -177,12 +155,7 @@ class LakeMarker:
             self.before_cleanup()
 
     def create(self) -> None:
-        """Creates the marker, and checks that no other lake has created one at the same time.
-
-        Raises:
-            CatalogError: Another lake created its marker first.
-            StorageError: The marker cannot be written.
-        """
+        """Creates the marker, and checks that no other lake has created one at the same time."""
         self._write(_create_file)
         found = self._read()
         if found is None or found.get("lake") != self.reader.lake_id:

@@ -54,11 +54,7 @@ class TableSize:
 
 
 def table_sizes(lake: Lake) -> list[TableSize]:
-    """Returns the tables of a lake with their files, at the lake's snapshot.
-
-    Args:
-        lake: The lake.
-    """
+    """Returns the tables of a lake with their files, at the lake's snapshot."""
     return [table_size(lake, name) for name in lake.tables()]
 
 
@@ -66,11 +62,7 @@ def table_size(lake: Lake, table: str) -> TableSize:
     """Returns a table with its files, at the lake's snapshot.
 
     Args:
-        lake: The lake.
         table: The name of the table, as for `Lake.table`.
-
-    Raises:
-        TableNotFoundError: There is no such table.
     """
     reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan the scan twice more
     files, inlined_rows = stored_rows(reader, table, lake.snapshot_id)
@@ -115,14 +107,7 @@ class DataPathFiles:
 
 
 def data_path_files(reader: CatalogReader) -> DataPathFiles:
-    """Lists the data path of a lake, and reads the files from its catalog.
-
-    Args:
-        reader: Reads the catalog.
-
-    Raises:
-        StorageError: The data path cannot be listed.
-    """
+    """Lists the data path of a lake, and reads the files from its catalog."""
     root = reader.data_path
     needed, scheduled = _known(reader)
     listed = _listed(reader.connection, root)
@@ -223,7 +208,6 @@ def skewed_tables(lake: Lake, *, least_bytes: int = _LEAST_BYTES) -> list[Skew]:
     """Finds the tables with a partition that is at least five times as large as the median one.
 
     Args:
-        lake: The lake.
         least_bytes: The size from which a partition counts; smaller ones cost nothing.
     """
     reader, version = lake._session.reader, lake.snapshot_id  # noqa: SLF001 - the lake does not list partitions

@@ -51,18 +51,8 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
     """Compares a table in the latest snapshots of two stores.
 
     Args:
-        one: The first store.
-        other: The second store.
-        table: The table, as `schema.table`.
         on: The key columns; default: compare whole rows.
         samples: The maximum number of sample rows of each kind.
-
-    Returns:
-        The differences.
-
-    Raises:
-        TableNotFoundError: One of the stores does not contain the table.
-        SchemaError: One of the tables lacks a key column, or they have no columns in common.
     """
     one, other = one.for_reading(), other.for_reading()
     # Both are attached to one connection, so its errors may contain secrets of both.

@@ -85,9 +85,6 @@ def diagnose(store: Store) -> list[Step]:
     It creates no catalog. It writes, reads and removes a file below the data path, unless the store is read-only. It
     starts no Spark session.
 
-    Args:
-        store: The store.
-
     Returns:
         The steps in order. A step is skipped if a step that it depends on failed.
     """
@@ -100,14 +97,8 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
     """Creates the missing marker of an existing lake, or records that its catalog was moved.
 
     Args:
-        store: The store.
         confirm_move: Called with the error before the marker of a catalog at another location is replaced. It raises
             unless the user confirms that no other catalog uses the data path.
-
-    Raises:
-        CatalogError: The lake does not exist, the data path belongs to another lake, or it contains files that this
-            lake does not know.
-        LakeconfError: The store is read-only.
     """
     if store.read_only:
         raise LakeconfError(

@@ -47,11 +47,7 @@ def examine_clock(store: Store, reader: CatalogReader) -> str:
     """Compares the clock of this machine with the clock of the catalog's server.
 
     Args:
-        store: The store.
         reader: Reads the catalog of its lake.
-
-    Raises:
-        LakeconfError: Object storage refuses requests with this difference.
     """
     ((server,),) = reader.connection.rows(_server(store).clock(reader.metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
@@ -69,7 +65,6 @@ def examine_timeout(store: Store, reader: CatalogReader) -> str:
     """Looks for a timeout of the catalog's server that could end a transaction before its commit is complete.
 
     Args:
-        store: The store.
         reader: Reads the catalog of its lake.
     """
     ((milliseconds,),) = reader.connection.rows(_server(store).idle_timeout(reader.metadata_database))
@@ -85,7 +80,6 @@ def examine_marker(store: Store, reader: CatalogReader) -> str:
     """Checks that the marker below the data path names the catalog of a store.
 
     Args:
-        store: The store.
         reader: Reads the catalog of its lake.
     """
     marker = marker_of(reader, store.metadata_backend)
@@ -103,10 +97,6 @@ def examine_files(reader: CatalogReader) -> str:
 
     Args:
         reader: Reads the catalog of the lake.
-
-    Raises:
-        CatalogError: Files of the catalog do not exist.
-        Warn: A rewrite has undone deletes, or there are unknown files.
     """
     files = data_path_files(reader)
     root = files.root
@@ -136,9 +126,6 @@ def examine_statistics(reader: CatalogReader) -> str:
 
     Args:
         reader: Reads the catalog of the lake.
-
-    Raises:
-        Warn: There are such columns.
     """
     found = stale_bounds(reader)
     if found:
@@ -171,9 +158,6 @@ def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
         connection: A connection with access to the storage.
         folder: Its folder, with a slash at the end.
         probe: Its path, as a SQL literal.
-
-    Raises:
-        LakeconfError: It cannot be read or removed.
     """
     try:
         connection.rows(f"FROM read_parquet({probe})")
@@ -256,22 +240,12 @@ class Day:
 
 
 def planned_maintenance(lake: Lake) -> MaintenanceResult:
-    """Returns the plan of `lakeconf maintain` with its default ages.
-
-    Raises:
-        LakeconfError: The lake is read-only.
-        CatalogError: Files to remove do not provably belong to this lake.
-    """
+    """Returns the plan of `lakeconf maintain` with its default ages."""
     return maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
 
 
 def advice(lake: Lake, plan: Sequence[TableCompaction]) -> list[TableAdvice]:
-    """Returns the tables that a compaction would change, those with most files to save first.
-
-    Args:
-        lake: The lake.
-        plan: What the compaction would do.
-    """
+    """Returns the tables that a compaction would change, those with most files to save first."""
     small = {joined_name(one.schema, one.name): one for one in merges(lake._session.reader).small}  # noqa: SLF001 - no public method estimates it
     found = [TableAdvice(one, _becomes(one, small)) for one in plan]
     return sorted(found, key=lambda one: (one.becomes - one.plan.merged_files, one.plan.table))

@@ -64,18 +64,12 @@ def query(
     `allow_files` does not extend to views and macros of the lake.
 
     Args:
-        store: The store.
         statement: A single query; the lake is the default database.
         limit: The maximum number of rows to fetch; default: all.
         allow_files: True if the query may read files and URLs.
 
     Returns:
         The names of the columns, and the rows.
-
-    Raises:
-        QueryError: The statement is not a single query, or DuckDB rejects it.
-        UnsafeQueryError: The query, or a view or macro that it uses, may do more than read.
-        SchemaError: The query contains a word that DuckLake would replace in a filter.
     """
     backend = store.metadata_backend.with_own_credentials()
     reading = store.for_reading().replace(metadata_backend=backend)

@@ -108,9 +108,7 @@ def embedded(name: str, figure: Any, nonce: str) -> str:
     """Returns a figure as HTML.
 
     Args:
-        name: The id of its element.
         figure: The figure; its names are escaped.
-        nonce: Permits its script.
     """
     figure.update_layout(
         paper_bgcolor="rgba(0,0,0,0)",
@@ -152,15 +150,11 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
 
     Args:
         lake: The lake, at its latest snapshot.
-        title: The title of the page.
         store: The name of the store, for commands to paste.
 
     Returns:
         A self-contained HTML page. It contains names of tables, columns and files and authors of commits, but no
         secrets or row values, except the keys of partitions.
-
-    Raises:
-        MissingDependencyError: plotly is not installed.
     """
     with required("plotly", extra="report", needed_for="a report"):
         from plotly.offline import get_plotlyjs

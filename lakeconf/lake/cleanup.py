@@ -86,10 +86,6 @@ class Cleanup:
 
         Args:
             older_than: Files that were scheduled for deletion, or written, after this time are kept.
-
-        Raises:
-            CatalogError: The marker is missing or names another catalog; or the catalog lists a file for removal that
-                does not provably belong to this lake. The message contains the paths.
         """
         if self.marker is not None:
             self.marker.before_cleanup()
@@ -100,14 +96,7 @@ class Cleanup:
         return Removal(tuple(scheduled), () if skipped else tuple(self._orphans(older_than)), skipped)
 
     def remove(self, older_than: datetime) -> Removal:
-        """Removes the files that may be removed; the caller holds the lake's lock exclusively.
-
-        Returns:
-            The removed files.
-
-        Raises:
-            CatalogError: As for `plan`; nothing was removed.
-        """
+        """Removes the files that may be removed; the caller holds the lake's lock exclusively."""
         removal = self.plan(older_than)
         if self.marker is not None:
             # From this snapshot on, the removed files are not needed. A catalog from an older backup may need them.

@@ -184,7 +184,6 @@ def plan_compaction(
     Files that a flush would create, and that could then be merged, are not counted.
 
     Args:
-        reader: Reads the catalog.
         replaced: The number of files that lakeconf replaces itself, because DuckLake would forget bounds or row ids.
     """
     with reader.transaction() as transaction:
@@ -241,12 +240,7 @@ def _small_files(table: _Table) -> SmallFiles | None:
 
 
 def target_file_size(reader: CatalogReader, table: TableInfo) -> int:
-    """The size in bytes that files of a table should have.
-
-    Args:
-        reader: Reads the catalog.
-        table: The table.
-    """
+    """The size in bytes that files of a table should have."""
     with reader.transaction() as transaction:
         return max(_target(_options(transaction), table.table_id), 1)
 
@@ -326,11 +320,7 @@ _HINT = "create a new table with these rows if they must be in files"
 
 
 def flush_lake(session: Session) -> None:
-    """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone.
-
-    Raises:
-        LakeconfError: No table can be flushed.
-    """
+    """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
     try:
         _flush(session, None)
     except CommitUnknownError:
@@ -357,16 +347,7 @@ def _is_flushed(session: Session, info: TableInfo) -> bool:
 
 
 def flush_table(session: Session, info: TableInfo) -> None:
-    """Flushes a table.
-
-    Args:
-        session: The lake.
-        info: The table.
-
-    Raises:
-        RowsChangedError: DuckLake would restore deleted rows; the table is as before.
-        ValuesChangedError: Files cannot hold a value; the table is as before.
-    """
+    """Flushes a table."""
     _flush(session, info)
 
 
@@ -399,11 +380,7 @@ def _tables_with_dead_rows(reader: CatalogReader) -> set[int]:
 
 
 def newest(session: Session, name: str) -> TableInfo:
-    """The table at the latest snapshot, to which reads move.
-
-    Raises:
-        TableNotFoundError: There is no such table any more.
-    """
+    """The table at the latest snapshot, to which reads move."""
     session.advance(latest(session.reader).snapshot_id)
     return load_table(session.reader, name, session.snapshot_id)
 
@@ -412,9 +389,6 @@ def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, 
     """Why the files of a table cannot be replaced with the ids of their rows; None if they can.
 
     Args:
-        session: The open lake.
-        info: The table.
-        snapshot_id: The snapshot of the table.
         encrypted: True if a file is encrypted.
     """
     if session.committer == "public":
@@ -431,12 +405,6 @@ def add_replacement(transaction: Transaction, engine: Engine, request: SortReque
 
     Args:
         transaction: The transaction, whose changes all replace files.
-        engine: Writes the files.
-        request: The group.
-
-    Raises:
-        UnsupportedError: The engine cannot write a column exactly.
-        CommitError: The new files do not have the ids of the rows.
     """
     if not isinstance(engine, SortEngine):
         raise UnsupportedError(f"the engine {engine.name} cannot write files again")

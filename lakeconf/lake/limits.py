@@ -20,11 +20,7 @@ def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]
     """Limits DuckDB's memory inside a `with` block.
 
     Args:
-        session: The lake.
         memory_limit: The memory, such as `4GB`; by default, that of the store.
-
-    Raises:
-        LakeconfError: The limit is not a size.
     """
     wanted = session.memory_limit if memory_limit is None else memory_limit
     # DuckDB takes a negative number for no limit.
@@ -67,11 +63,7 @@ class TimeLimit:
 
     @classmethod
     def after(cls, deadline: timedelta | None) -> TimeLimit:
-        """The limit that ends after a time; None for no limit.
-
-        Raises:
-            LakeconfError: It is not a `timedelta`, or is negative.
-        """
+        """The limit that ends after a time; None for no limit."""
         given: object = deadline
         if given is not None and not (isinstance(given, timedelta) and given >= timedelta(0)):
             raise LakeconfError(f"the deadline is {deadline!r}, and not a duration", hint="pass timedelta(hours=1)")

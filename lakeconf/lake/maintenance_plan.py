@@ -76,7 +76,6 @@ def maintain(
     """Compacts a lake, expires old snapshots, and removes files that are no longer needed.
 
     Args:
-        lake: The lake.
         expire_older_than: The age from which snapshots expire; at least a day.
         cleanup_older_than: The age from which unneeded files are removed: longer than the longest job, and at least
             a day.
@@ -85,14 +84,6 @@ def maintain(
         memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store.
         dry_run: True to change nothing and return the plan.
         force: True to accept ages of less than a day, if nothing else uses the lake.
-
-    Returns:
-        The result, or the plan.
-
-    Raises:
-        LakeconfError: The lake is read-only, or an age is less than a day.
-        CatalogError: Files to remove do not provably belong to this lake; nothing was changed.
-        CommitError: The catalog stayed locked, or writers were active all the time.
     """
     removal = lake.maintenance.plan_cleanup(older_than=cleanup_older_than, force=force)
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=True, force=force)

@@ -95,11 +95,7 @@ class QueryText:
 
     @classmethod
     def parsed(cls, text: str, dialect: str, hint: str) -> QueryText:
-        """Parses a query.
-
-        Raises:
-            QueryError: The text is not a single query.
-        """
+        """Parses a query."""
         try:
             snapshots = [] if dialect == "spark" else _after_at(sqlglot.tokenize(text, read=dialect))
             for one in snapshots:
@@ -117,10 +113,6 @@ class QueryText:
 
         Args:
             lakes: The lakes that the query can name, by `named_lakes`.
-
-        Raises:
-            UnsupportedError: A table belongs to another database, or its snapshot is not a constant.
-            SnapshotNotFoundError: A snapshot does not exist.
         """
         places = [table for table in table_references(self.tree) if isinstance(table.this, exp.Identifier)]
         if any("start" not in part.meta for table in places for part in table.parts):
@@ -202,13 +194,9 @@ def named_lakes(scope: Scope, others: Iterable[Scope]) -> dict[str, Scope]:
 
     Args:
         scope: The lake that runs the query.
-        others: Other open lakes.
 
     Returns:
         The lakes by name, in lower case; the one that runs the query is the first.
-
-    Raises:
-        LakeconfError: Two lakes have the same name.
     """
     found: dict[str, Scope] = {}
     for one in (scope, *others):
@@ -226,15 +214,11 @@ def snapshot_at(reader: CatalogReader, kind: str, value: str) -> int | None:
     """The snapshot that a query names.
 
     Args:
-        reader: The lake.
         kind: `VERSION` or `TIMESTAMP`, in any case.
         value: The number of a snapshot, or a time in ISO 8601 with an offset.
 
     Returns:
         The number of the snapshot; None if this is not the number of a snapshot or a time.
-
-    Raises:
-        SnapshotNotFoundError: The snapshot does not exist.
     """
     if kind.upper() == "VERSION" and value.isdecimal():
         return by_version(reader, int(value)).snapshot_id
@@ -306,11 +290,7 @@ def query_on_duckdb(engine: Engine, sql: str, frames: Mapping[str, Any]) -> nw.L
 
     Args:
         engine: The engine of the lake, which is DuckDB.
-        sql: A query.
         frames: The frame of each table in the query, by name.
-
-    Raises:
-        QueryError: The names of tables in the query cannot be found, or DuckDB rejects the query.
     """
     if all(name.startswith(_PREFIX) for name in frames):
         return engine.query(sql, frames)
@@ -369,15 +349,7 @@ def sql_on_duckdb(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> nw.La
     """Runs a query on DuckDB, at the snapshots of the lakes. The tables of other lakes are copied to memory.
 
     Args:
-        scope: The lake.
-        query: A query in DuckDB's SQL.
         lakes: The lakes that it can name, by `named_lakes`.
-
-    Raises:
-        QueryError: The text is not a single query, or DuckDB rejects it.
-        TableNotFoundError: A table does not exist.
-        SnapshotNotFoundError: A snapshot of `AT` does not exist.
-        UnsupportedError: A view is named, or a table of another lake has a type that cannot be copied exactly.
     """
     reader = scope.session.reader
     text = QueryText.parsed(query, "duckdb", "name only tables of these lakes")
@@ -437,16 +409,9 @@ def query_in_spark_sql(scope: Scope, query: str, lakes: Mapping[str, Scope]) -> 
     """Runs a query in Spark's SQL, with the settings of the lake's session, at the snapshots of the lakes.
 
     Args:
-        scope: The lake.
         query: A query; `VERSION AS OF 3` and `TIMESTAMP AS OF '…+00:00'` name other snapshots. A name without a
             schema that is no table of the lake can be a temporary view of the session.
         lakes: The lakes that it can name, by `named_lakes`.
-
-    Raises:
-        QueryError: The text is not a single query, or Spark rejects it.
-        TableNotFoundError: A table with a schema does not exist.
-        SnapshotNotFoundError: A snapshot does not exist.
-        UnsupportedError: A lake was opened without Spark.
     """
     engine = spark_operations(scope.session.engine, "lake.sql(…, dialect='spark')")
     text = QueryText.parsed(query, "spark", "run it with spark.sql, and name only tables of these lakes")

@@ -69,11 +69,7 @@ class RestorePlan:
 
 
 class Restores:
-    """Restores tables; see `Lake.restore`.
-
-    Args:
-        scope: The lake.
-    """
+    """Restores tables; see `Lake.restore`."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

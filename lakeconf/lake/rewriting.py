@@ -78,9 +78,6 @@ class StagedRewriting:
     def run(self, table: RewrittenFiles) -> str | None:
         """Rewrites files in transactions of a limited size, first those with most deleted rows.
 
-        Args:
-            table: The files.
-
         Returns:
             Why files are left; None if all are rewritten, or if the time is over.
         """
@@ -401,8 +398,6 @@ class Sorting:
     """The rewrite of one table.
 
     Args:
-        scope: The lake.
-        name: The table.
         sorted_by: The sort keys; None for those of the table.
     """
 
@@ -437,11 +432,7 @@ class Sorting:
         )
 
     def run(self, limit: TimeLimit) -> SortResult:
-        """Writes the files again, first of the partitions with most files.
-
-        Args:
-            limit: No commit begins after it.
-        """
+        """Writes the files again, first of the partitions with most files."""
         self._scope.check_maintainable()
         session = self._session
         StoredQueries.load(session.reader).check_expressions()
@@ -500,11 +491,7 @@ class Sorting:
 
 
 def _check_supported(transaction: Transaction, info: TableInfo, groups: Sequence[FileGroup]) -> None:
-    """Refuses a table whose files cannot be replaced with their row ids.
-
-    Raises:
-        UnsupportedError: The table, the lake or the version of DuckLake's extension does not allow it.
-    """
+    """Refuses a table whose files cannot be replaced with their row ids."""
     session, encrypted = transaction.session, any(group.encrypted for group in groups)
     reason = replacement_refusal(session, info, transaction.snapshot_id, encrypted=encrypted)
     if reason is not None:

@@ -109,12 +109,7 @@ class ModelText:
 
 
 def syntax_error(source: ModelText, error: Exception) -> ModelSqlError:
-    """Returns the error for SQL that sqlglot cannot parse.
-
-    Args:
-        source: The SQL.
-        error: The error of sqlglot.
-    """
+    """Returns the error for SQL that sqlglot cannot parse."""
     found = _of_duckdb(source.text) or _of_sqlglot(source.text, error)
     reason, offset = found if found is not None else ("it cannot be parsed", None)
     shown = reason if source.is_shown else "it cannot be parsed"
@@ -122,12 +117,7 @@ def syntax_error(source: ModelText, error: Exception) -> ModelSqlError:
 
 
 def function_problem(source: ModelText, function: exp.Expression) -> Problem:
-    """Returns the problem of a query that reads a function such as `read_csv`, which is no input of a model.
-
-    Args:
-        source: The SQL.
-        function: The function.
-    """
+    """Returns the problem of a query that reads a function such as `read_csv`, which is no input of a model."""
     name = function.name if isinstance(function, exp.Anonymous) else function.key
     wanted = {name.lower(), function.sql_name().lower()} if isinstance(function, exp.Func) else {name.lower()}
     tokens = itertools.pairwise(sqlglot.tokenize(source.text, dialect="duckdb"))
@@ -144,8 +134,6 @@ def query_error(source: ModelText, error: LakeconfError, offset: int, views: Map
     """Returns an error of DuckDB about a model's query with its place in the model.
 
     Args:
-        source: The SQL.
-        error: The error.
         offset: The place of the error in the SQL.
         views: The inputs of the query by the names of their temporary views, which the message may contain.
     """
@@ -190,8 +178,6 @@ def error_offset(lake: Lake, text: str, changes: Mapping[Span, str], views: Iter
     """Returns the offset in the text at which DuckDB finds an error; None if it is unknown.
 
     Args:
-        lake: A lake with the views.
-        text: The query.
         changes: The parts of the text that a run replaces.
         views: The views that the query reads instead of tables.
     """
@@ -208,7 +194,6 @@ def text_offset(text: str, changes: Mapping[Span, str], offset: int) -> int | No
     """Returns the offset in the text of an offset in the query that a run makes of it; None if it is outside.
 
     Args:
-        text: The query.
         changes: The parts of the text that a run replaces.
         offset: The offset in the query with these changes.
     """
@@ -261,8 +246,6 @@ class Body(Protocol):
         """Returns the rows as a lazy frame of the lake's engine.
 
         Args:
-            lake: The lake.
-            frames: The inputs, by argument name.
             bounds: `start` and `end` of the time range; empty without one.
         """
         ...
@@ -339,11 +322,7 @@ class Query:
         return None if self.path is None else shown_place(self.path)
 
     def parsed(self) -> exp.Query:
-        """Parses the query with sqlglot.
-
-        Raises:
-            PipelineError: The text is not a single query in DuckDB's dialect.
-        """
+        """Parses the query with sqlglot."""
         source = self._source
         try:
             parsed = sql_references.parsed(self.text)
@@ -381,12 +360,7 @@ class Query:
         return found
 
     def write_error(self, error: LakeconfError, bounds: Mapping[str, date | datetime]) -> LakeconfError:
-        """Returns an error of a write of the rows, with its place if DuckDB names a cast of the query.
-
-        Args:
-            error: The error.
-            bounds: As for `rows`.
-        """
+        """Returns an error of a write of the rows, with its place if DuckDB names a cast of the query."""
         position = place_of(error)
         if position is None:
             return error
@@ -399,11 +373,7 @@ class Query:
         return self._at(error, text_offset(self.text, changes, offset), {})
 
     def check(self, lake: Lake) -> None:
-        """Checks that a lake can run the query as it is, such as for a view.
-
-        Raises:
-            QueryError: DuckDB rejects the query.
-        """
+        """Checks that a lake can run the query as it is, such as for a view."""
         try:
             lake.sql(self.text)
         except QueryError as error:
@@ -416,11 +386,7 @@ class Query:
     def _changes(
         self, parsed: exp.Query, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
     ) -> dict[Span, str]:
-        """Returns what a run puts in place of parts of the text: views for tables, and values for placeholders.
-
-        Raises:
-            PipelineError: A placeholder is unknown.
-        """
+        """Returns what a run puts in place of parts of the text: views for tables, and values for placeholders."""
         values = {one.name: _bound(one.name, bounds) for one in parsed.find_all(exp.Parameter, exp.Placeholder)}
         tokens = sqlglot.tokenize(self.text, read="duckdb")
         changes = semicolons(tokens)

@@ -95,26 +95,13 @@ TEST_KEYS: Mapping[str, Key] = {
 
 
 def keys_of(kind: str) -> tuple[str, ...]:
-    """Returns the keys of a kind of models, the shared ones first.
-
-    Args:
-        kind: Its name.
-    """
+    """Returns the keys of a kind of models, the shared ones first."""
     shared = (key for key in Declaration.model_fields if key not in _OF_SQL or KINDS[kind] is not Seed)
     return (*shared, *(field.name for field in dataclasses.fields(KINDS[kind])))
 
 
 def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
-    """Checks the table of a model.
-
-    Args:
-        config: The configuration.
-        name: The name of the model.
-        table: Its table in the file.
-
-    Raises:
-        ConfigError: A key is unknown, missing or invalid.
-    """
+    """Checks the table of a model."""
     place = ("pipeline", "models", name)
     only_tables = isinstance(table, Mapping) and all(isinstance(value, Mapping) for value in table.values())
     unquoted = unquoted_name_problems(config, place[:-1], name, table, () if only_tables else KEYS)

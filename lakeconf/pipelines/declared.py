@@ -47,12 +47,7 @@ class _Wrong(NamedTuple):
 
 
 def model_problems(config: Config, model: Model) -> list[Problem]:
-    """Returns the values of a declared model with which each run would fail.
-
-    Args:
-        config: The configuration.
-        model: The model, which `check` accepts.
-    """
+    """Returns the values of a declared model with which each run would fail."""
     found = [*_of_files(model), *_of_types(model), *_of_partitions(model)]
     return [
         config.problem(Code.WRONG_VALUE, one.message, (*_MODELS, model.table, *one.key), hint=one.hint) for one in found
@@ -63,8 +58,6 @@ def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) 
     """Returns the problems between valid models, and those of their unit tests.
 
     Args:
-        config: The configuration.
-        models: The declared models.
         all_known: False if Python files may declare further models, which validate does not run.
     """
     doubled = [(model, same_table(model, first)) for model, first in twins(models)]
@@ -147,10 +140,7 @@ def empty_lake(
     """Opens a temporary lake.
 
     Args:
-        stack: Closes and removes the lake.
-        name: The name of its store.
         alias: The name under which it is attached; default: its name.
-        secrets: Values that errors never show.
         session: A Spark session; None for DuckDB.
     """
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
@@ -188,11 +178,7 @@ def declared_pipeline(config: Config) -> Pipeline:
 
 
 def pipeline_problems(config: Config) -> list[Problem]:
-    """Finds the problems of `[pipeline]` without running Python files.
-
-    Args:
-        config: The configuration.
-    """
+    """Finds the problems of `[pipeline]` without running Python files."""
     folder = config.path.parent if config.path is not None else Path.cwd()
     try:
         section = _section(config)
@@ -238,11 +224,8 @@ def opened(
     """Opens the store of a pipeline and the stores that the selected models read.
 
     Args:
-        config: The configuration.
-        pipeline: The models.
         models: The selected models, as for `Pipeline.chosen`.
         store: The store that contains the models' tables; None for the default store.
-        engine: `duckdb` or `spark`.
         read_only: True to create and change nothing. A store without a lake is then opened as an empty lake.
 
     Yields:
@@ -267,8 +250,6 @@ def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any =
     """Opens a lake and changes nothing; a store without a lake is opened as an empty lake.
 
     Args:
-        store: The store.
-        stack: Closes the lake.
         session: A Spark session; None for DuckDB.
     """
     try:
@@ -313,11 +294,7 @@ def _section(config: Config) -> Mapping[str, Any]:
 
 
 def _inside(config: Config, folder: Path, path: object, key: tuple[str, ...]) -> Path:
-    """Resolves a path in the configuration, following links.
-
-    Raises:
-        ConfigError: The path leads out of the folder of the configuration, which may be untrusted.
-    """
+    """Resolves a path in the configuration, following links."""
     if not isinstance(path, str) or escaped(path) != path:
         raise ConfigError([config.problem(Code.WRONG_VALUE, "must be a path", key, hint="write it in quotes")])
     found = folder / path

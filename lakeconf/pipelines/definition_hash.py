@@ -25,11 +25,7 @@ def digest(*parts: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Returns a hash of a file's content, in hexadecimal digits.
-
-    Raises:
-        PipelineError: The file does not exist.
-    """
+    """Returns a hash of a file's content, in hexadecimal digits."""
     if not path.is_file():
         raise PipelineError(f"file not found: {path}", hint="write the path relative to the folder of the model")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
@@ -55,15 +51,7 @@ def loaded_source(function: Callable[..., Any]) -> str | None:
 
 
 def function_code(function: Callable[..., Any], source: str | None) -> str:
-    """Returns the code of a function without decorators, docstring and comments.
-
-    Args:
-        function: The function.
-        source: Its `loaded_source`.
-
-    Raises:
-        PipelineError: The source is unavailable.
-    """
+    """Returns the code of a function without decorators, docstring and comments."""
     if source is None:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")

@@ -151,13 +151,7 @@ def read_as(kind: str) -> str:
 
 
 def rounds(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition under which a cast would change a value; None if it never does.
-
-    Args:
-        column: The column, quoted.
-        given: Its DuckDB type.
-        wanted: The type of the cast.
-    """
+    """Returns the condition under which a cast would change a value; None if it never does."""
     if given == wanted:
         return None
     kind, source = parsed_type(wanted), parsed_type(given)
@@ -223,11 +217,6 @@ _PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 def is_guessed(column: str, given: str, wanted: str) -> str | None:
     """Returns the condition that a text has no date in ISO 8601, or that the reader takes it as NULL.
 
-    Args:
-        column: The column, quoted.
-        given: Its DuckDB type.
-        wanted: The type of the values.
-
     Returns:
         The condition; None if the values are no texts, or their type has no date and no time zone.
     """
@@ -244,11 +233,7 @@ def is_guessed(column: str, given: str, wanted: str) -> str | None:
 
 
 def is_lost(kind: str) -> bool:
-    """Returns True if the reader takes parts of such values as NULL: a cast of the text itself refuses them.
-
-    Args:
-        kind: A DuckDB type.
-    """
+    """Returns True if the reader takes parts of such values as NULL: a cast of the text itself refuses them."""
     return "WITH TIME ZONE" in kind
 
 
@@ -259,7 +244,6 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_see
         place: The place of the types in the configuration, which starts the message.
         file: The file, as messages name it.
         pair: The name of the column, and the text.
-        kind: The type of the column.
         is_seed: True for the file of a seed, which has no SQL.
     """
     column, text = pair
@@ -303,11 +287,7 @@ class Files:
 
     @property
     def ending(self) -> str:
-        """The file extension in lower case.
-
-        Raises:
-            PipelineError: The files have several, or lakeconf cannot read such files.
-        """
+        """The file extension in lower case."""
         endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in self.paths}
         if len(endings) != 1 or not endings <= READERS.keys():
             raise PipelineError(
@@ -340,7 +320,6 @@ def files_of(model: Model, files: Sequence[str]) -> Files | None:
     """Returns the files that a run of a model reads; None if it reads tables only.
 
     Args:
-        model: The model.
         files: The new files of an append.
     """
     if isinstance(model.kind, Seed):
@@ -352,12 +331,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     """Returns the rows of files as a lazy frame. `check_files` then checks the values.
 
     Args:
-        files: The files.
         lake: The lake, whose secrets read URIs.
-
-    Raises:
-        PipelineError: A file is a folder or empty, or the files have several types.
-        SchemaError: A type is invalid, or a file has other columns than the model.
     """
     ending = files.ending
     _check_paths(files)
@@ -387,9 +361,6 @@ def check_files(files: Files, lake: Lake) -> None:
     Args:
         files: The files that `read_files` has read.
         lake: The lake, whose secrets read URIs.
-
-    Raises:
-        SchemaError: A value would be rounded, the reader would guess a date, or a key would be left out.
     """
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if files.ending == "json" and columns:
@@ -410,7 +381,6 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
     """Refuses values that another type would change.
 
     Args:
-        files: The files.
         lake: The lake, whose secrets read URIs.
         given: The columns of the files, and the types to read them as.
         pairs: For each column of the model, the type that it is read as and its own.
@@ -461,11 +431,7 @@ def _check_paths(files: Files) -> None:
 
 
 def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names of the columns in the files.
-
-    Raises:
-        SchemaError: The files have other columns.
-    """
+    """Returns the names of the columns in the files."""
     given = _found(lake, files)
     files.found.update(given)
     names = _names(given, columns)

@@ -204,7 +204,6 @@ def graph_page(pipeline: Pipeline, models: Sequence[Model], columns: Mapping[str
     """The page: each column contains models whose inputs are in the columns to the left.
 
     Args:
-        pipeline: The pipeline.
         models: The models to draw; tables that they read are drawn too.
         columns: The lineage of the columns of each model, which the page lists; None to leave it out.
     """

@@ -74,15 +74,9 @@ def batches(
     """Returns the intervals that a run has to process, in chronological order.
 
     Args:
-        kind: The kind of the model.
-        start: Start of the first interval.
         end: End of the range. It includes an interval that it cuts off only if the kind allows partial intervals.
-        done: The ranges that are done.
         late: True if done intervals may have late rows: the last `lookback` intervals are then processed again.
         redo: Ranges to process again in any case.
-
-    Returns:
-        Batches of consecutive intervals.
     """
     known = merged(done)
     wanted = list(_intervals(kind, floor(start, kind.interval), end))

@@ -28,10 +28,8 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
     them, and to the intervals of their own time column, if the input has a column of that name.
 
     Args:
-        pipeline: The models.
         model: A model; only incremental models have intervals.
         known: The recorded state of the model.
-        bounds: The request of the run.
 
     Returns:
         The intervals, and the inputs whose late rows are unknown.
@@ -135,8 +133,6 @@ def up_to_date(
     inputs in other stores itself.
 
     Args:
-        pipeline: The models.
-        model: The model.
         source: The lake that has run it.
         runs: The runs whose rows its table has, oldest first.
     """

@@ -112,11 +112,7 @@ class DeclaredTests(BaseModel):
     relationships: dict[str, str] = Field(default_factory=dict)
 
     def tests(self) -> list[ColumnTest]:
-        """The declared tests.
-
-        Raises:
-            PipelineError: A test is incomplete.
-        """
+        """The declared tests."""
         found = [*map(not_null, self.not_null)]
         found += [unique(*([one] if isinstance(one, str) else one)) for one in self.unique]
         found += [accepted_values(column, values) for column, values in self.accepted_values.items()]

@@ -23,8 +23,6 @@ def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
 
     Args:
         lake: The lake, whose secrets read URIs.
-        model: The model.
-        pattern: The pattern.
     """
     if "://" in pattern:
         secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
@@ -39,11 +37,6 @@ def runs_by_full_name(model: Model, pattern: str, runs: Sequence[ModelRun]) -> S
     """Returns runs with the names that `found_files` gives to the loaded files.
 
     Earlier versions recorded files of an absolute pattern relative to the model's folder.
-
-    Args:
-        model: The model.
-        pattern: The pattern.
-        runs: The runs.
     """
     if "://" in pattern:
         return runs
@@ -77,7 +70,6 @@ def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, Fil
 
     Args:
         lake: The lake, whose secrets read URIs.
-        model: The model, which loads files.
         files: The files, as `found_files` returns them.
     """
     wanted = list(files)
@@ -95,9 +87,6 @@ def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: 
     did not record.
 
     Args:
-        lake: The lake.
-        model: The model.
-        found: The files that exist.
         runs: The runs that loaded the current rows, oldest first.
     """
     # The last run that loaded a file counts: `--rebuild` loads it again.

@@ -43,11 +43,7 @@ class EventTarget(Protocol):
     """Receives events."""
 
     def send(self, event: bytes) -> None:
-        """Sends an event as JSON in one line.
-
-        Raises:
-            LakeconfError: The event is lost; the message contains no secret.
-        """
+        """Sends an event as JSON in one line."""
         ...
 
     def close(self) -> None:
@@ -56,14 +52,7 @@ class EventTarget(Protocol):
 
 
 class EventFile:
-    """A file to which events are appended.
-
-    Args:
-        path: The file.
-
-    Raises:
-        LakeconfError: The file cannot be written.
-    """
+    """A file to which events are appended."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -93,9 +82,6 @@ class EventServer:
         url: The URL of the server, without the endpoint.
         endpoint: The path to which events are posted.
         api_key: Authorizes the requests; None to send none.
-
-    Raises:
-        LakeconfError: The URL is invalid, or contains credentials.
     """
 
     def __init__(self, url: str, endpoint: str = _ENDPOINT, api_key: str | None = None) -> None:
@@ -149,10 +135,6 @@ def event_target(target: str, environment: Mapping[str, str]) -> EventTarget:
 
     Args:
         target: A URL that begins with http:// or https://, or a path.
-        environment: The variables of the process.
-
-    Raises:
-        LakeconfError: The file cannot be written, or the URL is invalid.
     """
     if not target.lower().startswith(("http://", "https://")):
         return EventFile(Path(target))
@@ -186,8 +168,6 @@ class LineageEvents:
     """The events of a run; a context manager. Models may run in several threads.
 
     Args:
-        target: Receives the events.
-        pipeline: The models.
         store: The store that contains their tables.
         secrets: Values that are masked in errors.
 

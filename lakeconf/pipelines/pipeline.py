@@ -219,11 +219,7 @@ def same_table(model: Model, first: Model) -> PipelineError:
 
 
 def check(model: Model) -> None:
-    """Checks a model on its own, without the other models.
-
-    Raises:
-        PipelineError: Its table, an input, an audit or its kind is invalid.
-    """
+    """Checks a model on its own, without the other models."""
     kind = model.kind
     if model.table.count(".") != 1 or not all(model.table.split(".")):
         hint = "write schema.table, such as analytics.revenue"

@@ -46,9 +46,6 @@ def key_problems(
     """Converts pydantic's errors into problems with a position in the file, one for each key.
 
     Args:
-        config: The configuration.
-        table: The key of the table.
-        error: The errors.
         key_of: Returns the key in the table, given pydantic's location.
         fix: Returns the hint for a key and an error.
     """
@@ -67,10 +64,8 @@ def unquoted_name_problems(
     """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name.
 
     Args:
-        config: The configuration.
         tables: The key of the table that contains the named ones.
         name: The name of one of them, without a dot.
-        table: That table.
         known: The keys that such a table may have. A table in it with another key is a name.
     """
     if not isinstance(table, Mapping) or "." in name:

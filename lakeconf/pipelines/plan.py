@@ -55,9 +55,6 @@ def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[st
         model: The model; `renamed` lists its renamed columns.
         existing: The columns of the table and their DuckDB types.
         wanted: The columns of the rows and their DuckDB types.
-
-    Raises:
-        PipelineError: `renamed` contradicts the rows.
     """
     _check_renamed(model, wanted)
     known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
@@ -82,7 +79,6 @@ def apply(table: Table, changes: ColumnChanges) -> None:
 
     Args:
         table: The table, in an open transaction.
-        changes: The result of `column_changes`.
     """
     rename = {identifier(old): new for old, new in changes.renamed.items()}
     if changes.dropped:
@@ -97,13 +93,7 @@ def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hi
     """Checks that only allowed columns are dropped.
 
     Args:
-        table: The table.
-        dropped: The columns to drop.
         allowed: The columns that may be dropped, in any case.
-        hint: How to allow more.
-
-    Raises:
-        DataLossError: A column may not be dropped.
     """
     known = {folded(name) for name in allowed}
     refused = [name for name in dropped if folded(name) not in known]
@@ -244,14 +234,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     """Plans the run of a model.
 
     Args:
-        pipeline: The models.
-        model: The model.
         known: The recorded state of the model.
-        bounds: The request of the run.
-        late: The result of `late_intervals`.
-
-    Raises:
-        PipelineError: The run cannot be planned; for example, an incremental model has no start.
     """
     step = _decided(pipeline, model, known, bounds, late)
     if not known.exists:
@@ -353,11 +336,7 @@ def changed_inputs(tables: Iterable[str], known: Known, last: ModelRun | None) -
 
 
 def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
-    """Returns the lake of an input, and the input's table name in that lake.
-
-    Raises:
-        TableNotFoundError: The store of the input is not open.
-    """
+    """Returns the lake of an input, and the input's table name in that lake."""
     store, _, name = table.rpartition(".")[0].rpartition(".")
     if store not in lakes:
         raise TableNotFoundError(

@@ -94,9 +94,6 @@ class PromotionPlan:
         Args:
             allow_row_loss: True to allow deleting rows that only the target has.
             allow_drop_columns: True to allow dropping columns that only the target has.
-
-        Raises:
-            DataLossError: The promotion would delete rows or columns without consent.
         """
         losing = [step for step in self.steps if step.rows.removed]
         if losing and not allow_row_loss:
@@ -115,16 +112,8 @@ def plan_promotion(pipeline: Pipeline, source: Lake, target: Lake, tables: Itera
     """Compares the tables of models in two lakes, and changes nothing.
 
     Args:
-        pipeline: The models.
-        source: The lake to copy from.
         target: The lake to copy to, opened with the same engine.
         tables: The models' tables; all if empty.
-
-    Returns:
-        The plan that `promote` would carry out.
-
-    Raises:
-        PipelineError: Both lakes are the same, or a named table does not exist in the source.
     """
     _check_distinct(source, target)
     names = set(tables)

@@ -34,9 +34,7 @@ def done_ranges(kind: Kind, runs: Iterable[ModelRun], definition: str) -> list[R
     """The ranges whose rows the last run that wrote them computed with a definition.
 
     Args:
-        kind: The kind of the model.
         runs: Recorded runs of the model, oldest first.
-        definition: The hash of the definition.
     """
     done: list[Range] = []
     for run in runs:
@@ -61,7 +59,6 @@ def restores_of(lake: Lake, table: str, runs: Sequence[ModelRun], since: ModelRu
     or renamed.
 
     Args:
-        lake: The lake of the table.
         table: The full name of the table.
         runs: Recorded runs of its model. They know the restores before them, whose snapshots may have expired.
         since: The run after which restores are looked up.
@@ -81,9 +78,7 @@ def creation(lake: Lake, table: str, restores: Mapping[int, int]) -> int | None:
     """The snapshot that created a table, not counting restores that created it again; None if it is unknown.
 
     Args:
-        lake: The lake of the table.
         table: The full name of the table.
-        restores: As `restores_of` returns them.
     """
     created = lake.runs.created(table)
     while created is not None and restores.get(created, CREATED) != CREATED:
@@ -96,7 +91,6 @@ def standing_runs(runs: Sequence[ModelRun], restores: Mapping[int, int]) -> list
 
     Args:
         runs: Recorded runs of a model, oldest first.
-        restores: As `restores_of` returns them.
     """
     return [run for run in current_runs(runs) if not is_former(run, restores)]
 
@@ -123,7 +117,6 @@ def undone_runs(
     Args:
         runs: Recorded runs of a model, oldest first.
         version: The version of the table; None: the current one.
-        restores: As `restores_of` returns them.
     """
     has = [_is_in(run, version, restores) for run in runs]
     return [
@@ -152,10 +145,7 @@ def runs_in(model: Model, runs: Sequence[ModelRun], version: int, restores: Mapp
     """Returns the runs that are done in a version of the table: a lake with its rows has to compute everything else.
 
     Args:
-        model: The model.
         runs: All recorded runs of the model, oldest first.
-        version: The version of the table.
-        restores: As `restores_of` returns them.
     """
     # A restored version may be older than the last replacement of the rows, so the runs before it count again.
     has = [index for index, run in enumerate(runs) if _is_in(run, version, restores)]
@@ -198,7 +188,6 @@ def former_runs(lake: Lake, table: str, runs: Sequence[ModelRun], restores: dict
         lake: The lake of the table, which exists.
         table: The full name of the table.
         runs: All recorded runs of its model, oldest first.
-        restores: As `restores_of` returns them.
     """
     former = [run for run in current_runs(runs) if is_former(run, restores)]
     created = creation(lake, table, restores) if former else None
@@ -223,15 +212,8 @@ def check_former(
     """Refuses a run that would repeat those of a former table.
 
     Args:
-        model: The model.
-        definition: The hash of its definition.
-        runs: The runs that count.
-        former: The result of `former_runs`.
         batches: The intervals of the planned run.
         files: The files of the planned run.
-
-    Raises:
-        PipelineError: The table may have the rows of these runs, which the planned run would add again or replace.
     """
     if isinstance(model.kind, Incremental):
         done = [Batch(start, end, end) for start, end in done_ranges(model.kind, runs, definition)]
@@ -260,7 +242,6 @@ def undone_warnings(
     """Returns a warning if the current rows lack those of recorded runs, because the table was restored.
 
     Args:
-        model: The model.
         runs: Its recorded runs since its rows were last replaced, oldest first.
         restores: For each snapshot that restored the table, the version that it restored.
         planned: The intervals that this run processes.

@@ -32,23 +32,13 @@ class MapValue(dict[Any, Any]):
 
 
 def exact_sql(name: str, kind: DuckDBPyType) -> str:
-    """Returns the SQL for a column that `exact_value` can read.
-
-    Args:
-        name: The column.
-        kind: Its type.
-    """
+    """Returns the SQL for a column that `exact_value` can read."""
     wanted = str(kind) if _is_odd(kind) else _readable(kind)
     return identifier(name) if wanted == str(kind) else f"CAST({identifier(name)} AS {wanted})"
 
 
 def exact_value(value: Any, kind: DuckDBPyType) -> Any:
-    """Returns a value of `exact_sql`: a FLOAT as the number that DuckDB shows, a time that Python lacks as text.
-
-    Args:
-        value: The value.
-        kind: The type of the column.
-    """
+    """Returns a value of `exact_sql`: a FLOAT as the number that DuckDB shows, a time that Python lacks as text."""
     return value if _is_odd(kind) else _read(value, kind)
 
 
@@ -151,10 +141,8 @@ def compared(
     """Compares rows; each row counts as often as it occurs.
 
     Args:
-        columns: The compared columns.
         expected: The expected rows; a column that a row lacks is NULL.
         rows: The rows of the model, with the cells of `columns`.
-        ordered: True if the order counts.
     """
     wanted = [_in_order(columns, row) for row in expected]
     left = list(rows)

@@ -27,14 +27,10 @@ def rows_of(
     """Returns the rows of a step as a lazy frame of the lake's engine.
 
     Args:
-        pipeline: The models.
         step: The planned run of the model.
         lakes: The lakes, by store name; the pipeline's own lake under the empty name.
         batch: The time range of an incremental model.
         files: The files of the step, if the caller needs what the read finds out about them.
-
-    Raises:
-        PipelineError: The model fails.
     """
     model, lake = step.model, lakes[""]
     loaded = files_of(model, step.files) if files is None else files
@@ -74,12 +70,7 @@ def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake])
 
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
-    """Returns rows as a lazy frame that joins with those of a lake's engine.
-
-    Args:
-        lake: The lake.
-        rows: A frame of any library.
-    """
+    """Returns rows as a lazy frame that joins with those of a lake's engine."""
     found: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
     return found
 
@@ -119,13 +110,8 @@ def computed(
     """Returns the rows that a model computes from its inputs.
 
     Args:
-        model: The model.
-        lake: The lake.
         frames: The inputs, by argument of the body.
         bounds: The values of `start` and `end`; empty without a time range.
-
-    Raises:
-        PipelineError: The model has no code, or it fails.
     """
     if model.body is None:
         raise PipelineError(

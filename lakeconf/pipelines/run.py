@@ -48,7 +48,6 @@ def in_parallel(
 
     Args:
         names: The items, in the order in which they start if they can.
-        needs: The items that each needs.
         jobs: The largest number of items at the same time.
         work: Does the work of an item, in a thread.
         ended: Called with the result of each item when it ends, in the calling thread.
@@ -79,22 +78,13 @@ def in_parallel(
 
 
 def check_engine(lake: Lake) -> None:
-    """Refuses an engine on which models cannot run at the same time.
-
-    Raises:
-        UnsupportedError: The lake was opened with Spark.
-    """
+    """Refuses an engine on which models cannot run at the same time."""
     if not isinstance(lake._session.engine, DuckDBEngine):  # noqa: SLF001 - not for users
         raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
 
 
 def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[str]]:
-    """Returns the models among these that each must wait for: those that it needs, directly or through views.
-
-    Args:
-        pipeline: The pipeline.
-        models: The models of a run.
-    """
+    """Returns the models among these that each must wait for: those that it needs, directly or through views."""
     chosen = {model.table for model in models}
     every: dict[str, frozenset[str]] = {}
     for model in pipeline.ordered:

@@ -46,13 +46,8 @@ def write(
     Args:
         transaction: The lake of the open transaction.
         step: The planned run of the model.
-        frame: The rows.
         batch: The time range of the rows, for an incremental model.
         allow_drop_columns: True to drop columns of the table that the rows no longer have.
-
-    Raises:
-        SchemaError: The rows do not fit the table.
-        DataLossError: A column would be dropped without consent.
     """
     model, kind = step.model, step.model.kind
     rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
@@ -122,13 +117,7 @@ _TYPE = re.compile(r"\Athe frame's column '(?P<name>.+)' is .+, but in \S+ it is
 
 
 def reworded(error: LakeconfError, model: Model, files: Files | None) -> LakeconfError:
-    """Returns an error that names the files or the query in place of a frame; other errors are returned unchanged.
-
-    Args:
-        error: The error of the write.
-        model: The model.
-        files: The files that it loads.
-    """
+    """Returns an error that names the files or the query in place of a frame; other errors are returned unchanged."""
     if files is not None and model.body is None:
         return _of_files(error, files)
     if isinstance(model.body, Query) and isinstance(error, SchemaError) and "the frame" in error.message:
@@ -193,11 +182,7 @@ class StepRun:
         self.warnings.extend(self.step.warnings)
 
     def carry_out(self) -> None:
-        """Commits every batch.
-
-        Raises:
-            LakeconfError: A transaction failed, or its files are missing; later batches did not run.
-        """
+        """Commits every batch."""
         batches: Sequence[Batch | None] = self.step.batches or [None]
         for index, batch in enumerate(batches):
             if batch is not None:

@@ -40,10 +40,6 @@ def columns_of_rows(rows: Sequence[GivenRow], types: Mapping[str, str]) -> dict[
     Args:
         rows: The rows; a key that a row lacks is NULL.
         types: Declared types by column; they come first, also if no row has the column.
-
-    Raises:
-        PipelineError: A column has values of several types.
-        SchemaError: DuckDB has no such type.
     """
     found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
     known = {folded(name): name for name in found}
@@ -66,11 +62,6 @@ def rows_sql(rows: Sequence[GivenRow], types: Mapping[str, str]) -> str:
 
     Args:
         rows: The rows; a key that a row lacks is NULL.
-        types: Declared types by column.
-
-    Raises:
-        PipelineError: There is no column, or a column has values of several types.
-        SchemaError: DuckDB has no such type.
     """
     columns = columns_of_rows(rows, types)
     if not columns:
@@ -235,11 +226,7 @@ class UnitTestResult:
 
 
 def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
-    """Returns the model of a test.
-
-    Raises:
-        PipelineError: There is no such model, it has no code, or the inputs are not those of the model.
-    """
+    """Returns the model of a test."""
     declared = test.declared
     model = pipeline.by_table.get(declared.model)
     if model is None:
@@ -269,13 +256,8 @@ def chosen_tests(
     """Returns the selected tests; all if `names` is empty.
 
     Args:
-        pipeline: The models.
-        tests: The tests.
         names: Names of tests, or models as for `Pipeline.chosen`.
         exclude: Tests to leave out, in the same form.
-
-    Raises:
-        PipelineError: A name is neither that of a test nor of a model.
     """
     given = list(names)
     wanted = _named(pipeline, tests, given) if given else {test.name for test in tests}
@@ -413,14 +395,7 @@ _FIXES = {
 
 
 def declared_unit_tests(config: Config) -> list[UnitTest]:
-    """Loads the unit tests.
-
-    Args:
-        config: The configuration.
-
-    Raises:
-        ConfigError: A test is invalid.
-    """
+    """Loads the unit tests."""
     problems = unit_test_problems(config)
     if problems:
         raise ConfigError(problems)
@@ -431,11 +406,7 @@ def declared_unit_tests(config: Config) -> list[UnitTest]:
 
 
 def unit_test_problems(config: Config) -> list[Problem]:
-    """Finds the problems of the tables of the unit tests, without loading models.
-
-    Args:
-        config: The configuration.
-    """
+    """Finds the problems of the tables of the unit tests, without loading models."""
     problems: list[Problem] = []
     tables = ("pipeline", "tests")
     for name, table in _tables(config).items():

@@ -72,9 +72,6 @@ class Definition:
         Args:
             quoted_schema: The quoted name of the schema, including the lake.
             quoted: The quoted name of the table, including the lake and the schema.
-
-        Raises:
-            SchemaError: A type, a key or a column does not exist.
         """
         if not self.columns:
             raise SchemaError("a table needs at least one column", hint="add a column, such as id of the type BIGINT")
@@ -99,11 +96,7 @@ def new_table(
     """The catalog entry of a table that is about to be created.
 
     Args:
-        schema: The schema of the table.
-        name: The name of the table.
-        path: The folder of its files.
         described: For each column: its name, its DuckDB type, and whether it is nullable.
-        partitioned_by: The partition keys.
     """
     columns = described_columns(described, ())
     ids = {folded(column.name): column.field_id for column in columns}
@@ -119,7 +112,6 @@ def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequenc
 
     Args:
         described: For each column: its name, its DuckDB type, and whether it is nullable.
-        known: The columns before the change.
     """
     types = {name: type_name for name, type_name, _ in described}
     required = {name for name, _, takes_null in described if not takes_null}
@@ -139,9 +131,6 @@ def comment_statements(
         columns: The names of the table's columns.
         comment: A description of the table; None to keep the one that it has.
         column_comments: Descriptions by column; None removes one.
-
-    Raises:
-        SchemaError: A column does not exist.
     """
     known = {name: name for name in columns}
     if not isinstance(column_comments, Mapping):
@@ -167,11 +156,7 @@ def type_sql(name: str, text: str) -> str:
     """A type in DuckDB's spelling.
 
     Args:
-        name: The column, for the error.
         text: The type; a default or further SQL after the type is refused.
-
-    Raises:
-        SchemaError: DuckDB has no such type.
     """
     _check_text(name, text)
     try:
@@ -287,11 +272,7 @@ _FRACTION = re.compile(r":\d\d\.(\d+)")
 
 
 def constant(value: object, type_name: str) -> str:
-    """A Python value as a SQL expression with a DuckDB type.
-
-    Raises:
-        SchemaError: A column of the type cannot hold the value exactly.
-    """
+    """A Python value as a SQL expression with a DuckDB type."""
     check_placeholders(str(value), "the value")
     wanted = parsed_type(type_name)
     found = _sql(value, wanted)
@@ -299,11 +280,7 @@ def constant(value: object, type_name: str) -> str:
 
 
 def text_of(value: object, wanted: DuckDBPyType) -> str:
-    """The text that DuckDB casts to a value of a type that is not nested.
-
-    Raises:
-        SchemaError: The value would change.
-    """
+    """The text that DuckDB casts to a value of a type that is not nested."""
     if not isinstance(value, _KINDS) and not hasattr(value, "dtype"):
         raise SchemaError(f"{type(value).__name__} is not the type of a value", hint=_KNOWN)
     text = _text(value)

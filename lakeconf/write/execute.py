@@ -79,11 +79,7 @@ class Statement:
     reads: References
 
     def name_of(self, table: Name) -> str:
-        """The full name of a table of the lake.
-
-        Raises:
-            QueryError: The name is that of a table of another database.
-        """
+        """The full name of a table of the lake."""
         if table.database and table.database != folded(self.alias):
             raise QueryError(
                 f"{table} is a table of another database, and a statement uses one lake",
@@ -101,12 +97,6 @@ def parse_statement(connection: Connection, sql: str, alias: str) -> Statement:
 
     Args:
         connection: Any connection; it parses the SQL and runs nothing.
-        sql: The SQL, in DuckDB's dialect.
-        alias: The alias of the lake.
-
-    Raises:
-        QueryError: The SQL is not a single statement that changes rows.
-        UnsupportedError: DuckLake does not support the statement.
     """
     check_syntax(connection, sql)
     tokens = _tokens(sql)

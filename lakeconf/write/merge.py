@@ -65,7 +65,6 @@ def are_sorted(engine: Engine, acted: int) -> bool:
 
     Args:
         engine: The engine that has staged the outcome.
-        acted: The number of changed rows.
     """
     return acted > SORTED_IN_MEMORY and isinstance(engine, PositionEngine)
 
@@ -76,17 +75,12 @@ def add_changes(
     """Replaces the only change of a transaction, which has staged an outcome, by changes for a staged commit.
 
     Args:
-        transaction: The transaction.
-        target: The table.
         engine: The engine that has staged the outcome.
         counts: The number of rows for each action; at least one row is updated or deleted.
         on: The columns that a merge matches on.
 
     Returns:
         Why the files cannot be committed, so that the transaction has its only change again; None if they can be.
-
-    Raises:
-        CommitError: The files do not contain the expected rows, or several rows of the frame match one row.
     """
     session, info, (outcome,) = transaction.session, target.info, transaction.changes
     staged = outcome.staged
@@ -201,14 +195,7 @@ def carry_out(engine: Engine, transaction: Transaction, target: Target, staged: 
 
     Args:
         engine: The engine that has staged the actions.
-        transaction: The transaction.
-        target: The table.
-        staged: The actions.
         on: The columns that a merge matches on; none for an update, in which each row has one action.
-
-    Raises:
-        CommitError: Several rows of the frame match one row of the table.
-        SchemaError: A NOT NULL column would get a NULL.
     """
     session, info, change = transaction.session, target.info, transaction.changes[-1]
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
@@ -253,10 +240,7 @@ def row_change(
     """A change that updates or deletes rows, based on a read of the table.
 
     Args:
-        target: The table.
-        transaction: The transaction.
         statements: The statements that change the rows.
-        staged: Staged rows that they use.
         counts: The number of rows that each statement must change.
     """
     return Change(
@@ -332,14 +316,9 @@ def stage_actions(
 
     Args:
         engine: The engine that has computed the rows.
-        transaction: The transaction.
-        target: The table.
         rows: Values by the table's columns, with row ids as `ROW_ID`.
         types: These columns of the table, with the DuckDB names of their types.
         acted: True if the rows also have an `ACTION`, and `places`.
-
-    Raises:
-        SchemaError: A value does not fit its column.
     """
     native = nw.to_native(rows)
     own = {ROW_ID: "BIGINT"}
@@ -358,8 +337,6 @@ def update_statement(session: Session, target: Target, settings: Mapping[str, st
     """The statement that sets columns in the rows whose ids staged rows have.
 
     Args:
-        session: The open lake.
-        target: The table.
         settings: SQL values by column name; they name the columns of staged rows after `STAGED`.
         source: SQL that returns the staged rows.
     """

@@ -39,12 +39,7 @@ class Update:
     when: nw.Expr | None = None
 
     def __post_init__(self) -> None:
-        """Checks the arguments.
-
-        Raises:
-            SchemaError: The values are not a dictionary.
-            PredicateError: The condition is not an expression.
-        """
+        """Checks the arguments."""
         if not isinstance(self.values, Mapping | None):
             raise SchemaError(
                 f"the values of an Update are {self.values!r}, and not a dictionary",
@@ -64,11 +59,7 @@ class Delete:
     when: nw.Expr | None = None
 
     def __post_init__(self) -> None:
-        """Checks the condition.
-
-        Raises:
-            PredicateError: It is not an expression.
-        """
+        """Checks the condition."""
         _check_condition(self)
 
 
@@ -83,11 +74,7 @@ class Insert:
     when: nw.Expr | None = None
 
     def __post_init__(self) -> None:
-        """Checks the condition.
-
-        Raises:
-            PredicateError: It is not an expression.
-        """
+        """Checks the condition."""
         _check_condition(self)
 
 
@@ -112,11 +99,7 @@ class Clauses:
     not_matched_by_source: Delete | None
 
     def __post_init__(self) -> None:
-        """Checks the types of the clauses.
-
-        Raises:
-            LakeconfError: A clause is of another type.
-        """
+        """Checks the types of the clauses."""
         clauses: tuple[tuple[str, Sequence[object], tuple[type, ...]], ...] = (
             ("matched", self.matched, (Update, Delete)),
             ("not_matched", (self.not_matched,), (Insert, NoneType)),
@@ -159,9 +142,7 @@ def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
     """The value of a column after the merge.
 
     Args:
-        column: The column.
         given: The table's columns that the frame has.
-        clauses: The clauses of the merge.
     """
     ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
     cases: list[tuple[nw.Expr, object]] = []

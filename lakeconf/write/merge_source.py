@@ -42,12 +42,8 @@ def key_bounds(
 
     Args:
         writer: A connection that can access the files.
-        files: Parquet files that Spark wrote.
         keys: The columns of the table to match on; NULL matches nothing.
         listed: The keys whose values are read, because few of them may lie far apart; the others only need footers.
-
-    Returns:
-        The condition; None if nothing is known.
     """
     known = [key for key in keys if key.type in _BOUNDED or key.type.startswith("decimal(")] if files else []
     bounds = [
@@ -126,12 +122,7 @@ _MOST = 2**31
 
 
 def are_plain(clauses: Clauses, columns: Sequence[Column]) -> bool:
-    """True if all conditions and values of a merge have the same result in every engine.
-
-    Args:
-        clauses: The clauses of the merge.
-        columns: The columns of the table.
-    """
+    """True if all conditions and values of a merge have the same result in every engine."""
     types = {f"{side}_{column.name}": column.type for column in columns for side in ("source", "target")}
     single = (clauses.not_matched, clauses.not_matched_by_source)
     conditions = [clause.when for clause in (*clauses.matched, *single) if clause is not None]
@@ -146,7 +137,6 @@ def has_plain_values(values: Mapping[str, object], columns: Sequence[Column], ty
 
     Args:
         values: The values by the names of the columns to set: constants or expressions.
-        columns: The columns of the table.
         types: The DuckLake types of the columns that expressions may refer to.
     """
     wanted = {folded(column.name): column.type for column in columns}
@@ -237,12 +227,9 @@ def merge_source(
     """Prepares the frame of a merge; on Spark, stages it first, so that it is computed once.
 
     Args:
-        transaction: The transaction.
-        target: The table.
         read: The table at the read snapshot.
         adopted: The frame, checked against the table.
         given: The table's columns that the frame has.
-        clauses: The clauses of the merge.
 
     Returns:
         The source; its rows are valid until the end of the block.

@@ -74,7 +74,6 @@ def deletion(transaction: Transaction, target: Target, predicate: Predicate | No
     exactly. Otherwise Spark finds them now.
 
     Args:
-        transaction: The transaction.
         target: The table, as it will be after the transaction.
         predicate: A predicate on its columns; None if there is none for the condition.
         condition: The same condition in DuckDB's SQL.
@@ -88,7 +87,6 @@ def deletion_of_all(transaction: Transaction, target: Target) -> Change:
     """The change that deletes all rows; those of a large table on Spark in several statements, for less memory.
 
     Args:
-        transaction: The transaction.
         target: The table, as it will be after the transaction.
     """
     info, rows = target.info, None
@@ -207,7 +205,6 @@ def stage_delete(transaction: Transaction, target: Target) -> None:
 
     Args:
         transaction: The transaction, whose changes are those of one write.
-        target: The table.
     """
     session, info = transaction.session, target.info
     deleted, *rest = transaction.changes
@@ -301,11 +298,7 @@ _RANGES = {
 
 
 def check_recurring(info: TableInfo) -> None:
-    """Refuses partition keys that recur: `month(day)` alone puts the same month of all years into one partition.
-
-    Raises:
-        SchemaError: A key recurs.
-    """
+    """Refuses partition keys that recur: `month(day)` alone puts the same month of all years into one partition."""
     larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
     keys = {(part.field_id, part.transform) for part in info.partition_fields}
     names = {column.field_id: column.name for column in info.columns}
@@ -339,7 +332,6 @@ def partitions_predicate(writer: Connection, info: TableInfo, source: str) -> Pr
 
     Args:
         writer: The connection that the rows were staged on.
-        info: The table.
         source: SQL that returns the staged rows.
 
     Returns:

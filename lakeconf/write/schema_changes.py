@@ -81,12 +81,7 @@ class ColumnNames:
         }
 
     def drop(self, path: Sequence[str]) -> None:
-        """Drops a column or a field of the table.
-
-        Raises:
-            SchemaError: It was dropped before, possibly with its column; or it is the last field of a struct, which
-                DuckLake drops, and then nobody can open the lake.
-        """
+        """Drops a column or a field of the table."""
         held, last = self._holder(path), folded(path[-1])
         if held is None or last not in held.names:
             raise SchemaError(f"{'.'.join(path)!r} is dropped twice", hint="name it once, or only its column")
@@ -97,11 +92,7 @@ class ColumnNames:
             raise SchemaError(f"{'.'.join(path)!r} is the last field of its struct", hint=f"drop {what!r}")
 
     def rename(self, path: Sequence[str], new: str) -> None:
-        """Renames a column or a field, unless the table does not have it.
-
-        Raises:
-            SchemaError: Another one has the new name.
-        """
+        """Renames a column or a field, unless the table does not have it."""
         held, old = self._holder(path), folded(path[-1])
         if held is None or old not in held.names:
             return
@@ -110,11 +101,7 @@ class ColumnNames:
         held.names[folded(new)] = (new, inner)
 
     def add(self, path: Sequence[str], kind: str) -> None:
-        """Adds a column, or a field to a column, unless the table does not have that column.
-
-        Raises:
-            SchemaError: Another one has the name.
-        """
+        """Adds a column, or a field to a column, unless the table does not have that column."""
         held, last = self._holder(path), path[-1]
         if held is None:
             return
@@ -178,10 +165,6 @@ class Evolution:
         Args:
             quoted: The table, with the lake and the schema.
             types: The table's columns and the DuckDB names of their types.
-
-        Raises:
-            SchemaError: A column or a type does not exist, two columns would have the same name, or a default is for a
-                column that is not added.
         """
         self._check_arguments()
         for name in self.defaults:
@@ -324,11 +307,7 @@ def _stored(name: str, value: object, wanted: str) -> str:
 
 
 def create(scope: Scope, name: str, definition: Definition) -> None:
-    """Creates an empty table, and its schema if it does not exist; in a transaction, at its commit.
-
-    Raises:
-        SchemaError: The table already exists, or a type, a key or a column does not exist.
-    """
+    """Creates an empty table, and its schema if it does not exist; in a transaction, at its commit."""
     schema, table = split_name(name)
     created = joined_name(schema, table)
     session = scope.session
@@ -358,11 +337,7 @@ def exists(scope: Scope, name: str) -> bool:
 
 
 def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
-    """Changes a table's columns.
-
-    Raises:
-        SchemaError: A column does not exist, or a type cannot be promoted to the new one.
-    """
+    """Changes a table's columns."""
     before = target(transaction, name)
     full = quoted(transaction.session, before.info)
     statements = evolution.statements(full, before.types)
@@ -382,12 +357,7 @@ def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) ->
 
 
 def drop(scope: Scope, name: str) -> None:
-    """Drops a table; earlier snapshots keep it.
-
-    Raises:
-        TableNotFoundError: There is no such table.
-        SchemaError: It is a view or a table of lakeconf, or the transaction has written to it.
-    """
+    """Drops a table; earlier snapshots keep it."""
     full = full_name(name)
     with Writing(scope, f"drop table {full}") as transaction:
         before = _changeable(transaction, name)
@@ -399,12 +369,7 @@ def drop(scope: Scope, name: str) -> None:
 
 
 def rename(scope: Scope, name: str, new_name: str) -> None:
-    """Renames a table within its schema.
-
-    Raises:
-        TableNotFoundError: There is no such table.
-        SchemaError: The new name is taken or is in another schema, or the table is a view or a table of lakeconf.
-    """
+    """Renames a table within its schema."""
     (schema, _), (new_schema, new_table) = split_name(name), split_name(new_name)
     old, new = full_name(name), full_name(new_name)
     if folded(schema) != folded(new_schema):
@@ -445,13 +410,8 @@ def set_comments(transaction: Transaction, name: str, comment: str | None, colum
     """Sets or removes the comment of a table, and those of some of its columns.
 
     Args:
-        transaction: The transaction.
-        name: The table.
         comment: The new comment; an empty text removes it, None keeps it.
         columns: New comments by column; None removes one.
-
-    Raises:
-        SchemaError: A column does not exist.
     """
     before = target(transaction, name)
     statements = comment_statements(quoted(transaction.session, before.info), before.types, comment, columns)
@@ -462,13 +422,7 @@ def set_comments(transaction: Transaction, name: str, comment: str | None, colum
 
 
 def set_defaults(transaction: Transaction, name: str, defaults: Mapping[str, str]) -> None:
-    """Sets the values of columns for new rows that do not set them.
-
-    Args:
-        transaction: The transaction.
-        name: The table.
-        defaults: Literals by column.
-    """
+    """Sets the values of columns for new rows that do not set them."""
     info = target(transaction, name).info
     alter = f"ALTER TABLE {quoted(transaction.session, info)} ALTER COLUMN"
     statements = tuple(
@@ -499,11 +453,7 @@ def _add_definition(
 
 
 def drop_view(scope: Scope, name: str) -> None:
-    """Drops a view of the lake.
-
-    Raises:
-        TableNotFoundError: There is no such view.
-    """
+    """Drops a view of the lake."""
     schema, view = split_name(name)
     dropped = joined_name(schema, view)
     known = view_names(scope.session.reader, scope.snapshot_id)
@@ -515,11 +465,7 @@ def drop_view(scope: Scope, name: str) -> None:
 
 
 def create_view(scope: Scope, name: str, sql: str) -> None:
-    """Creates or replaces a view of the lake.
-
-    Raises:
-        QueryError: DuckDB refuses the query, or it is more than one query.
-    """
+    """Creates or replaces a view of the lake."""
     # Without this check, DuckDB would run statements that follow the query.
     if not is_query(sql):
         raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
@@ -538,12 +484,7 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
 def _described(
     transaction: Transaction, statements: Sequence[str], full: str, before: TableInfo | None = None
 ) -> list[tuple[str, str, bool]]:
-    """The columns of the table `full` after some statements, which change the table `before`; nothing is changed.
-
-    Raises:
-        CommitConflictError: Another writer has changed the table.
-        SchemaError: DuckLake refuses a statement.
-    """
+    """The columns of the table `full` after some statements, which change the table `before`; nothing is changed."""
     earlier = [statement for change in transaction.changes if change.defines for statement in change.statements]
     try:
         return described(transaction.session, [*earlier, *statements], full)

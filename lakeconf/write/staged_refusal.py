@@ -101,7 +101,6 @@ def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: M
 
     Args:
         transaction: The transaction, whose only change is the outcome.
-        info: The table.
         engine: The engine that has computed the outcome.
         counts: The number of rows for each action.
     """
@@ -119,7 +118,6 @@ def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
 
     Args:
         transaction: The transaction, to which the update will be added.
-        info: The table.
     """
     if not isinstance(transaction.session.engine, SparkOperations):
         return "the lake was opened without Spark"
@@ -131,7 +129,6 @@ def delete_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool
 
     Args:
         transaction: The transaction, whose changes are those of one write.
-        info: The table.
         adds_rows: True if the write adds files too.
         by_position: True if rows are deleted that are not those of whole files.
     """
@@ -144,13 +141,7 @@ def delete_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool
 
 
 def size_refusal(session: Session, info: TableInfo, updated: int) -> str | None:
-    """Why DuckDB is faster because so few rows are updated; None if they are many, or if the size does not matter.
-
-    Args:
-        session: The open lake.
-        info: The table.
-        updated: The number of rows.
-    """
+    """Why DuckDB is faster because so few rows are updated; None if they are many, or if the size does not matter."""
     if session.committer != "auto":
         return None
     # From the catalog: the footers of the outcome would need requests.
@@ -174,13 +165,7 @@ def _rest_refusal(transaction: Transaction, info: TableInfo, others: int, *, add
 
 
 def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
-    """Why no outcome for a table can be staged; None if one can be.
-
-    Args:
-        session: The open lake.
-        info: The table.
-        snapshot_id: The snapshot of the table.
-    """
+    """Why no outcome for a table can be staged; None if one can be."""
     return _definition_refusal(info) or lake_refusal(session, info, snapshot_id)
 
 

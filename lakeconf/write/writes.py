@@ -102,12 +102,7 @@ def quoted_name(info: TableInfo) -> str:
 
 
 def target(transaction: Transaction, name: str) -> Target:
-    """A table as it will be after a transaction.
-
-    Raises:
-        TableNotFoundError: There is no such table, or the transaction has dropped or renamed it.
-        CatalogError: Its folder is not below the data path.
-    """
+    """A table as it will be after a transaction."""
     found = transaction.targets.get(table_key(name))
     if found is not None and found.ended_by is not None:
         raise TableNotFoundError(
@@ -124,21 +119,12 @@ def target(transaction: Transaction, name: str) -> Target:
 
 
 def current(scope: Scope, name: str) -> Target:
-    """A table at the snapshot that reads see; in an open transaction, as it will be after the transaction.
-
-    Raises:
-        TableNotFoundError: There is no such table.
-    """
+    """A table at the snapshot that reads see; in an open transaction, as it will be after the transaction."""
     return target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
 
 
 def adopt(transaction: Transaction, name: str, frame: object) -> Any:
-    """Converts a frame to one of the engine; dictionaries get the types of the table where these lose nothing.
-
-    Raises:
-        SchemaError: The type of the frame is not supported.
-        TableNotFoundError: There is no such table.
-    """
+    """Converts a frame to one of the engine; dictionaries get the types of the table where these lose nothing."""
     engine = transaction.session.engine
     if not is_rows(frame):
         return engine.adopt(without_types(frame, target(transaction, name).types))
@@ -147,11 +133,7 @@ def adopt(transaction: Transaction, name: str, frame: object) -> Any:
 
 
 def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
-    """Stages an adopted frame for a table, after checking it against the table's columns.
-
-    Raises:
-        SchemaError: A column is missing, unknown, or of a type that does not fit.
-    """
+    """Stages an adopted frame for a table, after checking it against the table's columns."""
     session = transaction.session
     check_fit(wanted.info.full_name, session.engine.schema(adopted), wanted.types)
     info, token = wanted.info, transaction.next_token()
@@ -195,8 +177,6 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     """Adds the change that deletes rows by the keys in a frame, including rows of the same transaction.
 
     Args:
-        transaction: The transaction.
-        target: The table.
         adopted: The frame, checked against the table.
         on: The columns to match on; NULL matches nothing.
     """
@@ -216,16 +196,11 @@ def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Call
     """Writes to a table, unless a write with the same key was committed before.
 
     Args:
-        scope: The lake.
-        name: The table.
         idempotency_key: The key; None to write in any case.
         write: Adds the changes to a transaction, given the transaction and the name of the table.
 
     Returns:
         The snapshot that reads see afterwards, or the snapshot of the earlier write with this key.
-
-    Raises:
-        CommitError: The open transaction already contains a write with this key.
     """
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)
@@ -310,11 +285,7 @@ def are_in_files(staged: Staged) -> bool:
 
 
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
-    """Refuses staged rows that do not satisfy a condition.
-
-    Raises:
-        PredicateError: At least one row does not satisfy it.
-    """
+    """Refuses staged rows that do not satisfy a condition."""
     outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
     ((count,),) = writer.rows(outside)
     if count:
@@ -329,13 +300,8 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
 
     Args:
         writer: The connection that the rows were staged on.
-        info: The table.
-        staged: The staged actions.
         on: The columns that the merge matches on.
         count: The number of actions on rows of the table.
-
-    Raises:
-        CommitError: Several rows match one row.
     """
     acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
     twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}", count)
@@ -352,11 +318,7 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
 
 
 def check_row_ids(info: TableInfo) -> None:
-    """Refuses a table with a column that hides the row ids.
-
-    Raises:
-        UnsupportedError: There is one.
-    """
+    """Refuses a table with a column that hides the row ids."""
     if any(folded(column.name) == "rowid" for column in info.columns):
         raise UnsupportedError(
             f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
@@ -371,13 +333,8 @@ def check_required(
 
     Args:
         writer: The connection that the rows were staged on.
-        info: The table.
-        staged: The staged rows.
         columns: The columns of the staged rows.
         where: A SQL condition that selects staged rows.
-
-    Raises:
-        SchemaError: A NOT NULL column contains a NULL.
     """
     required = [column.name for column in info.columns if not column.nullable and column.name in columns]
     if not required:
@@ -395,8 +352,6 @@ def rows_to_change(
     """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`.
 
     Args:
-        engine: The engine that reads them.
-        transaction: The transaction.
         target: The table, as it will be after the transaction.
         read: The table at the read snapshot; see `readable`.
         where: A condition for the rows; None for all.
@@ -416,12 +371,7 @@ def readable(transaction: Transaction, target: Target) -> TableInfo:
     """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify.
 
     Args:
-        transaction: The transaction.
         target: The table, as it will be after the transaction.
-
-    Raises:
-        LakeconfError: The transaction has created the table, or renamed or dropped its columns.
-        UnsupportedError: A column has a name that hides row ids, or the transaction has written to the table.
     """
     info = target.info
     _check_names(info)
@@ -463,9 +413,7 @@ def sorted_positions(
 
     Args:
         transaction: The transaction; its engine is a `PositionEngine`.
-        target: The table.
         staged: The staged rows, with their positions.
-        condition: Selects rows of data files.
         data_files: The data files in which the rows were found.
 
     Returns:

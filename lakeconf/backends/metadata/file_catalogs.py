@@ -90,10 +90,6 @@ class CatalogFile(MetadataBackend):
 
         Args:
             path: A file that is not empty.
-
-        Raises:
-            CatalogError: The file is something else.
-            StorageError: The file cannot be read.
         """
         try:
             with path.open("rb") as file:
@@ -114,12 +110,7 @@ def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
     """Refuses a database of another application, because DuckLake would create its tables in it.
 
     Args:
-        path: The database's file.
         kind: The kind of database, such as `SQLite`.
-        tables: The names of its tables.
-
-    Raises:
-        CatalogError: There are tables, but none of DuckLake.
     """
     if tables and "ducklake_metadata" not in tables:
         raise CatalogError(
@@ -132,11 +123,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
     """Creates a folder and its parents.
 
     Args:
-        path: The folder.
         mode: The permissions of a new folder, limited by the umask.
-
-    Raises:
-        StorageError: The folder cannot be created.
     """
     try:
         path.mkdir(mode, parents=True, exist_ok=True)

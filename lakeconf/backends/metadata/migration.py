@@ -30,12 +30,6 @@ def check_merged_files(
 
     Args:
         connection: A connection with the secrets of the store; the lake is not attached.
-        backend: The metadata backend.
-        names: The store's names.
-        attach_options: The ATTACH options.
-
-    Raises:
-        CatalogError: There are such snapshots. The message names them, and the hint says how to expire them.
     """
     options = backend.ducklake_options(names)
     parameters = options.get("metadata_parameters", {})

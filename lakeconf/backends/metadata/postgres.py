@@ -181,12 +181,6 @@ def hidden_credentials() -> Iterator[None]:
 def default_password(host: str, port: int, database: str, user: str) -> str | None:
     """The password that libpq would use for a connection without a configured password.
 
-    Args:
-        host: The server.
-        port: The port of the server.
-        database: The database.
-        user: The role.
-
     Returns:
         The value of `PGPASSWORD`, otherwise the password in the matching line of the password file; None without both.
     """

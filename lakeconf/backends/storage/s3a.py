@@ -110,11 +110,7 @@ class S3ABucket:
     features: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str | Secret]:
-        """The Hadoop settings, limited to this bucket.
-
-        Raises:
-            UnsupportedError: A parameter of the secret has no equivalent in S3A.
-        """
+        """The Hadoop settings, limited to this bucket."""
         parameters = {key.lower(): value for key, value in self.parameters.items()}
         for key in parameters:
             if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:

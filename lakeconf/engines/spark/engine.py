@@ -77,13 +77,6 @@ def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id
 
     Args:
         frame: Spark's scan of all columns of the table.
-        reader: The lake.
-        table: The table at the snapshot.
-        snapshot_id: The snapshot.
-
-    Raises:
-        LakeconfError: DuckDB cannot read the table or convert it to Spark's types.
-        UnsupportedError: Spark lacks the codec of a file.
     """
     spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
     duckdb_rows, by_duckdb = _by_duckdb(reader, table, snapshot_id)
@@ -143,13 +136,7 @@ class SparkEngine:
 
     Args:
         spark: The user's session; its settings neither change nor affect the result.
-        reader: The lake.
-        writer: The connection that commits.
         settings: The Hadoop settings that the session must have for the lake's files.
-
-    Raises:
-        SparkError: The session uses Spark Connect, or one of its settings is missing or different.
-        UnsupportedError: An engine replaces Spark's Parquet reader.
     """
 
     name = "spark"

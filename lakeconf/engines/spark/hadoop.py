@@ -79,11 +79,7 @@ def _plain(path: str) -> str:
 
 
 def spark_paths(paths: Iterable[str]) -> list[str]:
-    """Converts paths for Spark's readers and escapes the characters of Hadoop's patterns.
-
-    Args:
-        paths: As for `spark_uri`.
-    """
+    """Converts paths for Spark's readers and escapes the characters of Hadoop's patterns."""
     return [_PATTERN.sub(r"\\\g<0>", spark_uri(path)) for path in paths]
 
 
@@ -96,9 +92,6 @@ def catalog_uri(path: str, location: str) -> str:
 
     Returns:
         A path that starts with `location`, so that DuckLake recognizes the file as its own.
-
-    Raises:
-        SparkError: The path is not below `location`.
     """
     place = spark_uri(location)
     full = "file://" + path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
@@ -127,12 +120,7 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
     compared as well.
 
     Args:
-        spark: The session.
-        location: The store's data path.
         settings: The Hadoop settings of its storage backend.
-
-    Raises:
-        SparkError: A setting is missing or different. The message names each setting, and only the values of endpoints.
     """
     uri = spark_uri(location)
     if uri.startswith("s3a://"):
@@ -194,11 +182,7 @@ def _same(name: str, ours: str | None, theirs: str | None) -> bool:
 
 
 def _in_force(spark: SparkSession, uri: str) -> Configuration:
-    """The settings of the file system that Hadoop keeps for a bucket.
-
-    Raises:
-        SparkError: There is no such file system, or it cannot be opened.
-    """
+    """The settings of the file system that Hadoop keeps for a bucket."""
     try:
         return file_system_configuration(spark, uri)
     except Py4JJavaError as error:

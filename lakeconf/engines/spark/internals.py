@@ -27,11 +27,7 @@ _kept: list[SparkSession | None] = []
 
 
 def require_classic(spark: SparkSession) -> None:
-    """Refuses a session of Spark Connect.
-
-    Raises:
-        SparkError: The session has no JVM.
-    """
+    """Refuses a session of Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         raise SparkError(
             "lakeconf cannot use a session of Spark Connect: it needs access to Spark's JVM",
@@ -50,11 +46,7 @@ def _java(spark: SparkSession, class_name: str) -> Any:
 
 
 def new_session(spark: SparkSession, settings: Mapping[str, str], kept: Collection[str]) -> SparkSession:
-    """A session of the same application with these settings; it keeps only the Spark SQL settings in `kept`.
-
-    Raises:
-        SparkError: The session uses Spark Connect.
-    """
+    """A session of the same application with these settings; it keeps only the Spark SQL settings in `kept`."""
     properties = _java(spark, "java.util.Properties")()
     for key, value in settings.items():
         properties.setProperty(key, value)
@@ -171,11 +163,9 @@ def read_footers(
     """The results of a Java class that reads footers: the number of each file's schema, and the schemas as text.
 
     Args:
-        spark: The session of the scan.
         files: Texts that describe files, for one call each.
         settings: Hadoop settings besides those of the session.
         class_name: The class, whose `read` takes a text and returns numbers, with commas between them.
-        source: Its source.
     """
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     for key, value in settings.items():

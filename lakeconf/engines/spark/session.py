@@ -66,12 +66,6 @@ def private_session(spark: SparkSession) -> SparkSession:
 
     Args:
         spark: The user's session; its settings do not change.
-
-    Returns:
-        A session of the same application.
-
-    Raises:
-        SparkError: The session uses Spark Connect.
     """
     return new_session(spark, {**_kept(spark), **_SETTINGS}, _SPEED)
 
@@ -93,15 +87,7 @@ def _kept(spark: SparkSession) -> dict[str, str]:
 
 
 def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Converts an Arrow table to a frame of the user's session; naive timestamps stay naive in every session.
-
-    Args:
-        spark: The user's session.
-        table: The table.
-
-    Raises:
-        SchemaError: Spark has no type for a value, such as a timestamp with fractions of a microsecond.
-    """
+    """Converts an Arrow table to a frame of the user's session; naive timestamps stay naive in every session."""
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     known = pa.schema([field.with_type(with_leaves(field.type, _known)) for field in table.schema])

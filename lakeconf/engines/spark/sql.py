@@ -37,9 +37,6 @@ def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
     Args:
         spark: The session that gets the views.
         frames: The frame of each view, by name of the view.
-
-    Raises:
-        SparkError: The session belongs to another application than the frames.
     """
     for name, frame in frames.items():
         if frame.sparkSession.sparkContext is not getattr(spark, "sparkContext", None):
@@ -51,11 +48,7 @@ def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
 
 
 def collected(frame: DataFrame) -> Any:
-    """The rows of a frame as an Arrow table in this process.
-
-    Raises:
-        SparkError: The job that computes them fails.
-    """
+    """The rows of a frame as an Arrow table in this process."""
     try:
         return frame.toArrow()
     except Exception as error:  # also of py4j and gRPC, if the session was stopped

@@ -287,15 +287,7 @@ TESTED = "4.3"
 
 
 def check_version(spark: SparkSession) -> None:
-    """Checks that the tests of lakeconf run the Spark version of a session.
-
-    Args:
-        spark: The user's session.
-
-    Raises:
-        SparkVersionError: The session has another version.
-        SparkError: It is no session.
-    """
+    """Checks that the tests of lakeconf run the Spark version of a session."""
     version = getattr(spark, "version", None)
     if not isinstance(version, str):
         raise SparkError(

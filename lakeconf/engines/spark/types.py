@@ -82,9 +82,6 @@ def spark_type(column: Column) -> DataType:
 
     Args:
         column: The column, or a field inside a nested one.
-
-    Raises:
-        UnsupportedError: No Spark type holds all its values.
     """
     inner = [spark_type(child) for child in column.children]
     if column.type == "list":
@@ -111,11 +108,7 @@ def leaf_type(type_name: str, column_name: str) -> DataType:
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """The schema of a frame with these columns.
-
-    Raises:
-        UnsupportedError: A column has no Spark type.
-    """
+    """The schema of a frame with these columns."""
     return StructType([StructField(column.name, spark_type(column)) for column in columns])
 
 
@@ -131,9 +124,6 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
         column: The column, or a field inside a nested one.
         for_spark: False for the column's type in DuckDB; True for the type to cast it to, so that its Arrow type
             matches `spark_type`.
-
-    Raises:
-        UnsupportedError: The column has no Spark type.
     """
     return nested_sql(column, lambda leaf: _leaf(leaf.type, leaf.name, for_spark=for_spark))
 
@@ -152,11 +142,7 @@ def exact_cast(sql: str, column: Column) -> str:
 
 
 def duckdb_schema(frame: DataFrame) -> dict[str, str]:
-    """The columns of a frame and the DuckDB names of their types.
-
-    Raises:
-        SchemaError: DuckDB lacks a type, or two columns have the same name.
-    """
+    """The columns of a frame and the DuckDB names of their types."""
     return duckdb_types(frame.schema)
 
 

@@ -81,18 +81,12 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     """Writes a frame to the staging folder of this write, below the table's folder.
 
     Args:
-        spark: The session of the frame.
         writer: The connection that will commit; it can read the files.
         frame: A frame whose columns have been checked against the table.
         request: The table, with its columns and their types.
 
     Returns:
         The files, or the query that reads them if they cannot be registered.
-
-    Raises:
-        SchemaError: A NOT NULL column has a NULL, or a type would change a value.
-        SparkError: The job failed, or this process does not find the files.
-        UnsupportedError: A setting of the session would change the files, or the lake's files are encrypted.
     """
     refuse_other(settings_of(spark), _WRITING, "write")
     table, folder = request.table, staging_folder(request.table, request.token)
@@ -162,12 +156,6 @@ class ConnectEngine:
 
     Args:
         spark: The user's session; its settings do not change.
-        reader: The lake.
-        writer: The connection that commits.
-
-    Raises:
-        SparkError: The process also uses a classic session, so that pyspark's functions are those of classic sessions.
-        UnsupportedError: An engine replaces Spark's Parquet reader.
     """
 
     name = "spark-connect"

@@ -72,10 +72,6 @@ def stored_schemas(reader: CatalogReader, files: Sequence[tuple[str, int]]) -> l
 
     Args:
         reader: The lake; its connection can read the files.
-        files: Path and size of each.
-
-    Raises:
-        StorageError: A file is missing or not Parquet.
     """
     return remembered(files, lambda unknown: _read(reader, [path for path, _ in unknown]))
 
@@ -156,11 +152,7 @@ _FORMATS = "spark.sql.sources.useV1SourceList"
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
-    """The settings of a session that are not defaults.
-
-    Raises:
-        SparkError: The server cannot be reached.
-    """
+    """The settings of a session that are not defaults."""
     try:
         return dict(spark.conf.getAll)
     except Exception as error:  # an error of gRPC, or of the session
@@ -168,11 +160,7 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
 
 
 def check_reading(settings: Mapping[str, str]) -> None:
-    """Checks the settings before a scan.
-
-    Raises:
-        UnsupportedError: A setting could change the rows.
-    """
+    """Checks the settings before a scan."""
     refuse_other(settings, _READING, "read")
     formats = settings.get(_FORMATS)
     if formats is not None and "parquet" not in formats.lower().split(","):
@@ -180,11 +168,7 @@ def check_reading(settings: Mapping[str, str]) -> None:
 
 
 def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: str) -> None:
-    """Refuses settings with other values than the needed ones.
-
-    Raises:
-        UnsupportedError: A setting has another value.
-    """
+    """Refuses settings with other values than the needed ones."""
     for key, value in needed.items():
         found = settings.get(key, value)
         if found.strip().lower() != value.lower():
@@ -246,10 +230,6 @@ class ConnectSource:
 
         Args:
             files: The files that the scan may read.
-
-        Raises:
-            StorageError: A file is missing, or its size differs from the catalog.
-            UnsupportedError: Spark would not read a file, because of its name.
         """
         unknown = {file.path: file for file in files if file.path not in self._names}
         if unknown:
@@ -267,9 +247,6 @@ class ConnectSource:
         """The same rows; its jobs fail if a file has changed or is missing since `prepare`.
 
         Spark computes an uncorrelated subquery before the other tasks of a job, also if no row needs it.
-
-        Args:
-            frame: Rows of the files.
         """
         if not self._files:
             return frame
@@ -393,14 +370,7 @@ def read(
 
     Args:
         spark: The user's session; its settings do not change.
-        reader: The lake.
-        plan: What to read.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
-        row_ids: As for `lakeconf.engines.spark.read.scan.read`.
-
-    Raises:
-        StorageError: A file is missing, or differs from the one in the catalog.
-        UnsupportedError: A column or a file cannot be read exactly, or a setting could change the rows.
     """
     source = _source(spark, reader, [plan])
     return source.guarded(scanned(source, plan, inlined, row_ids=row_ids))
@@ -411,8 +381,6 @@ def read_changes(spark: SparkSession, reader: CatalogReader, plan: ChangesPlan, 
 
     Args:
         spark: The user's session; its settings do not change.
-        reader: The lake.
-        plan: What to read.
         inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
     """
     source = _source(spark, reader, [plan.inserted, plan.deleted])

@@ -27,14 +27,7 @@ _SWITCHES = {
 
 
 def refuse_accelerators(spark: SparkSession) -> None:
-    """Checks that the session uses Spark's own Parquet reader.
-
-    Args:
-        spark: The user's session.
-
-    Raises:
-        UnsupportedError: The session uses an engine that replaces the reader.
-    """
+    """Checks that the session uses Spark's own Parquet reader."""
     context: Any = spark.sparkContext
     configuration = context.getConf()
     keys = (*_CLASS_KEYS, *_SWITCHES)

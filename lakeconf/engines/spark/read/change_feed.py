@@ -37,16 +37,10 @@ def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> D
 
     Args:
         spark: The user's session; its settings neither change nor affect the result.
-        plan: What to read.
         inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
 
     Returns:
         A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
-
-    Raises:
-        StorageError: A file is missing, or differs from the one in the catalog.
-        UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session uses Spark Connect.
     """
     private = private_session(spark)
     with active_session_kept(spark):
@@ -54,13 +48,7 @@ def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> D
 
 
 def changed(source: Source, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """Like `read_changes`, as a frame of the session that reads the files.
-
-    Args:
-        source: Reads the files.
-        plan: As for `read_changes`.
-        inlined: As for `read_changes`.
-    """
+    """Like `read_changes`, as a frame of the session that reads the files."""
     return _typed(source.session, plan, _inserted(source, plan, inlined), _deleted(source, plan, inlined))
 
 

@@ -134,8 +134,6 @@ def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = F
     """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it.
 
     Args:
-        column: The column.
-        fields: The fields.
         as_stored: True for the name in the file; False for the name to request from Spark.
     """
     stored = next((field for field in fields if field.field_id == column.field_id), None)
@@ -192,9 +190,6 @@ def default_sql(column: Column) -> str:
     """The Spark SQL of a column's initial default, which must not be None.
 
     It is a literal or a cast of a literal, whose meaning does not depend on Spark's settings.
-
-    Raises:
-        UnsupportedError: The default does not fit the column's Spark type.
     """
     stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
     with connect() as duckdb:
@@ -272,8 +267,6 @@ def requested(found: Found, type_: DataType, *, default: str | None = None) -> S
     """A field of the schema for Spark's reader.
 
     Args:
-        found: Its location in the files.
-        type_: The requested type.
         default: Spark SQL of its value for files that lack it.
     """
     metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
@@ -287,7 +280,6 @@ def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading
 
     Args:
         column: The column, or a field inside a nested one.
-        found: Its location in the files.
         can_filter: False inside a list or map, whose elements Spark never uses to filter row groups.
     """
     if column.type in ("struct", "list", "map"):

@@ -94,12 +94,7 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
     """The rows of one file, as Arrow; DuckDB reads them as Spark takes them.
 
     Args:
-        task: How to read it.
-        content: The bytes of the file.
         deletes: The bytes of its delete file, or None.
-
-    Raises:
-        RuntimeError: The executor has no package duckdb, or DuckDB cannot read the file.
     """
     try:
         import duckdb
@@ -164,7 +159,6 @@ def summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], 
     """The function with which an executor runs DuckDB's SQL over each batch of rows.
 
     Args:
-        query: The SQL, over `ROWS`.
         time_zone: The time zone for formatting zoned timestamps.
     """
 
@@ -198,9 +192,6 @@ def puffin_positions(content: bytes) -> list[int]:
     """The positions in a deletion vector: a bare `deletion-vector-v1` blob, as DuckLake writes it.
 
     https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type
-
-    Raises:
-        RuntimeError: The content is not a deletion vector.
     """
     (length,) = struct.unpack_from(">I", content)
     if content[4:8] != _PUFFIN_MAGIC or length + 8 > len(content):

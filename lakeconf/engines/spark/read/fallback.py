@@ -99,13 +99,7 @@ def fallback_frame(source: Source, plan: ScanPlan, group: Group, virtual: Sequen
 
     Args:
         source: Reads the bytes of the files.
-        plan: The plan.
-        group: Files of the plan.
         virtual: The additional columns of the frame: row id, snapshot, file name and id, and position, or none.
-
-    Raises:
-        StorageError: A file is missing, or differs from the one in the catalog.
-        UnsupportedError: DuckDB cannot return a column to Spark either.
     """
     _refuse(plan.columns, group)
     tasks = [_task(plan, group, file, [field.name for field in virtual]) for file in group.files]

@@ -280,13 +280,7 @@ def relation(
 
     Args:
         private: The session that fixes the reader's settings.
-        files: At least one.
         schema: The requested schema; fields with a field id are matched by it. None if the source has its own.
-        source: Spark's name of the format.
-
-    Raises:
-        StorageError: A local file is missing, or a size differs from the catalog.
-        UnsupportedError: Two files have the same path.
     """
     check_local([file for file in files if file.path.startswith("/")])
     planned = [(spark_uri(file.path), file.file_size_bytes) for file in files]
@@ -300,11 +294,7 @@ def relation(
 
 
 def check_local(files: Sequence[File]) -> None:
-    """Checks local files before a job does.
-
-    Raises:
-        StorageError: A file is missing, or its size differs from the catalog.
-    """
+    """Checks local files before a job does."""
     for file in files:
         try:
             size = os.stat(file.path).st_size
@@ -314,11 +304,7 @@ def check_local(files: Sequence[File]) -> None:
 
 
 def check_size(file: File, size: int) -> None:
-    """Checks that a file has the size of the catalog.
-
-    Raises:
-        StorageError: It has another one.
-    """
+    """Checks that a file has the size of the catalog."""
     if size != file.file_size_bytes:
         raise StorageError(
             f"{file.path} has {size} bytes, but the catalog says {file.file_size_bytes}: it was truncated or replaced"
@@ -476,15 +462,7 @@ _LOGICAL = {
 
 
 def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Stored]:
-    """The schema of each file: a struct of its columns, with the name of the program that wrote the file.
-
-    Args:
-        private: The session of the scan.
-        files: Path and size of each.
-
-    Raises:
-        StorageError: A file is missing, has another size, or is not Parquet.
-    """
+    """The schema of each file: a struct of its columns, with the name of the program that wrote the file."""
 
     def read(unknown: Sequence[tuple[str, int]]) -> list[Stored]:
         settings = {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}
@@ -506,7 +484,6 @@ def remembered(
     """The schema of each file; reads only those that this process does not know.
 
     Args:
-        files: Path and size of each.
         read: Reads the schemas of some files.
     """
     # Another thread may remove any of them from the cache at any time.
@@ -564,7 +541,6 @@ def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tu
     """The type of a nested field, as `Stored.type`, and its children.
 
     Args:
-        children: Its fields in the file.
         logical: Its logical type, as for `leaf_type_name`.
     """
     if logical in ("LIST", "MAP") and len(children) == 1:

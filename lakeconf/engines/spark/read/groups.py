@@ -110,8 +110,6 @@ def groups(source: Source, plan: ScanPlan, *, row_ids: bool = False) -> list[Gro
     """Groups the files of a plan; reads footers only if the catalog does not contain the required information.
 
     Args:
-        source: Reads the files.
-        plan: The plan.
         row_ids: True if the scan also returns the ids of the rows.
     """
     contents = _contents(source, plan, row_ids=row_ids)
@@ -239,9 +237,6 @@ def with_constants(
     """Adds the columns above, `FILENAME` and `FILE_ID` to a frame that has `FILE`.
 
     Args:
-        private: The session of the scan.
-        frame: Rows of `files`.
-        plan: The plan.
         files: The files, in the order of the relation.
         in_path: The columns whose values are in the paths.
     """

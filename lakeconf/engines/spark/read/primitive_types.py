@@ -158,7 +158,6 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
 
     Args:
         stored: The type in the file, as `Stored.type`.
-        column: The column.
 
     Returns:
         The type requested from Spark's reader, and the conversion to the column's Spark type; None if Spark cannot

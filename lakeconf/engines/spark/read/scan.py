@@ -55,13 +55,9 @@ def inlined_frame(
     """Creates a frame of inlined rows.
 
     Args:
-        private: The session of the scan.
         columns: The requested columns; `rows` has them under their names.
         rows: The rows as DuckDB returns them.
         virtual: Additional columns of the frame, each with its SQL over `rows`.
-
-    Raises:
-        UnsupportedError: A value does not fit the column's Spark type.
     """
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
     table = exact_rows(columns, rows, {field.name: sql for field, sql in virtual})
@@ -85,9 +81,6 @@ def exact_rows(
         virtual: Additional columns, each with its SQL over `rows`.
         condition: The condition on `rows`, in DuckDB's SQL.
         time_zone: The time zone in which the condition is evaluated.
-
-    Raises:
-        UnsupportedError: A value does not fit the column's Spark type.
     """
     refuse_timetz(columns)
     added = virtual or {}
@@ -106,11 +99,7 @@ def exact_rows(
 
 
 def refuse_timetz(columns: Sequence[Column]) -> None:
-    """Refuses columns of rows in the catalog whose values lose a part on the way to Spark.
-
-    Raises:
-        UnsupportedError: A column contains TIMETZ.
-    """
+    """Refuses columns of rows in the catalog whose values lose a part on the way to Spark."""
     for column in columns:
         if "timetz" in all_types(column):
             raise UnsupportedError(
@@ -158,17 +147,11 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
 
     Args:
         spark: The user's session; its settings neither change nor affect the result.
-        plan: What to read.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
         row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME`, `FILE_ID` and `FILE_ROW_NUMBER`.
 
     Returns:
         A frame with exactly the plan's columns, and the added columns.
-
-    Raises:
-        StorageError: A file is missing, or differs from the one in the catalog.
-        UnsupportedError: A column or a file cannot be read exactly.
-        SparkError: The session uses Spark Connect.
     """
     private = private_session(spark)
     with active_session_kept(spark):
@@ -176,14 +159,7 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
 
 
 def scanned(source: Source, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
-    """Like `read`, as a frame of the session that reads the files.
-
-    Args:
-        source: Reads the files.
-        plan: As for `read`.
-        inlined: As for `read`.
-        row_ids: As for `read`.
-    """
+    """Like `read`, as a frame of the session that reads the files."""
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
     if reserved:
         raise UnsupportedError(
@@ -315,11 +291,7 @@ _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 
 def to_spark(predicate: Predicate) -> SparkColumn:
-    """The filter for a frame that has the columns under their names, with their Spark types.
-
-    Raises:
-        UnsupportedError: A part of the predicate is more than a comparison of a column with constants.
-    """
+    """The filter for a frame that has the columns under their names, with their Spark types."""
     if isinstance(predicate, Expression):
         example = predicate.columns[0].name
         raise UnsupportedError(
@@ -391,7 +363,6 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
 
     Args:
         spark: The user's session; its settings do not change.
-        paths: Absolute paths or URIs.
         types: The columns and their types, as DuckDB detects them.
 
     Returns:

@@ -54,12 +54,7 @@ class Source(Protocol):
         Args:
             files: At least one; no two have the same path.
             schema: The requested schema; None if the format has its own.
-            format_name: Spark's name of the format.
             can_filter: False if Spark must not use the statistics in the files.
-
-        Raises:
-            StorageError: A file is missing, or its size differs from the catalog.
-            UnsupportedError: Spark would not read a file.
         """
         ...
 
@@ -68,20 +63,11 @@ class Source(Protocol):
         ...
 
     def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:
-        """A property of a row's file; a row of an unknown file fails the job.
-
-        Args:
-            files: The files of the relation.
-            values: The property of each.
-        """
+        """A property of a row's file; a row of an unknown file fails the job."""
         ...
 
     def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
-        """The schema of each file, by its path.
-
-        Raises:
-            StorageError: A file is missing or not Parquet.
-        """
+        """The schema of each file, by its path."""
         ...
 
     def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> SparkColumn | None:
@@ -101,11 +87,7 @@ class Source(Protocol):
         ...
 
     def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
-        """Checks that all parts of a union have the names and types of a schema.
-
-        Raises:
-            UnsupportedError: A part differs.
-        """
+        """Checks that all parts of a union have the names and types of a schema."""
         ...
 
 
@@ -129,7 +111,6 @@ def of_file(private: SparkSession, values: Sequence[int]) -> Column:
     """A property of a row's file; a row of an unknown file fails the job.
 
     Args:
-        private: The session of the scan.
         values: The property of each file of the relation.
     """
     content = struct.pack(f"<{len(values)}q", *values)
@@ -142,7 +123,6 @@ def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> Dat
     """Adds the properties of its file to each row; a row of an unknown file fails the job.
 
     Args:
-        frame: Rows with the column `key`.
         known: A small frame with one row for each value of `key`.
         key: The column that identifies the file.
         number: A column of `known` that is never NULL.
@@ -155,12 +135,7 @@ def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: Struc
     """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts.
 
     Args:
-        private: The session of the scan.
-        parts: The parts.
         schema: The schema that each part must have, except for nullability.
-
-    Raises:
-        UnsupportedError: A part differs.
     """
     planned = schema_type(private, schema)
     for part in parts:
@@ -186,15 +161,11 @@ def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_
     """The condition for the rows of some files that are not deleted.
 
     Args:
-        private: The session of the scan.
         files: The files, in the order of the relation whose rows the condition selects.
         snapshot_id: Deletes of later snapshots are not applied.
 
     Returns:
         The condition; None if the driver cannot read the delete files, or if they exceed the limits.
-
-    Raises:
-        StorageError: A delete file is missing, or differs from the one in the catalog.
     """
     if not _is_at_hand(files):
         return None
@@ -368,7 +339,6 @@ def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile],
     """The rows of a relation that are not deleted.
 
     Args:
-        source: Reads the delete files.
         frame: All rows of `files`, with the column `ROW`, which `row_number` computes.
         files: The files, in the order of the relation.
         snapshot_id: Deletes of later snapshots are not applied.
@@ -386,12 +356,7 @@ def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile],
 
 
 def row_number(source: Source, files: Sequence[DataFile]) -> Column:
-    """The value of `ROW`; a row of an unknown file fails the job.
-
-    Args:
-        source: Reads the files.
-        files: The files of the relation.
-    """
+    """The value of `ROW`; a row of an unknown file fails the job."""
     bases = [number << POSITION_BITS for number in range(len(files))]
     return source.of_file(files, bases) + F.col("_metadata.row_index")
 

@@ -51,7 +51,6 @@ def grouped(frame: DataFrame, keys: Sequence[FolderKey]) -> DataFrame:
 
     Args:
         frame: A frame of a private session, whose settings change.
-        keys: The partition keys.
     """
     for setting in _SPLITS:
         frame.sparkSession.conf.set(setting, "true")
@@ -74,7 +73,6 @@ def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey])
     Args:
         writer: A connection that can access the files.
         paths: The files, each with rows of one partition.
-        keys: The partition keys.
 
     Returns:
         The folders by path, without files that must not be registered: those whose statistics do not prove their
@@ -131,15 +129,8 @@ def placed(storage: LakeStorage, found: Mapping[str, str], request: StagingReque
     """Moves staged files to their folders, and removes them if the block raises.
 
     Args:
-        storage: The storage of the files.
         found: The folder of each file, as `folders` returns them.
         request: The table and the token, which name the moved files.
-
-    Returns:
-        The new path of each file.
-
-    Raises:
-        StorageError: A file cannot be moved.
     """
     moved = {
         path: placed_path(request.table, found[path], request.token, number)
@@ -177,17 +168,11 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
     """Writes a frame to the staging folder of this write, below the table's folder.
 
     Args:
-        storage: The storage of the files.
         frame: A frame whose columns have been checked against the table.
         request: The table, with its columns and their types.
 
     Returns:
         The files, or the query that reads them if they cannot be registered.
-
-    Raises:
-        SchemaError: A NOT NULL column has a NULL.
-        SparkError: The job failed.
-        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     table = request.table
     # The frame is already analysed by its own session. The columns added here are analysed with the private settings.
@@ -220,7 +205,6 @@ def _staged(
     """Decides how the commit uses files: it registers them, or inserts their rows.
 
     Args:
-        storage: The storage of the files.
         files: The files, each with its number of rows.
         request: The table, with its columns and their types.
         keys: The partition keys of files with one partition each.
@@ -257,10 +241,7 @@ def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest,
     """The result of a write whose files are in its staging folder.
 
     Args:
-        writer: The connection that will commit.
-        files: The files, at least one.
         request: The table, with its columns and their types.
-        count: The number of rows.
     """
     table, folder = request.table, staging_folder(request.table, request.token)
     source = staged_source(writer, files, request.types)
@@ -274,12 +255,7 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     """The query that reads staged files and casts them to a table's types.
 
     Args:
-        writer: The connection that will commit.
-        paths: The files, at least one.
         types: The columns, and the DuckDB names of their types in the result.
-
-    Raises:
-        SchemaError: A type would round a value.
     """
     listed = ", ".join(map(literal, paths))
     files = f"read_parquet([{listed}], hive_partitioning = false)"
@@ -292,14 +268,7 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
 
 
 def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo) -> SparkColumn:
-    """A column as it is written, with the table's type, name and field ids.
-
-    Args:
-        frame: The frame.
-        name: The name of its column.
-        column: The column of the table.
-        table: The table.
-    """
+    """A column as it is written, with the table's type, name and field ids."""
     value, found = F.col(quoted(name)), frame.schema[name].dataType
     # The type of each value is known here: Spark would analyse the frame again for each column.
     if is_shared(column):

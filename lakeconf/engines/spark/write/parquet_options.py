@@ -39,9 +39,6 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
         writer: A connection whose default database is the lake.
         table: The table; its options override those of its schema, which override those of the lake.
         row_width: Size of a row in memory, in bytes; used if the table has no rows yet.
-
-    Raises:
-        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     found = lake_options(writer, table)
     if str(found.get("encrypted", "false")).lower() == "true":

@@ -49,14 +49,8 @@ def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) 
     """Writes a frame to a staging folder below the table's folder. Its files are read once and never registered.
 
     Args:
-        storage: The storage of the files.
-        frame: The frame.
         request: The table that the rows are about, with the columns of the frame and the types that DuckDB casts them
             to.
-
-    Raises:
-        SparkError: The job failed.
-        UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
     """
     with storage.removed_after_errors(request):
         checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
@@ -99,13 +93,7 @@ def sort_positions(storage: LakeStorage, staged: Staged, condition: str, request
     """Writes the positions of staged rows to a staging folder; see `PositionEngine.sort_positions`.
 
     Args:
-        storage: The storage of the files.
-        staged: The rows.
-        condition: Selects rows of data files.
         request: The table, and the token of the write.
-
-    Raises:
-        SparkError: The job failed.
     """
     rows = staged_frame(storage.spark, staged, condition, [FILE_ID, FILE_ROW_NUMBER])
     private = writing_session(storage.spark)
@@ -149,17 +137,7 @@ def is_writable(columns: Sequence[Column]) -> bool:
 
 
 def stage_sorted(storage: LakeStorage, frame: DataFrame, request: SortRequest) -> SortedFiles:
-    """Writes the rows of a request.
-
-    Args:
-        storage: The storage of the files.
-        frame: The rows, with `ROW_ID`.
-        request: What to write.
-
-    Raises:
-        SchemaError: DuckLake would replace a text of the rows.
-        SparkError: The job failed.
-    """
+    """Writes the rows of a request."""
     table = request.table
     staging = StagingRequest(table, {}, request.token)
     rebound = rebind(frame, writing_session(frame.sparkSession))

@@ -152,16 +152,7 @@ def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: S
 
     Args:
         frame: The frame; its session has the settings of the writer.
-        uri: The folder.
-        options: Options of Spark's Parquet writer.
         by: Columns that no file contains; each file has rows with the same values of them.
-
-    Returns:
-        The unescaped URIs of the files, sorted.
-
-    Raises:
-        PySparkException: The job failed.
-        Py4JJavaError: The folder exists, or cannot be listed.
     """
     return written_files(frame, uri, options, by, _NAME, _SOURCE)
 
@@ -182,9 +173,6 @@ def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None
         spark: The session whose jobs the action starts.
         action: Starts the jobs and waits for them.
         tag: A unique name for the jobs.
-
-    Raises:
-        BaseException: The error of the action, or the interruption. No job of the action is still running.
     """
     context = spark.sparkContext
     failures: list[BaseException] = []
@@ -222,8 +210,6 @@ def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
     """The value with the fields of its structs, at any depth, in the order of another type.
 
     Args:
-        value: The value.
-        found: The type of the value.
         wanted: A type whose structs have the same names of fields.
     """
     if _is_in_order(found, wanted):
@@ -266,8 +252,6 @@ def without_placeholders(value: Column, found: DataType, name: str) -> Column:
     """The value; a text in it that DuckLake would replace fails the job.
 
     Args:
-        value: The value.
-        found: The type of the value.
         name: The column's name, for the message.
     """
     holds = _holds(value, found)
@@ -321,9 +305,6 @@ _FILE = re.compile(r"error while reading file (\S+\.parquet)")
 def missing_codec(error: BaseException) -> UnsupportedError | None:
     """Finds out whether a job failed because Spark lacks the codec of a file.
 
-    Args:
-        error: The error of Spark.
-
     Returns:
         The error to raise instead; None if the job failed for another reason.
     """
@@ -371,9 +352,6 @@ class LakeStorage:
 
         Returns:
             The Parquet files, as the catalog writes their paths.
-
-        Raises:
-            UnsupportedError: The lake's files are encrypted, or Spark does not support their compression.
         """
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
@@ -386,14 +364,7 @@ class LakeStorage:
 
     @contextlib.contextmanager
     def removed_after_errors(self, request: StagingRequest) -> Iterator[None]:
-        """Removes the staging folder of a request if the block raises.
-
-        Raises:
-            SchemaError: A NOT NULL column has a NULL, or a type would change a value.
-            SparkError: The job failed.
-            StorageError: The job could not write the files.
-            UnsupportedError: Spark lacks the codec of a file.
-        """
+        """Removes the staging folder of a request if the block raises."""
         try:
             yield
         except BaseException as error:
