@@ -50,6 +50,7 @@ LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.start"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
+    ("lakeconf.cli.config_commands", "lakeconf.pipelines.declaration"),
     ("lakeconf.cli", "lakeconf.cli.app"),
     ("lakeconf.integrations.pytest", "lakeconf.config.config"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),

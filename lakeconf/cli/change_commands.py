@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,8 +27,10 @@ from lakeconf.cli.output import show, show_json, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
-from lakeconf.lake.restore import RestoreAction, RestorePlan
-from lakeconf.lake.rewriting import SortResult
+
+if TYPE_CHECKING:
+    from lakeconf.lake.restore import RestorePlan
+    from lakeconf.lake.sorting import SortResult
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
@@ -205,7 +208,7 @@ def restore_command(
             _show(plan)
         made: int | None = None
         try:
-            if plan.action is not RestoreAction.NOTHING and not dry_run:
+            if plan.is_needed and not dry_run:
                 confirm(f"Restore {plan.table} of {found.name} to version {plan.version}?", yes=yes)
                 made = lake.restore(table, version=plan.version)
         finally:
@@ -216,7 +219,7 @@ def restore_command(
 
 
 def _show(plan: RestorePlan) -> None:
-    if plan.action is RestoreAction.NOTHING:
+    if not plan.is_needed:
         show(f"{plan.table} has not changed since version {plan.version}: nothing to restore")
         return
     now = "no table" if plan.rows_now is None else f"{plan.rows_now:,}"

@@ -31,7 +31,6 @@ from lakeconf.config.schema import json_schema
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.integrations.exports import TOOLS, export
-from lakeconf.pipelines.declaration import models_schema
 from lakeconf.secret import shown
 
 
@@ -195,6 +194,8 @@ def schema_command() -> None:
         # and as the first line of lakeconf.toml:
         #:schema ./lakeconf.schema.json
     """
+    from lakeconf.pipelines.declaration import models_schema  # slow to import
+
     show_json(json_schema(models_schema()))
 
 

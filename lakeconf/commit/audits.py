@@ -13,7 +13,7 @@ import narwhals as nw
 from lakeconf.catalog.stored_queries import check_only_reads, prepare_query, readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.duckdb_errors import translated_errors
-from lakeconf.engines.duckdb import lazy_rows
+from lakeconf.engines.frames import lazy_rows
 from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
 

@@ -10,15 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import narwhals as nw
 
 from lakeconf.catalog.table import Column, TableInfo, load_table
 from lakeconf.deferred import deferred
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
-from lakeconf.errors import LakeconfError, required
+from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
 
 if TYPE_CHECKING:
+    import narwhals as nw
+
     from lakeconf.catalog import predicates
     from lakeconf.catalog.changes import plan_changes
     from lakeconf.catalog.predicates import Predicate
@@ -82,13 +83,13 @@ class DuckDBEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))
-        return lazy_rows(self._connection.relation(query))
+        return foreign.lazy_rows(self._connection.relation(query))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         for name, frame in frames.items():
             # A temporary view exists as long as the connection, like the frames that use it.
             self._connection.register(name, self.adopt(frame))
-        return lazy_rows(self._connection.relation(sql))
+        return foreign.lazy_rows(self._connection.relation(sql))
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = foreign.native_frame(frame)
@@ -167,7 +168,7 @@ class DuckDBEngine:
         condition = "" if where is None else f" WHERE {predicates.to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
-        return lazy_rows(self._connection.relation(query))
+        return foreign.lazy_rows(self._connection.relation(query))
 
     def _run_over(self, relation: duckdb.DuckDBPyRelation, statement: str) -> None:
         """Runs a statement that names a relation of this connection as `_ROWS`."""
@@ -215,36 +216,3 @@ def _value(column: Column) -> str:
     """A column of a scan. Filters of the frame must find rows that DuckDB would not find in the files."""
     name = identifier(column.name)
     return f"{predicates.not_pushed_down(name)} AS {name}" if predicates.is_misread_in_files(column) else name
-
-
-_FRAME = "this frame"
-
-
-class LazyRows(nw.LazyFrame[Any]):
-    """A lazy frame of narwhals, and so are the frames made from it.
-
-    Only the core packages may be installed: DuckDB then runs queries, but cannot make a frame in memory.
-    """
-
-    def collect(self, backend: Any = None, **kwargs: Any) -> nw.DataFrame[Any]:
-        """The rows in memory.
-
-        Args:
-            backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
-        """
-        if backend in ("pandas", nw.Implementation.PANDAS):
-            with required("pandas", extra=None, needed_for=_FRAME):
-                import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
-        with (
-            required("pyarrow", extra="arrow", needed_for=_FRAME),
-            required("polars", extra="polars", needed_for=_FRAME),
-        ):
-            return super().collect(backend, **kwargs)
-
-
-def lazy_rows(relation: duckdb.DuckDBPyRelation) -> nw.LazyFrame[Any]:
-    """Returns a relation as a lazy frame."""
-    frame = nw.from_native(relation)
-    # The constructor takes a private frame of narwhals. Frames made from this one have its class.
-    frame.__class__ = LazyRows
-    return frame

@@ -9,23 +9,11 @@ from typing import NamedTuple
 
 from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, joined_name, load_table, tables
-from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.moved_values import ValuesChangedError
-from lakeconf.commit.position_files import have_row_ids
-from lakeconf.commit.session import RowsChangedError, Session, run_step
-from lakeconf.commit.staged_commit import FileChange, Replacement
-from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.catalog.table import TableInfo, joined_name
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
-from lakeconf.engines.base import ROW_ID, Engine
-from lakeconf.engines.sorted_files import SortedFiles, SortEngine, SortRequest
-from lakeconf.errors import CommitError, CommitUnknownError, LakeconfError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import identifier
 from lakeconf.wording import counted, parsed_size
-from lakeconf.write.staged_refusal import hides_places, lake_refusal
-from lakeconf.write.writes import quoted
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
 _TARGET_BYTES = 512 * 10**6
@@ -314,113 +302,3 @@ def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
 
 
 _log = EventLogger("maintenance")
-
-
-_HINT = "create a new table with these rows if they must be in files"
-
-
-def flush_lake(session: Session) -> None:
-    """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
-    try:
-        _flush(session, None)
-    except CommitUnknownError:
-        raise
-    except LakeconfError as error:
-        found = tables(session.reader, latest(session.reader).snapshot_id)
-        done = [_is_flushed(session, info) for info in found]
-        if not (any(done) or isinstance(error, (RowsChangedError, ValuesChangedError))):
-            raise
-
-
-def _is_flushed(session: Session, info: TableInfo) -> bool:
-    try:
-        flush_table(session, info)
-    except CommitUnknownError:
-        raise
-    except (RowsChangedError, ValuesChangedError) as error:
-        _log.warning("%s", error.message)
-    except LakeconfError as error:
-        _log.warning("the rows of %s in the catalog cannot be flushed: %s", info.full_name, error.message)
-    else:
-        return True
-    return False
-
-
-def flush_table(session: Session, info: TableInfo) -> None:
-    """Flushes a table."""
-    _flush(session, info)
-
-
-def _flush(session: Session, info: TableInfo | None) -> None:
-    """Flushes a table, or all tables."""
-
-    def moved(snapshot_id: int) -> Sequence[TableInfo]:
-        return tables(session.reader, snapshot_id) if info is None else (info,)
-
-    def unchanged(snapshot_id: int) -> list[TableInfo]:
-        dead = _tables_with_dead_rows(session.reader)
-        return [one for one in moved(snapshot_id) if one.table_id in dead]
-
-    named = "" if info is None else f", schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
-    try:
-        call = f"CALL ducklake_flush_inlined_data({literal(session.alias)}{named})"
-        run_step(session, call, unchanged=unchanged, moved=moved)
-    except RowsChangedError as error:
-        raise RowsChangedError(
-            f"{error.message}: DuckLake's flush would restore deleted rows, so its rows stay in the catalog", hint=_HINT
-        ) from error
-
-
-def _tables_with_dead_rows(reader: CatalogReader) -> set[int]:
-    """The ids of the tables of which the catalog contains deleted rows."""
-    query = "SELECT 1 FROM {} WHERE end_snapshot IS NOT NULL LIMIT 1"
-    with reader.transaction() as transaction:
-        inlined = transaction.rows("SELECT table_id, table_name FROM ducklake_inlined_data_tables")
-        return {table_id for table_id, name in inlined if transaction.rows(query.format(identifier(name)))}
-
-
-def newest(session: Session, name: str) -> TableInfo:
-    """The table at the latest snapshot, to which reads move."""
-    session.advance(latest(session.reader).snapshot_id)
-    return load_table(session.reader, name, session.snapshot_id)
-
-
-def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, encrypted: bool) -> str | None:
-    """Why the files of a table cannot be replaced with the ids of their rows; None if they can.
-
-    Args:
-        encrypted: True if a file is encrypted.
-    """
-    if session.committer == "public":
-        return "the store's committer is public, which cannot register row ids"
-    if hides_places(info):
-        return "a column hides the row ids"
-    if encrypted:
-        return "the files are encrypted"
-    return lake_refusal(session, info, snapshot_id)
-
-
-def add_replacement(transaction: Transaction, engine: Engine, request: SortRequest) -> None:
-    """Writes the rows of a group of files again, and adds the change that replaces the files.
-
-    Args:
-        transaction: The transaction, whose changes all replace files.
-    """
-    if not isinstance(engine, SortEngine):
-        raise UnsupportedError(f"the engine {engine.name} cannot write files again")
-    info, files = request.table, engine.stage_sorted(request)
-    since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
-    change = FileChange(info, replacement=Replacement(request.group, files.footers))
-    transaction.add(Change((), info.full_name, files.staged, since, deletes=True, written_for=info, by_files=change))
-    _check_row_ids(transaction.session, request, files)
-
-
-def _check_row_ids(session: Session, request: SortRequest, files: SortedFiles) -> None:
-    """Refuses files that do not contain exactly the ids of the rows that they replace."""
-    info = request.table
-    listed = ", ".join(literal(file.path) for file in request.group.files)
-    where = "" if request.is_whole else f" WHERE filename IN ({listed})"
-    table = f"{quoted(session, info)} AT (VERSION => {request.snapshot_id})"
-    with session.writer.cursor() as cursor:
-        if not have_row_ids(cursor, files.staged.files, f"SELECT rowid AS {ROW_ID} FROM {table}{where}"):
-            raise CommitError(f"the new files of {info.full_name} have other rows: nothing was written")

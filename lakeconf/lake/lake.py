@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
     from lakeconf.commit.audits import Audit, Check
-    from lakeconf.engines.duckdb import lazy_rows
+    from lakeconf.engines.frames import lazy_rows
     from lakeconf.engines.schema_check import check_distinct, named_views
     from lakeconf.lake.maintenance import Maintenance
     from lakeconf.lake.query_names import named_lakes, query_in_spark_sql, query_on_duckdb, sql_on_duckdb
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
     check_only_reads = deferred("lakeconf.catalog.stored_queries", "check_only_reads")
     prepare_query = deferred("lakeconf.catalog.stored_queries", "prepare_query")
-    lazy_rows = deferred("lakeconf.engines.duckdb", "lazy_rows")
+    lazy_rows = deferred("lakeconf.engines.frames", "lazy_rows")
     check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
     query_on_duckdb = deferred("lakeconf.lake.query_names", "query_on_duckdb")
     named_lakes = deferred("lakeconf.lake.query_names", "named_lakes")

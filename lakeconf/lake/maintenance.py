@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from lakeconf.catalog.history import LakeSize, growth
     from lakeconf.catalog.stored_queries import StoredQueries
     from lakeconf.commit.scope import Scope
-    from lakeconf.lake.compaction import flush_lake
     from lakeconf.lake.limits import TimeLimit, limited_memory
-    from lakeconf.lake.rewriting import Merging, Rewriting, StagedRewriting
+    from lakeconf.lake.rewriting import Merging, Rewriting, StagedRewriting, flush_lake
 else:
     growth = deferred("lakeconf.catalog.history", "growth")
     StoredQueries = deferred("lakeconf.catalog.stored_queries", "StoredQueries")
-    flush_lake = deferred("lakeconf.lake.compaction", "flush_lake")
+    flush_lake = deferred("lakeconf.lake.rewriting", "flush_lake")
     limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
     Merging = deferred("lakeconf.lake.rewriting", "Merging")
     Rewriting = deferred("lakeconf.lake.rewriting", "Rewriting")

@@ -67,6 +67,11 @@ class RestorePlan:
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_needed(self) -> bool:
+        """False if the table already is as it was then."""
+        return self.action is not RestoreAction.NOTHING
+
 
 class Restores:
     """Restores tables; see `Lake.restore`."""

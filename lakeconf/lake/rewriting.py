@@ -6,41 +6,42 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeconf.catalog.data_file import (
-    SORTED_BY,
     FileGroup,
     ReplacedFile,
-    file_groups,
     groups_of,
     inlined_deletes,
-    is_inlined,
 )
 from lakeconf.catalog.health import forgotten_bounds, lost_bounds
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
+from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import TableInfo, joined_name, load_table, name_list, table_options
+from lakeconf.catalog.table import TableInfo, joined_name, load_table, table_options, tables
+from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.moved_values import ValuesChangedError
+from lakeconf.commit.position_files import have_row_ids
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.session import Session, of_table, run_step
-from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.sorted_files import SortRequest
-from lakeconf.errors import CatalogError, CommitConflictError, SchemaError, TableNotFoundError, UnsupportedError
-from lakeconf.lake.compaction import (
-    RewrittenFiles,
-    SmallFiles,
-    add_replacement,
-    all_tables,
-    flush_table,
-    merges,
-    newest,
-    replacement_refusal,
-    rewritten_files,
-    target_file_size,
+from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
+from lakeconf.commit.staged_commit import FileChange, Replacement
+from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.engines.base import ROW_ID, Engine
+from lakeconf.engines.sorted_files import SortedFiles, SortEngine, SortRequest
+from lakeconf.errors import (
+    CatalogError,
+    CommitConflictError,
+    CommitError,
+    CommitUnknownError,
+    LakeconfError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedError,
 )
+from lakeconf.lake.compaction import RewrittenFiles, SmallFiles, all_tables, merges, rewritten_files, target_file_size
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.logs import EventLogger, escaped
-from lakeconf.sql import literal, qualified
-from lakeconf.wording import byte_size, counted
-from lakeconf.write.writes import Writing
+from lakeconf.logs import EventLogger
+from lakeconf.sql import identifier, literal, qualified
+from lakeconf.write.staged_refusal import hides_places, lake_refusal
+from lakeconf.write.writes import Writing, quoted
 
 # What one transaction reads, and writes, at most.
 FILES_READ, BYTES_READ, FILES_WRITTEN = 2000, 8 * 1024**3, 200
@@ -331,171 +332,111 @@ def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
         yield last
 
 
-# Other tools may write rows to the catalog between a flush and the next look.
-_FLUSHES = 3
+_HINT = "create a new table with these rows if they must be in files"
 
 
-@dataclass(frozen=True)
-class SortPlan:
-    """What a rewrite of a table in an order would do.
-
-    Attributes:
-        table: The table.
-        sorted_by: The order, as for `Lake.create_table`.
-        files: The data files that would be written again.
-        bytes: Their size.
-        rows: Their rows.
-        commits: The number of commits: one for each partition.
-        sorted_files: The files that an earlier rewrite has sorted in this order; they stay.
-    """
-
-    table: str
-    sorted_by: tuple[str, ...]
-    files: int
-    bytes: int
-    rows: int
-    commits: int
-    sorted_files: int
-
-    @property
-    def changes(self) -> bool:
-        """True if there is anything to do."""
-        return self.files > 0
-
-    def __str__(self) -> str:
-        # Names come from the catalog, and could look like lines of the plan.
-        table, order = escaped(self.table), escaped(", ".join(self.sorted_by))
-        if not self.changes:
-            return f"{table}: no file to sort by {order}"
-        size = f"{counted(self.files, 'file')} ({byte_size(self.bytes)})"
-        lines = [
-            f"{table}: write {size} with {self.rows:,} rows again, sorted by {order}",
-            f"in {counted(self.commits, 'commit')}; rows keep their ids, and no row changes",
-        ]
-        if self.sorted_files:
-            lines.append(f"already sorted: {self.sorted_files:,} files")
-        return "\n".join([*lines, "the files before stay until their snapshots expire"])
+def flush_lake(session: Session) -> None:
+    """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
+    try:
+        _flush(session, None)
+    except CommitUnknownError:
+        raise
+    except LakeconfError as error:
+        found = tables(session.reader, latest(session.reader).snapshot_id)
+        done = [_is_flushed(session, info) for info in found]
+        if not (any(done) or isinstance(error, (RowsChangedError, ValuesChangedError))):
+            raise
 
 
-@dataclass(frozen=True)
-class SortResult:
-    """The result of a rewrite of a table in an order.
-
-    Attributes:
-        files_before: The number of data files of the table before it.
-        files_after: Their number after it.
-        commits: The number of commits.
-        complete: False if the deadline ended it early; the next rewrite in this order continues.
-    """
-
-    files_before: int
-    files_after: int
-    commits: int
-    complete: bool = True
+def _is_flushed(session: Session, info: TableInfo) -> bool:
+    try:
+        flush_table(session, info)
+    except CommitUnknownError:
+        raise
+    except (RowsChangedError, ValuesChangedError) as error:
+        _log.warning("%s", error.message)
+    except LakeconfError as error:
+        _log.warning("the rows of %s in the catalog cannot be flushed: %s", info.full_name, error.message)
+    else:
+        return True
+    return False
 
 
-class Sorting:
-    """The rewrite of one table.
+def flush_table(session: Session, info: TableInfo) -> None:
+    """Flushes a table."""
+    _flush(session, info)
+
+
+def _flush(session: Session, info: TableInfo | None) -> None:
+    """Flushes a table, or all tables."""
+
+    def moved(snapshot_id: int) -> Sequence[TableInfo]:
+        return tables(session.reader, snapshot_id) if info is None else (info,)
+
+    def unchanged(snapshot_id: int) -> list[TableInfo]:
+        dead = _tables_with_dead_rows(session.reader)
+        return [one for one in moved(snapshot_id) if one.table_id in dead]
+
+    named = "" if info is None else f", schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
+    try:
+        call = f"CALL ducklake_flush_inlined_data({literal(session.alias)}{named})"
+        run_step(session, call, unchanged=unchanged, moved=moved)
+    except RowsChangedError as error:
+        raise RowsChangedError(
+            f"{error.message}: DuckLake's flush would restore deleted rows, so its rows stay in the catalog", hint=_HINT
+        ) from error
+
+
+def _tables_with_dead_rows(reader: CatalogReader) -> set[int]:
+    """The ids of the tables of which the catalog contains deleted rows."""
+    query = "SELECT 1 FROM {} WHERE end_snapshot IS NOT NULL LIMIT 1"
+    with reader.transaction() as transaction:
+        inlined = transaction.rows("SELECT table_id, table_name FROM ducklake_inlined_data_tables")
+        return {table_id for table_id, name in inlined if transaction.rows(query.format(identifier(name)))}
+
+
+def newest(session: Session, name: str) -> TableInfo:
+    """The table at the latest snapshot, to which reads move."""
+    session.advance(latest(session.reader).snapshot_id)
+    return load_table(session.reader, name, session.snapshot_id)
+
+
+def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, encrypted: bool) -> str | None:
+    """Why the files of a table cannot be replaced with the ids of their rows; None if they can.
 
     Args:
-        sorted_by: The sort keys; None for those of the table.
+        encrypted: True if a file is encrypted.
     """
-
-    def __init__(self, scope: Scope, name: str, sorted_by: Sequence[str] | None) -> None:
-        self._scope, self._session, self._name = scope, scope.session, name
-        reader = self._session.reader
-        self._info = load_table(reader, name, scope.snapshot_id)
-        if sorted_by is None:
-            sorted_by = table_options(reader, self._info, scope.snapshot_id).sorted_by
-            if not sorted_by:
-                raise SchemaError(
-                    f"{self._info.full_name} has no sort order",
-                    hint='name the columns: --sorted-by "day, user DESC", or sorted_by=[…]',
-                )
-        self._keys = sort_keys(
-            [sorted_by] if isinstance(sorted_by, str) else name_list(sorted_by, "sorted_by"), self._info.columns
-        )
-        self._order = tuple(map(str, self._keys))
-
-    def plan(self) -> SortPlan:
-        """What `run` would do; files that a flush would add are not counted."""
-        groups = file_groups(self._session.reader, self._info, self._scope.snapshot_id)
-        waiting = [group for group in groups if self._is_waiting(group)]
-        return SortPlan(
-            self._info.full_name,
-            self._order,
-            sum(len(group.files) for group in waiting),
-            sum(group.size for group in waiting),
-            sum(group.rows for group in waiting),
-            len(waiting),
-            sum(len(group.files) for group in groups if group.sorted_by == self._order),
-        )
-
-    def run(self, limit: TimeLimit) -> SortResult:
-        """Writes the files again, first of the partitions with most files."""
-        self._scope.check_maintainable()
-        session = self._session
-        StoredQueries.load(session.reader).check_expressions()
-        info = self._info if limit.is_over else self._flushed()
-        groups = file_groups(session.reader, info, session.snapshot_id)
-        before, commits = sum(len(group.files) for group in groups), 0
-        waiting = [group for group in groups if self._is_waiting(group)]
-        for group in waiting:
-            if limit.is_over:
-                break
-            commits += self._rewrite((group.partition_id, group.partition))
-        left = file_groups(session.reader, info, session.snapshot_id)
-        is_complete = not any(map(self._is_waiting, left)) or not limit.is_over
-        return SortResult(before, sum(len(group.files) for group in left), commits, is_complete)
-
-    def _is_waiting(self, group: FileGroup) -> bool:
-        return group.rows > 0 and group.sorted_by != self._order
-
-    def _flushed(self) -> TableInfo:
-        """The table at the latest snapshot, after its rows and deletes in the catalog were written to files."""
-        session = self._session
-        for _ in range(_FLUSHES):
-            info = newest(session, self._name)
-            if not is_inlined(session.reader, info, session.snapshot_id):
-                return info
-            flush_table(session, info)
-        raise CommitConflictError(
-            f"other writers add rows of {self._info.full_name} to the catalog all the time", hint="try again later"
-        )
-
-    def _rewrite(self, key: tuple[object, ...]) -> int:
-        """Commits the new files of a group; returns the number of commits."""
-        info = self._flushed()
-        with Writing(self._scope, "sort") as transaction:
-            groups = file_groups(self._session.reader, info, transaction.snapshot_id)
-            group = next((one for one in groups if (one.partition_id, one.partition) == key), None)
-            if group is None or not self._is_waiting(group):
-                return 0  # another process has sorted or removed the files
-            together = self._together(info, groups, group)
-            _check_supported(transaction, info, together)
-            transaction.extra = {SORTED_BY: list(self._order)}
-            keys = sort_keys(self._order, info.columns)
-            sized, size = with_bytes_per_row(self._session.reader, info), target_file_size(self._session.reader, info)
-            for one in together:
-                count, token, is_whole = -(-one.size // size), transaction.next_token(), len(groups) == 1
-                request = SortRequest(sized, transaction.snapshot_id, one, is_whole, keys, count, token)
-                add_replacement(transaction, self._session.engine, request)
-        return 1
-
-    def _together(self, info: TableInfo, groups: Sequence[FileGroup], group: FileGroup) -> list[FileGroup]:
-        """The group, and those that the same commit must replace so that DuckLake does not forget bounds."""
-        with self._session.reader.transaction() as metadata:
-            ids = {file.data_file_id for file in group.files}
-            forgotten = forgotten_bounds(metadata, info.table_id, ids).keys()
-        return [one for one in groups if one == group or any(file.data_file_id in forgotten for file in one.files)]
+    if session.committer == "public":
+        return "the store's committer is public, which cannot register row ids"
+    if hides_places(info):
+        return "a column hides the row ids"
+    if encrypted:
+        return "the files are encrypted"
+    return lake_refusal(session, info, snapshot_id)
 
 
-def _check_supported(transaction: Transaction, info: TableInfo, groups: Sequence[FileGroup]) -> None:
-    """Refuses a table whose files cannot be replaced with their row ids."""
-    session, encrypted = transaction.session, any(group.encrypted for group in groups)
-    reason = replacement_refusal(session, info, transaction.snapshot_id, encrypted=encrypted)
-    if reason is not None:
-        raise UnsupportedError(
-            f"the files of {info.full_name} cannot be sorted: {reason}",
-            hint="let DuckLake sort new files: lake.create_table(…, sorted_by=…)",
-        )
+def add_replacement(transaction: Transaction, engine: Engine, request: SortRequest) -> None:
+    """Writes the rows of a group of files again, and adds the change that replaces the files.
+
+    Args:
+        transaction: The transaction, whose changes all replace files.
+    """
+    if not isinstance(engine, SortEngine):
+        raise UnsupportedError(f"the engine {engine.name} cannot write files again")
+    info, files = request.table, engine.stage_sorted(request)
+    since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
+    change = FileChange(info, replacement=Replacement(request.group, files.footers))
+    transaction.add(Change((), info.full_name, files.staged, since, deletes=True, written_for=info, by_files=change))
+    _check_row_ids(transaction.session, request, files)
+
+
+def _check_row_ids(session: Session, request: SortRequest, files: SortedFiles) -> None:
+    """Refuses files that do not contain exactly the ids of the rows that they replace."""
+    info = request.table
+    listed = ", ".join(literal(file.path) for file in request.group.files)
+    where = "" if request.is_whole else f" WHERE filename IN ({listed})"
+    table = f"{quoted(session, info)} AT (VERSION => {request.snapshot_id})"
+    with session.writer.cursor() as cursor:
+        if not have_row_ids(cursor, files.staged.files, f"SELECT rowid AS {ROW_ID} FROM {table}{where}"):
+            raise CommitError(f"the new files of {info.full_name} have other rows: nothing was written")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakeconf.engines.change_feed import check_range
     from lakeconf.engines.scan_summary import ScanSummary, summary
     from lakeconf.lake.limits import TimeLimit, limited_memory
-    from lakeconf.lake.rewriting import Sorting, SortPlan, SortResult
+    from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
     from lakeconf.write import merge, row_changes, update, writes
     from lakeconf.write.schema_changes import Evolution, evolve, set_comments
     from lakeconf.write.staged_refusal import committer_of_merges
@@ -47,7 +47,7 @@ else:
     writes = deferred("lakeconf.write.writes")
     committer_of_merges = deferred("lakeconf.write.staged_refusal", "committer_of_merges")
     limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
-    Sorting = deferred("lakeconf.lake.rewriting", "Sorting")
+    Sorting = deferred("lakeconf.lake.sorting", "Sorting")
     TimeLimit = deferred("lakeconf.lake.limits", "TimeLimit")
     merge = deferred("lakeconf.write.merge")
     row_changes = deferred("lakeconf.write.row_changes")

@@ -18,7 +18,7 @@ from twin_checks import check_partitions, filtered
 
 from lakeconf.commit.session import RowsChangedError
 from lakeconf.engines.base import ROW_ID
-from lakeconf.lake.compaction import flush_table, newest
+from lakeconf.lake.rewriting import flush_table, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

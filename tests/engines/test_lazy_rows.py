@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakeconf.engines.duckdb import LazyRows, lazy_rows
+from lakeconf.engines.frames import LazyRows, lazy_rows
 
 JOB = """
 import sys

@@ -11,7 +11,7 @@ from merge_cases import fetched
 from plain_sql import run_plain
 
 from lakeconf.commit.session import RowsChangedError
-from lakeconf.lake.compaction import flush_table, newest
+from lakeconf.lake.rewriting import flush_table, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

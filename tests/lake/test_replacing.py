@@ -11,7 +11,7 @@ from lakeconf.catalog.data_file import file_groups
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.sorted_files import SortRequest
 from lakeconf.errors import TableNotFoundError, UnsupportedError
-from lakeconf.lake.compaction import add_replacement, newest, replacement_refusal
+from lakeconf.lake.rewriting import add_replacement, newest, replacement_refusal
 
 if TYPE_CHECKING:
     from lakeconf import Lake

@@ -21,7 +21,7 @@ from twin_checks import check_partitions, filtered
 from lakeconf.commit.session import RowsChangedError
 from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
-from lakeconf.lake.compaction import flush_table, newest
+from lakeconf.lake.rewriting import flush_table, newest
 from lakeconf.write import merge, staged_refusal
 from lakeconf.write.merge_clauses import Delete, Update
 
