@@ -6,8 +6,9 @@ only in how they write secret values and extensions.
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
@@ -42,6 +43,24 @@ def literal(value: str | float) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     return "'" + value.replace("'", "''") + "'"
+
+
+def files_sql(function: str, paths: str | Iterable[str], *options: str) -> str:
+    """Returns a call of a function that takes patterns of files, such as `read_parquet`, for exactly these paths."""
+    return f"{function}({', '.join([exact_paths(paths), *options])})"
+
+
+def exact_paths(paths: str | Iterable[str]) -> str:
+    """Returns a path, or a list of paths, as an argument of a function that takes patterns of files."""
+    if not isinstance(paths, str):
+        return f"[{', '.join(map(exact_paths, paths))}]"
+    # DuckDB takes every path for a pattern, but a set of one character only for this character.
+    return literal(glob.escape(paths))
+
+
+def listing_sql(folder: str, pattern: str) -> str:
+    """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern."""
+    return f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
 
 
 def parser_reason(error: Exception) -> str:

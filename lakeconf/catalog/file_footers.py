@@ -10,7 +10,7 @@ from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import duckdb_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import StorageError
-from lakeconf.sql import literal
+from lakeconf.sql import files_sql, literal
 
 # Types whose bounds in a footer are exact and are text that DuckLake reads. Not floats: a footer does not say whether a
 # column contains NaN. Not BOOLEAN and BLOB: DuckLake writes their bounds differently.
@@ -77,19 +77,17 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
     """
     if not paths:
         return ()
-    listed = ", ".join(map(literal, paths))
     found: dict[str, list[ColumnStatistics]] = defaultdict(list)
     leaves = list(_leaves(columns))
     if not have_distinct_paths(columns):
         raise StorageError("two columns have the same path in the footers")
     if leaves:
         parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
-        chunks = f"WITH chunk AS MATERIALIZED (FROM parquet_metadata([{listed}])) {parts}"
+        chunks = f"WITH chunk AS MATERIALIZED (FROM {files_sql('parquet_metadata', paths)}) {parts}"
         for path, *statistics in connection.rows(chunks):
             found[path].append(ColumnStatistics(*statistics))
-    footers = connection.rows(
-        f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM parquet_file_metadata([{listed}])"  # noqa: S608
-    )
+    source = files_sql("parquet_file_metadata", paths)
+    footers = connection.rows(f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM {source}")  # noqa: S608
     by_path = {path: Footer(path, rows, size, footer, tuple(found[path])) for path, rows, size, footer in footers}
     for path in paths:
         if len(by_path[path].statistics) != len(leaves):

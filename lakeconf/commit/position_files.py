@@ -23,7 +23,7 @@ from lakeconf.ducklake import (
 )
 from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CommitConflictError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import files_sql, identifier, literal
 
 # The places of deleted rows: the number of the file, the position and the id. Qualified, because the lake may have a
 # table with this name.
@@ -257,7 +257,7 @@ def write_positions(
 
 def _with_earlier(writer: Connection, earlier: EarlierDeletes, positions: str, snapshot_id: int) -> tuple[str, int]:
     """SQL for the positions and those of earlier deletes, with their snapshots; and the number of the earlier ones."""
-    old = f"read_parquet({literal(earlier.path)}, hive_partitioning = false)"
+    old = files_sql("read_parquet", earlier.path, "hive_partitioning = false")
     names = {name for name, *_ in writer.rows(f"DESCRIBE FROM {old}")}
     ((before,),) = writer.rows(f"SELECT count(*) FROM {old}")
     since = _SNAPSHOT if _SNAPSHOT in names else f"{earlier.begin_snapshot}::BIGINT"
@@ -279,18 +279,18 @@ def _ordered(writer: Connection, rows: str, columns: int, count: int, *, is_orde
         return
     # Ranges of positions are sorted one after the other; each is in a local file, to spare a bucket.
     with tempfile.TemporaryDirectory(prefix="lakeconf-") as local:
-        everything = literal(str(Path(local) / "all.parquet"))
-        writer.execute(f"COPY ({_in_order(rows, columns)}) TO {everything} (FORMAT parquet)")
-        found = f"read_parquet({everything}, hive_partitioning = false)"
+        everything = str(Path(local) / "all.parquet")
+        writer.execute(f"COPY ({_in_order(rows, columns)}) TO {literal(everything)} (FORMAT parquet)")
+        found = files_sql("read_parquet", everything, "hive_partitioning = false")
         ((low, high),) = writer.rows(f"SELECT min({_POSITION}), max({_POSITION}) FROM {found}")
         parts = []
         for start in range(low, high + 1, SORTED_IN_MEMORY):
-            part = literal(str(Path(local) / f"{start}.parquet"))
+            part = str(Path(local) / f"{start}.parquet")
             within = f"{_POSITION} BETWEEN {start} AND {start + SORTED_IN_MEMORY - 1}"
             ordered = f"FROM {found} WHERE {within} ORDER BY {_POSITION}"
-            writer.execute(f"COPY ({ordered}) TO {part} (FORMAT parquet)")
+            writer.execute(f"COPY ({ordered}) TO {literal(part)} (FORMAT parquet)")
             parts.append(part)
-        yield _in_order(f"FROM read_parquet([{', '.join(parts)}], hive_partitioning = false)", columns)
+        yield _in_order(f"FROM {files_sql('read_parquet', parts, 'hive_partitioning = false')}", columns)
 
 
 def _in_order(rows: str, columns: int) -> str:
@@ -334,7 +334,7 @@ class SortedPositions:
         files = []
         for data_file, data_file_id in sorted(live.data_files.items()):
             if data_file_id in data_file_ids:
-                source = f"read_parquet({literal(self.paths[data_file_id])}, hive_partitioning = false)"
+                source = files_sql("read_parquet", self.paths[data_file_id], "hive_partitioning = false")
                 rows = f"SELECT {FILE_ROW_NUMBER} AS {DELETED_POSITION.name} FROM {source}"
                 count = self.counts[data_file_id]
                 files.append(write_positions(writer, live, data_file, rows, count, folder, is_sorted=True))
@@ -359,7 +359,7 @@ def found_positions(
     """
     counts: dict[int, int] = {}
     for data_file_id, path in paths.items():
-        source = f"read_parquet({literal(path)}, hive_partitioning = false)"
+        source = files_sql("read_parquet", path, "hive_partitioning = false")
         # DuckDB reads a file in its order on one thread, and keeps only the row before.
         numbered = f"SELECT {FILE_ROW_NUMBER} AS this, lag({FILE_ROW_NUMBER}) OVER () AS before FROM {source}"
         query = f"SELECT count(*), count(*) FILTER (this <= before) FROM ({numbered})"
@@ -381,8 +381,7 @@ def have_row_ids(connection: Connection, files: Sequence[str], rows: str) -> boo
         files: Files that contain the ids of their rows.
         rows: SQL that returns the rows, with their ids as `ROW_ID`.
     """
-    listed = ", ".join(map(literal, files))
-    written = f"FROM read_parquet([{listed}], hive_partitioning = false)"
+    written = f"FROM {files_sql('read_parquet', files, 'hive_partitioning = false')}"
     return _summary(connection, written, INTERNAL_ROW_ID.name) == _summary(connection, f"FROM ({rows})", ROW_ID)
 
 
@@ -424,9 +423,9 @@ def kept_ids(connection: Connection, rows: str, count: int) -> Iterator[str]:
         yield f"SELECT {ROW_ID} FROM ({rows})"
         return
     with tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
-        path = literal(str(Path(folder) / "row-ids.parquet"))
-        connection.execute(f"COPY (SELECT {ROW_ID} FROM ({rows})) TO {path} (FORMAT parquet)")
-        yield f"SELECT {ROW_ID} FROM read_parquet({path}, hive_partitioning = false)"
+        path = str(Path(folder) / "row-ids.parquet")
+        connection.execute(f"COPY (SELECT {ROW_ID} FROM ({rows})) TO {literal(path)} (FORMAT parquet)")
+        yield f"SELECT {ROW_ID} FROM {files_sql('read_parquet', path, 'hive_partitioning = false')}"
 
 
 def _summary(connection: Connection, source: str, column: str) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from lakeconf.catalog.table import joined_name, split_name, table_folder, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, literal
+from lakeconf.sql import files_sql, folded, listing_sql, literal
 
 _log = EventLogger("commit")
 
@@ -43,9 +43,6 @@ _LARGEST_BYTES = 64 << 20
 
 # The most files to keep open: the usual limit of a process is about a thousand.
 _MOST_FILES = 256
-
-
-_PATTERN = re.compile(r"[*?\[{\\]")
 
 
 class KeptFiles:
@@ -94,7 +91,7 @@ class KeptFiles:
         for path, content in self._contents.items():
             with _logged(path):
                 # DuckDB only lists files if the path contains a pattern.
-                if not self._connection.rows("SELECT 1 FROM glob(?)", [f"{path}*"]):
+                if not self._connection.rows(listing_sql(path, "*")):
                     self._connection.execute(f"COPY (SELECT ?::BLOB) TO {literal(path)} (FORMAT blob)", [content])
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
 
@@ -110,18 +107,16 @@ class KeptFiles:
         return min(self._began, now - elapsed) - _SLACK_SECONDS, max(self._began + elapsed, now)
 
     def _read_back(self, folder: str, known: Collection[str]) -> None:
-        if _PATTERN.search(folder):
-            return
         # The common prefix of names from this period: the server lists few other files.
         period = self._period()
         times = [f"{round(seconds * 1000):012x}" for seconds in period]
-        pattern = f"{folder}ducklake-{_common_start(*times)[:8]}*"
-        listed = [str(path) for (path,) in self._connection.rows("SELECT file FROM glob(?)", [pattern])]
+        found = self._connection.rows(listing_sql(folder, f"ducklake-{_common_start(*times)[:8]}*"))
+        listed = [str(path) for (path,) in found]
         names = {path: path.rpartition("/")[2] for path in listed}
         new = [path for path, name in names.items() if name not in known and _is_new(name, period[0])]
         if not new:
             return
-        sizes = dict(self._connection.rows(f"SELECT filename, size FROM read_blob({_list(new)})"))
+        sizes = dict(self._connection.rows(f"SELECT filename, size FROM {files_sql('read_blob', new)}"))
         free = _LARGEST_BYTES - sum(map(len, self._contents.values()))
         wanted: list[str] = []
         for path in sorted(new, key=os.path.basename, reverse=True):
@@ -130,11 +125,8 @@ class KeptFiles:
                 break
             wanted.append(path)
         if wanted:
-            self._contents.update(self._connection.rows(f"SELECT filename, content FROM read_blob({_list(wanted)})"))
-
-
-def _list(paths: Iterable[str]) -> str:
-    return f"[{', '.join(map(literal, paths))}]"
+            source = files_sql("read_blob", wanted)
+            self._contents.update(self._connection.rows(f"SELECT filename, content FROM {source}"))
 
 
 def _common_start(one: str, other: str) -> str:
@@ -394,6 +386,6 @@ def _exists(connection: Connection, path: str) -> bool:
         except OSError as error:
             raise StorageError(f"{path} cannot be examined: {error.strerror}") from error
     try:
-        return bool(connection.rows("SELECT size FROM read_blob(?)", [path]))
+        return bool(connection.rows(f"SELECT size FROM {files_sql('read_blob', path)}"))
     except FileMissingError:
         return False

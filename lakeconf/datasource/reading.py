@@ -22,7 +22,7 @@ from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.read.fallback import constant_sql
 from lakeconf.engines.spark.types import duckdb_type, exact_cast
 from lakeconf.errors import SchemaError, StorageError, UnsupportedError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.store import Store
 
 # The files of one task: small ones are read together.
@@ -312,11 +312,11 @@ def _place_deletes(connection: Connection, plan: ChangesPlan) -> None:
 def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) -> str:
     """The query for the positions in a delete file; some of its rows may have an own snapshot."""
     stored = INTERNAL_SNAPSHOT_ID.name
-    has_snapshots = connection.rows(f"FROM parquet_schema({literal(path)}) WHERE name = {literal(stored)}")
+    has_snapshots = connection.rows(f"FROM {files_sql('parquet_schema', path)} WHERE name = {literal(stored)}")
     at = f"coalesce({stored}, {begin})" if has_snapshots else str(begin)
     return (
         f"SELECT {literal(deletes.path)} AS filename, pos AS position, {at} AS deleted_at "
-        f"FROM read_parquet({literal(path)}, hive_partitioning = false)"
+        f"FROM {files_sql('read_parquet', path, 'hive_partitioning = false')}"
     )
 
 

@@ -30,7 +30,7 @@ from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import UnsupportedError
 from lakeconf.lake.opening import open_session
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import files_sql, identifier, listing_sql, literal
 from lakeconf.store import Store
 from lakeconf.write import writes
 
@@ -39,7 +39,7 @@ _REGISTERED = set(SHARED_TYPES) - {"float32", "float64"}
 # Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
 # shows with a backslash would become other bounds.
 _UNBOUNDED = r"""
-    SELECT count(*) FROM parquet_metadata([{}]) WHERE num_values > coalesce(stats_null_count, 0)
+    SELECT count(*) FROM {} WHERE num_values > coalesce(stats_null_count, 0)
       AND (stats_null_count IS NULL OR stats_min_value IS NULL OR stats_max_value IS NULL
            OR min_is_exact IS DISTINCT FROM true OR max_is_exact IS DISTINCT FROM true
            OR contains(stats_min_value, '\') OR contains(stats_max_value, '\'))
@@ -185,11 +185,11 @@ def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) ->
     types = [column.type for column in table.columns]
     if table.partition_fields or not all(type_ in _REGISTERED or type_.startswith("decimal(") for type_ in types):
         return False
-    return writer.rows(_UNBOUNDED.format(", ".join(map(literal, files)))) == [(0,)]
+    return writer.rows(_UNBOUNDED.format(files_sql("parquet_metadata", files))) == [(0,)]
 
 
 def _files(connection: Connection, write: Write) -> list[str]:
-    return [path for (path,) in connection.rows("SELECT file FROM glob(?)", [f"{write.folder}*.parquet"])]
+    return [path for (path,) in connection.rows(listing_sql(write.folder, "*.parquet"))]
 
 
 def _remove_files(session: Session, write: Write) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from lakeconf.catalog.table import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
-from lakeconf.sql import literal
+from lakeconf.sql import files_sql, literal
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -323,7 +323,7 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
         reader: A connection with access to the storage.
     """
     try:
-        found = reader.rows(f"SELECT lake FROM read_parquet({literal(path)})")
+        found = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
     except LakeconfError:
         return False
     return found == [(lake_id,)]

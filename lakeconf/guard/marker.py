@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, StorageError
-from lakeconf.sql import literal
+from lakeconf.sql import files_sql, listing_sql, literal
 
 # DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
 MARKER = "_lakeconf.json"
@@ -195,8 +195,7 @@ class LakeMarker:
     def _has_files(self) -> bool:
         if "://" not in self.path:
             return any(Path(self.reader.data_path).rglob("*.parquet"))
-        pattern = f"{self.reader.data_path}**/*.parquet"
-        return bool(self.reader.connection.rows("SELECT 1 FROM glob(?) LIMIT 1", [pattern]))
+        return bool(self.reader.connection.rows(listing_sql(self.reader.data_path, "**/*.parquet") + " LIMIT 1"))
 
     def _read(self) -> dict[str, object] | None:
         try:
@@ -216,7 +215,7 @@ class LakeMarker:
 
     def _text(self) -> str | None:
         if "://" in self.path:
-            rows = self.reader.connection.rows("SELECT content FROM read_text(?)", [self.path])
+            rows = self.reader.connection.rows(f"SELECT content FROM {files_sql('read_text', self.path)}")  # noqa: S608
             return str(rows[0][0]) if rows else None
         try:
             with Path(self.path).open("rb") as file:

@@ -16,6 +16,7 @@ from lakeconf.catalog.table import TableInfo, key_text, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import visible_at
 from lakeconf.lake.lake import Lake
+from lakeconf.sql import listing_sql
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _listed(connection: Connection, root: str) -> frozenset[str]:
         # DuckDB reads some characters of the path as a pattern.
         found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
         return frozenset(path.as_posix() for path in found if path.suffix in _SUFFIXES)
-    rows = connection.rows("SELECT file FROM glob(?)", [f"{root}**"])
+    rows = connection.rows(listing_sql(root, "**"))
     return frozenset(str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES)
 
 

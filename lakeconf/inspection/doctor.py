@@ -30,7 +30,7 @@ from lakeconf.inspection.doctor_lake import (
     read_and_remove,
 )
 from lakeconf.secret import scrub
-from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, literal
+from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, listing_sql, literal
 from lakeconf.store import Store
 from lakeconf.wording import counted
 
@@ -201,7 +201,7 @@ def _readable(examination: Examination) -> str:
     location = _location(examination)
     if "://" not in location and not Path(location).exists():
         return f"none yet: the first write creates {location}"
-    ((count,),) = examination.connection.rows("SELECT count(*) FROM glob(?)", [f"{location}**/*.parquet"])
+    ((count,),) = examination.connection.rows(f"SELECT count(*) FROM ({listing_sql(location, '**/*.parquet')})")
     return f"{location}: {counted(count, 'Parquet file')}"
 
 
@@ -210,11 +210,11 @@ def _writable(examination: Examination) -> str:
         raise Skip("the store is read-only")
     location, connection = _location(examination), examination.connection
     folder = f"{location}lakeconf-doctor-{uuid.uuid4().hex}/"
-    probe = literal(f"{folder}probe.parquet")
+    probe = f"{folder}probe.parquet"
     made = [] if "://" in location else make_folders(Path(folder))
     try:
-        connection.execute(f"COPY (SELECT 42 AS probe) TO {probe} (FORMAT parquet)")
-        read_and_remove(connection, folder, probe)
+        connection.execute(f"COPY (SELECT 42 AS probe) TO {literal(probe)} (FORMAT parquet)")
+        read_and_remove(connection, probe)
     finally:
         for path in reversed(made):
             with contextlib.suppress(OSError):

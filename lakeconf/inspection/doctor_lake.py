@@ -12,7 +12,7 @@ from lakeconf.catalog.health import lost_deletes, stale_bounds
 from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import joined_name
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.catalog_files import data_path_files
@@ -20,7 +20,7 @@ from lakeconf.lake.compaction import SmallFiles, TableCompaction, merges
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 from lakeconf.logs import escaped
-from lakeconf.sql import literal
+from lakeconf.sql import files_sql, listing_sql
 from lakeconf.store import Store
 from lakeconf.wording import counted
 
@@ -151,30 +151,24 @@ def _server(store: Store) -> CatalogServer:
     return server
 
 
-def read_and_remove(connection: Connection, folder: str, probe: str) -> None:
+def read_and_remove(connection: Connection, probe: str) -> None:
     """Reads the file and removes it.
 
     Args:
         connection: A connection with access to the storage.
-        folder: Its folder, with a slash at the end.
-        probe: Its path, as a SQL literal.
+        probe: Its path or URI.
     """
     try:
-        connection.rows(f"FROM read_parquet({probe})")
-        if "://" not in folder:
-            # DuckDB reads some characters of a path as a pattern, and would leave the file.
-            Path(folder, "probe.parquet").unlink()
-            return
-        # DuckDB has no statement that removes a file, but DuckLake removes files that an empty lake does not know.
-        connection.execute(f"ATTACH 'ducklake::memory:' AS __lakeconf_doctor (DATA_PATH {literal(folder)})")
-        removed = connection.rows("CALL ducklake_delete_orphaned_files('__lakeconf_doctor', cleanup_all => true)")
+        connection.rows(f"FROM {files_sql('read_parquet', probe)}")
+        remove_files(connection, [probe])
+        left = connection.rows(listing_sql(probe, "*"))
     except LakeconfError as error:
         raise LakeconfError(
-            f"{folder}probe.parquet was written, but could not be read and removed: {error.message}",
+            f"{probe} was written, but could not be read and removed: {error.message}",
             hint=f"remove it; {error.hint or 'check what the credentials permit'}",
         ) from error
-    if len(removed) != 1:
-        raise LakeconfError(f"{folder}probe.parquet was written, but could not be removed", hint="remove it")
+    if left:
+        raise LakeconfError(f"{probe} was written, but could not be removed", hint="remove it")
 
 
 def make_folders(folder: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from lakeconf.engines.base import ColumnCheck, Fingerprint, spark_operations
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
+from lakeconf.sql import files_sql
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,9 @@ def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
     """Returns the SQL that reads a Parquet file, and its parameters."""
     # A parent folder such as `env=prod` is not a column.
     if encryption_key is None:
-        return "read_parquet(?, hive_partitioning = false)", [path]
+        return files_sql("read_parquet", path, "hive_partitioning = false"), []
     config = "encryption_config = {footer_key_value: from_base64(?)}"
-    return f"read_parquet(?, hive_partitioning = false, {config})", [path, encryption_key]
+    return files_sql("read_parquet", path, "hive_partitioning = false", config), [encryption_key]
 
 
 def _deleted_twice(reader: CatalogReader, file: DataFile, snapshot_id: int) -> int:

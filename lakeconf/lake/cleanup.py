@@ -17,7 +17,7 @@ from lakeconf.engines.base import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import MARKER, LakeMarker
 from lakeconf.logs import EventLogger
-from lakeconf.sql import literal
+from lakeconf.sql import listing_sql, literal
 
 _log = EventLogger("cleanup")
 _STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
@@ -197,7 +197,7 @@ class Cleanup:
         if "://" in root:
             if not paths:
                 return set()
-            found = self.reader.connection.rows("SELECT file FROM glob(?)", [f"{root}**/{MARKER}"])
+            found = self.reader.connection.rows(listing_sql(root, f"**/{MARKER}"))
             return {str(path).removesuffix(MARKER) for (path,) in found} - {root}
         folders = {folder for path in paths for folder in _folders_of(_real(path)) if len(folder) > len(root)}
         return {folder for folder in folders if os.path.lexists(folder + MARKER)}

@@ -20,7 +20,7 @@ from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
-from lakeconf.sql import literal, qualified
+from lakeconf.sql import files_sql, qualified
 from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
@@ -590,8 +590,8 @@ class Lake(Definitions, Queries):
         given = name_list(paths, "paths")
         if not given:
             raise StorageError("there are no files to read", hint="name at least one")
-        listed = ", ".join(map(literal, given))
-        files = self._session.reader.connection.relation(f"FROM read_parquet([{listed}], union_by_name = true)")
+        source = files_sql("read_parquet", given, "union_by_name = true")
+        files = self._session.reader.connection.relation(f"FROM {source}")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None

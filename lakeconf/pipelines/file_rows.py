@@ -20,7 +20,7 @@ from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 KeyPath: TypeAlias = tuple[str, ...]
@@ -304,16 +304,16 @@ class Files:
             with_file: True to add a column with the path of the file.
             only: One of the paths; None for all.
         """
-        paths = ", ".join(map(literal, self.paths if only is None else [only]))
+        paths = self.paths if only is None else [only]
         struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
         options = {
             # Without it, a column that the first file lacks is left out.
-            "csv": ", union_by_name = true" + (f", types = {{{struct}}}" if struct else ""),
-            "json": f", columns = {{{struct}}}" if struct else "",
-            "parquet": ", union_by_name = true",
+            "csv": ["union_by_name = true", *([f"types = {{{struct}}}"] if struct else [])],
+            "json": [f"columns = {{{struct}}}"] if struct else [],
+            "parquet": ["union_by_name = true"],
         }[self.ending]
-        file = f", filename = {literal(_FILE)}" if with_file else ""
-        return f"{READERS[self.ending]}([{paths}]{options}{file})"
+        file = [f"filename = {literal(_FILE)}"] if with_file else []
+        return files_sql(READERS[self.ending], paths, *options, *file)
 
 
 def files_of(model: Model, files: Sequence[str]) -> Files | None:
@@ -457,8 +457,7 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
 
 
 def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
-    paths = ", ".join(map(literal, files.paths))
-    source = f"read_json_objects([{paths}], filename = {literal(_FILE)})"
+    source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
     keys = f"SELECT {_FILE}, unnest({unknown_json_keys('json', columns)}) AS name FROM {source}"
     for file, path in _rows(lake, f"FROM ({keys}) LIMIT 1"):
         raise _left_out(files, file, (tuple(path), "VARCHAR"))

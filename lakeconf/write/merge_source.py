@@ -22,7 +22,7 @@ from lakeconf.engines.scan_summary import is_matched_alike, size_refusal, type_r
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.wording import byte_size
 from lakeconf.write import writes
 from lakeconf.write.merge_clauses import Clauses, Update
@@ -56,7 +56,7 @@ def key_bounds(
 
 def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
     """The condition that a key has one of the values in the files; none if there are many."""
-    read = f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+    read = files_sql("read_parquet", files, "hive_partitioning = false")
     name = identifier(key.name)
     try:
         found = writer.rows(
@@ -71,7 +71,6 @@ def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predi
 
 
 def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
-    listed = ", ".join(map(literal, files))
     low, high = (f"TRY_CAST({bound} AS {duckdb_name(key.type)})" for bound in ("stats_min_value", "stats_max_value"))
     is_known = "low IS NOT NULL AND high IS NOT NULL"
     if key.type == "varchar":
@@ -84,7 +83,7 @@ def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[P
         SELECT count(*) FILTER ((stats_null_count = num_values OR ({is_known})) IS NOT TRUE),
             CAST(min(low) AS VARCHAR), CAST(max(high) AS VARCHAR)
         FROM (
-            SELECT {low} AS low, {high} AS high, * FROM parquet_metadata([{listed}])
+            SELECT {low} AS low, {high} AS high, * FROM {files_sql("parquet_metadata", files)}
             WHERE encode(path_in_schema) = encode({literal(key.name)})
         )""")
     if unknown or least is None:
@@ -272,8 +271,8 @@ def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int
 
 def _size(transaction: Transaction, staged: Staged) -> int:
     """The size of staged files in bytes."""
-    listed = ", ".join(map(literal, staged.files))
-    ((size,),) = transaction.session.writer.rows(f"SELECT sum(file_size_bytes) FROM parquet_file_metadata([{listed}])")
+    source = files_sql("parquet_file_metadata", staged.files)
+    ((size,),) = transaction.session.writer.rows(f"SELECT sum(file_size_bytes) FROM {source}")
     return int(size)
 
 

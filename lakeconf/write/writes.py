@@ -30,7 +30,7 @@ from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
 from lakeconf.errors import CommitError, LakeconfError, PredicateError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded, identifier, literal, qualified
+from lakeconf.sql import exact_paths, folded, identifier, literal, qualified
 
 _log = EventLogger("stage")
 
@@ -151,12 +151,11 @@ def insert(session: Session, info: TableInfo, staged: Staged) -> tuple[str, ...]
     inserts = () if rest is None else (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({rest})",)
     if not staged.files:
         return inserts
-    files = ", ".join(map(literal, staged.files))
     arguments = ", ".join(map(literal, (session.alias, info.name)))
     # A folder such as `env=prod` in the data path is not a partition of the table.
     in_path = str(bool(info.partition_fields)).lower()
     options = f"schema => {literal(info.schema_name)}, hive_partitioning => {in_path}"
-    return (f"CALL ducklake_add_data_files({arguments}, [{files}], {options})", *inserts)
+    return (f"CALL ducklake_add_data_files({arguments}, {exact_paths(staged.files)}, {options})", *inserts)
 
 
 def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condition: str | None) -> None:

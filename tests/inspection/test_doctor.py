@@ -177,7 +177,7 @@ def test_probe_file_that_cannot_be_removed_is_reported(
     rows = Connection.rows
 
     def refused(self: Any, sql: str, parameters: Any = None) -> Any:
-        if "delete_orphaned" in sql:
+        if "cleanup_old_files" in sql:
             raise LakeconfError("HTTP 403")
         return rows(self, sql, parameters)
 

@@ -110,6 +110,10 @@ class ObjectStorage(StorageBackend):
         for name in ("data_path", "scope"):
             if getattr(self, name) is not None:
                 self._canonical(name, getattr(self, name))
+        location = "" if self.bucket is None and self.data_path is None else self.location
+        unreadable = next((character for character in "?\\" if character in location), None)
+        if unreadable is not None:
+            raise ValueError(f"the folder must not contain {unreadable!r}: DuckDB cannot read files in such a folder")
         if self.endpoint is not None and "://" in self.endpoint:
             raise ValueError("endpoint must be host and port without a scheme; set use_ssl to choose TLS")
         return self

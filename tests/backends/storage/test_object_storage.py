@@ -249,3 +249,10 @@ def test_the_host_contains_the_bucket_unless_the_path_does(style: Any) -> None:
 
 def test_spark_gets_the_packages_of_s3a() -> None:
     assert "org.apache.hadoop:hadoop-aws:" in named(bucket="b").spark_packages()["spark.jars.packages"]
+
+
+@pytest.mark.parametrize("character", ["?", "\\"])
+def test_folders_that_duckdb_cannot_read_are_rejected(character: str) -> None:
+    expected = f"the folder must not contain {character!r}: DuckDB cannot read files in such a folder"
+    assert refusal(**KEYS, bucket="b", prefix=f"what{character}/x") == expected
+    assert refusal(**KEYS, data_path=f"s3://b/what{character}/x") == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +40,7 @@ from lakeconf.engines.spark.write.files import in_folder, no_rows, row_counts, w
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.storage import translated
 from lakeconf.errors import SparkError, UnsupportedError
-from lakeconf.sql import folded
+from lakeconf.sql import folded, listing_sql
 
 # Settings of the writer with the only value with which files can be registered: Spark's default.
 _WRITING = {
@@ -61,9 +60,6 @@ _TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICRO
 
 # The folder contains nothing but the files.
 _OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
-
-
-_PATTERN = re.compile(r"[*?\[]")
 
 
 # Spark's default sizes of values in bytes; all other types have 8.
@@ -98,7 +94,7 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     spark.addTag(f"lakeconf-{request.token}")
     try:
         rows.write.format("parquet").options(**options).mode("error").save(spark_uri(folder))
-        files = row_counts(writer, _found(writer, f"{folder}*.parquet"))
+        files = row_counts(writer, _found(writer, folder, "*.parquet"))
         written, count = counted.get["rows"], sum(files.values())
         if count != written:
             raise SparkError(
@@ -126,16 +122,14 @@ def remove_staged(writer: Connection, folder: str) -> None:
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    files = _found(writer, f"{folder}**")
+    files = _found(writer, folder, "**")
     if files:
         remove_files(writer, files)
 
 
-def _found(writer: Connection, pattern: str) -> Sequence[str]:
-    """The files that match a pattern, in which only the stars after the last slash are special."""
-    folder, slash, name = pattern.rpartition("/")
-    escaped = _PATTERN.sub(r"[\g<0>]", folder)
-    return [path for (path,) in writer.rows("SELECT file FROM glob(?) ORDER BY file", [escaped + slash + name])]
+def _found(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
+    """The files in a folder that match a pattern, sorted."""
+    return [path for (path,) in writer.rows(f"{listing_sql(folder, pattern)} ORDER BY file")]
 
 
 def _width(found: DataType) -> int:

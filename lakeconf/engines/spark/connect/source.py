@@ -36,10 +36,7 @@ from lakeconf.engines.spark.read.file_index import (
 from lakeconf.engines.spark.read.scan import scanned
 from lakeconf.engines.spark.read.scan_source import FAILURE
 from lakeconf.errors import LakeconfError, SparkError, StorageError, UnsupportedError
-from lakeconf.sql import literal
-
-_PATTERN = re.compile(r"[*?\[]")
-
+from lakeconf.sql import files_sql
 
 _COLUMNS = "name, type, repetition_type, num_children, converted_type, scale, precision, field_id, logical_type"
 
@@ -77,12 +74,10 @@ def stored_schemas(reader: CatalogReader, files: Sequence[tuple[str, int]]) -> l
 
 
 def _read(reader: CatalogReader, paths: Sequence[str]) -> list[Stored]:
-    # A name with a character of DuckDB's patterns is a pattern that matches only this name.
-    listed = ", ".join(literal(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
     found: dict[str, list[tuple[Any, ...]]] = {path: [] for path in paths}
     try:
         with reader.lake_cursor() as cursor:
-            rows = cursor.rows(f"SELECT file_name, {_COLUMNS} FROM parquet_schema([{listed}])")
+            rows = cursor.rows(f"SELECT file_name, {_COLUMNS} FROM {files_sql('parquet_schema', paths)}")
     except LakeconfError as error:
         raise StorageError(f"a file of the table cannot be read: {error.message}") from error
     for path, *row in rows:

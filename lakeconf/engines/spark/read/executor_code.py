@@ -5,6 +5,7 @@ Spark sends the functions by value. Executors do not need lakeconf, because the 
 
 from __future__ import annotations
 
+import glob
 import struct
 import sys
 import tempfile
@@ -112,7 +113,8 @@ def read_file(task: Task, content: Any, deletes: Any) -> Iterator[pa.RecordBatch
             positions = [*task.deleted, *_positions(connection, task, deletes)]
             connection.register("deleted", pa.table({"position": pa.array(positions, pa.int64())}))
             conditions = [*task.conditions, f"{POSITION} NOT IN (SELECT position FROM deleted)"]
-            parameters = [local.name] if task.key is None else [local.name, task.key]
+            path = glob.escape(local.name)
+            parameters = [path] if task.key is None else [path, task.key]
             source = _numbered(connection, task.source, parameters)
             sql = f"SELECT {task.select} FROM {source} WHERE {' AND '.join(conditions)}"
             yield from connection.execute(sql, parameters).to_arrow_reader(_ROWS_AT_ONCE)
@@ -141,11 +143,11 @@ def _positions(connection: Any, task: Task, deletes: Any) -> Sequence[int]:
     with tempfile.NamedTemporaryFile(suffix=".parquet") as local:
         local.write(deletes)
         local.flush()
-        config, parameters = "", [local.name]
+        config, parameters = "", [glob.escape(local.name)]
         if task.delete_key is not None:
             config, parameters = (
                 ", encryption_config = {footer_key_value: from_base64(?)}",
-                [local.name, task.delete_key],
+                [glob.escape(local.name), task.delete_key],
             )
         source = f"read_parquet(?{config})"
         connection.execute(f"SELECT * FROM {source} LIMIT 0", parameters)

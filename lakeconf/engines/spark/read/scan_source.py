@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, Protocol
 
@@ -23,7 +22,7 @@ from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.file_index import File, Stored, check_local, footers, relation
 from lakeconf.engines.spark.session import without_pushdown
 from lakeconf.errors import UnsupportedError
-from lakeconf.sql import literal
+from lakeconf.sql import files_sql
 
 
 class Source(Protocol):
@@ -154,9 +153,6 @@ SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 
 
-_PATTERN = re.compile(r"[*?\[]")
-
-
 def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_id: int) -> Column | None:
     """The condition for the rows of some files that are not deleted.
 
@@ -187,9 +183,8 @@ def _is_at_hand(files: Sequence[DataFile]) -> bool:
 
 
 def _is_readable(file: DeleteFile) -> bool:
-    """True if DuckDB reads it directly: a local, unencrypted Parquet file whose name is not a glob pattern."""
-    is_plain = file.format == "parquet" and file.encryption_key is None
-    return is_plain and file.path.startswith("/") and not _PATTERN.search(file.path)
+    """True if DuckDB reads it directly: a local, unencrypted Parquet file."""
+    return file.format == "parquet" and file.encryption_key is None and file.path.startswith("/")
 
 
 def _shifted(value: Column, count: Column) -> Column:
@@ -240,21 +235,17 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
     """SQL that reads the deleted rows in delete files, without deletes of later snapshots."""
     if not paths:
         return []
-    having = f"SELECT file_name FROM parquet_schema({_listed(paths)}) WHERE name = ?"
+    having = f"SELECT file_name FROM {files_sql('parquet_schema', sorted(paths))} WHERE name = ?"
     marked = {path for (path,) in duckdb.rows(having, [SNAPSHOT_COLUMN])}
     visible = f" AND ({SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id})"
     # A path that DuckDB reports in another form would lose deletes, so the query fails.
     row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"
     return [
-        f"SELECT {row} FROM read_parquet({_listed(part)}, filename = true, hive_partitioning = false) "
+        f"SELECT {row} FROM {files_sql('read_parquet', sorted(part), 'filename = true', 'hive_partitioning = false')} "
         f"LEFT JOIN starts USING (filename) WHERE (base IS NULL OR pos < record_count){condition}"
         for condition, part in ((visible, marked), ("", set(paths) - marked))
         if part
     ]
-
-
-def _listed(paths: Iterable[str]) -> str:
-    return f"[{', '.join(map(literal, sorted(paths)))}]"
 
 
 # Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.

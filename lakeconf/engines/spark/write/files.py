@@ -29,7 +29,7 @@ from lakeconf.engines.spark.types import is_shared, spark_type
 from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, in_order, remove_folder, without_placeholders
 from lakeconf.errors import StorageError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import files_sql, folded, identifier, literal
 
 # With these settings, Spark splits a large partition among several tasks.
 _SPLITS = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled")
@@ -80,14 +80,13 @@ def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey])
     """
     if not paths:
         return {}
-    listed = ", ".join(map(literal, paths))
     parts = " UNION ALL ".join(_values_sql(index, key) for index, key in enumerate(keys))
     return dict(
         writer.rows(f"""
             WITH chunk AS MATERIALIZED (
                 SELECT file_name, path_in_schema, stats_min_value AS low, stats_max_value AS high,
                     stats_null_count AS nulls, num_values AS row_count
-                FROM parquet_metadata([{listed}])
+                FROM {files_sql("parquet_metadata", paths)}
             ), part AS (
                 SELECT file_name, number, any_value(part) AS part FROM ({parts}) GROUP BY file_name, number
                 HAVING count(part) = count(*) AND count(DISTINCT encode(part)) = 1
@@ -257,8 +256,7 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
     Args:
         types: The columns, and the DuckDB names of their types in the result.
     """
-    listed = ", ".join(map(literal, paths))
-    files = f"read_parquet([{listed}], hive_partitioning = false)"
+    files = files_sql("read_parquet", paths, "hive_partitioning = false")
     found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
     source = f"SELECT {exact_casts(found, types)} FROM {files}"
     rounded = rounded_columns(found, types)
@@ -311,6 +309,5 @@ def row_counts(writer: Connection, paths: Sequence[str]) -> dict[str, int]:
     """The number of rows of each file, from its footer."""
     if not paths:
         return {}
-    listed = ", ".join(map(literal, paths))
-    counts = dict(writer.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])"))
+    counts = dict(writer.rows(f"SELECT file_name, num_rows FROM {files_sql('parquet_file_metadata', paths)}"))
     return {path: counts[path] for path in paths}
