@@ -119,6 +119,11 @@ _WITH_SCHEMA = (
 )
 
 
+# DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
+_OTHER_STATEMENT = "Only SELECT statements"
+_DEPTH = "Max expression depth"
+
+
 _PLACE = {"alias": "", "query_location": 0}
 
 
@@ -177,14 +182,13 @@ def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditio
 
 def _ends(text: str) -> Iterator[int]:
     """The places of AND outside parentheses."""
-    import sqlglot
-    from sqlglot import TokenType
-
-    depth = 0
-    for token in sqlglot.tokenize(text, dialect="duckdb"):
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if token.token_type == TokenType.AND and not depth:
-            yield token.start
+    encoded, depth = text.encode(), 0  # the offsets count bytes
+    for start, kind in duckdb.tokenize(text):
+        sign = encoded[start : start + 1] if kind == duckdb.token_type.operator else b""
+        depth += (sign == b"(") - (sign == b")")
+        is_and = kind == duckdb.token_type.keyword and encoded[start : start + 3].lower() == b"and"
+        if is_and and not depth:
+            yield len(encoded[:start].decode())
 
 
 def is_condition_of(text: str, select: str) -> bool:
@@ -197,15 +201,19 @@ def is_condition_of(text: str, select: str) -> bool:
         return bool(_without_places(one) == _without_places(other))
 
 
-def condition_of(select: str) -> str | None:
-    """The condition of a SELECT, in DuckDB's SQL; None if DuckDB would parse this SQL as something else.
+def parsed_condition(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
+    """DuckDB's tree of a condition.
 
-    Args:
-        select: SQL with a condition, and without macros of a lake.
+    Raises:
+        PredicateError: The text is not a single condition.
     """
-    with closed_connection() as connection:
-        where = _serialized(connection, select)["statements"][0]["node"]["where_clause"]
-        return _text(connection, _parsed(connection, "true"), _unambiguous(where))
+    where: dict[str, Any] = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
+    return where
+
+
+def shown(connection: duckdb.DuckDBPyConnection, where: Any) -> str:
+    """The SQL of a part of a condition, for a message."""
+    return _text(connection, _parsed(connection, "true"), where) or str(where["type"]).lower()
 
 
 def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
@@ -239,12 +247,22 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:
         raise PredicateError("a condition must not contain the character NUL", hint="write chr(0)")
     parsed = _serialized(connection, _SELECT + text)
     if parsed["error"]:
+        is_empty = all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(text))
+        if is_empty or parsed["error_message"].startswith(_OTHER_STATEMENT):
+            raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
+        if parsed["error_message"].startswith(_DEPTH):
+            raise too_deep()
         raise PredicateError(f"{text!r} is not valid SQL: {parsed['error_message']}", hint=_ALLOWED)
     node = parsed["statements"][0]["node"]
     parts = {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
     if len(parsed["statements"]) != 1 or node["type"] != "SELECT_NODE" or parts != _empty_parts():
         raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
     return parsed
+
+
+def too_deep() -> PredicateError:
+    """The error for a condition that is nested too deeply to be read."""
+    return PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs")
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:

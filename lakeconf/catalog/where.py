@@ -1,40 +1,29 @@
-"""Reads the `where` of a scan, a delete or an overwrite."""
+"""Reads the `where` of a scan, a delete or an overwrite, with DuckDB's parser."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import duckdb
 import narwhals as nw
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from lakeconf.catalog.expression import (
     NotUnderstoodError,
-    condition_of,
     conjuncts,
     is_condition_of,
+    parsed_condition,
+    shown,
+    too_deep,
     typed,
     without_columns,
 )
-from lakeconf.catalog.literals import (
-    GRAMMAR,
-    Text,
-    between,
-    compare,
-    constant,
-    one_of,
-    only,
-    refusal,
-    shown,
-    truth,
-    without_parentheses,
-)
+from lakeconf.catalog.literals import Raw, Text, between, compare, one_of
 from lakeconf.catalog.predicates import (
     And,
     Comparison,
@@ -46,15 +35,30 @@ from lakeconf.catalog.predicates import (
     StartsWith,
     certainly,
     literal_type,
+    parse_date,
+    parse_timestamp,
 )
-from lakeconf.catalog.sql_references import parsed
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import all_types, sql_type
+from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.duckdb_facts import untested
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError, suggestion
-from lakeconf.sql import folded, identifier, parser_reason
+from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
+Tree: TypeAlias = Mapping[str, Any]
+
+GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
+_OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
+    # Each operator as written, and with its operands swapped.
+    "COMPARE_EQUAL": ("=", "="),
+    "COMPARE_NOTEQUAL": ("!=", "!="),
+    "COMPARE_LESSTHAN": ("<", ">"),
+    "COMPARE_LESSTHANOREQUALTO": ("<=", ">="),
+    "COMPARE_GREATERTHAN": (">", "<"),
+    "COMPARE_GREATERTHANOREQUALTO": (">=", "<="),
+}
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
@@ -63,9 +67,7 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
     Args:
         where: SQL in DuckDB's dialect, an expression of narwhals, or a predicate.
     """
-    if isinstance(where, Predicate):
-        return where
-    return parse(where, columns)
+    return where if isinstance(where, Predicate) else parse(where, columns)
 
 
 # What narwhals and DuckDB raise while narwhals converts an expression.
@@ -120,18 +122,7 @@ def named_columns(columns: Iterable[str]) -> Iterator[None]:
         raise SchemaError(message, hint=hint) from error
 
 
-_OPERATORS: dict[type[exp.Expr], tuple[Operator, Operator]] = {
-    # Each operator as written, and with its operands swapped.
-    exp.EQ: ("=", "="),
-    exp.NEQ: ("!=", "!="),
-    exp.LT: ("<", ">"),
-    exp.LTE: ("<=", ">="),
-    exp.GT: (">", "<"),
-    exp.GTE: (">=", "<="),
-}
-
-
-def parse(where: str | nw.Expr, columns: Sequence[Column]) -> Predicate:
+def parse(where: Where, columns: Sequence[Column]) -> Predicate:
     """Parses a condition on a table: any boolean expression over its columns.
 
     Args:
@@ -141,14 +132,19 @@ def parse(where: str | nw.Expr, columns: Sequence[Column]) -> Predicate:
     Returns:
         The predicate. What planning does not understand is one `Expression`; see `nodes.split`.
     """
-    if not isinstance(where, (str, nw.Expr)):
-        raise _not_a_condition(where)
     text = where if isinstance(where, str) else _sql_of(where, columns)
+    try:
+        return _parse(text, columns)
+    except RecursionError as error:
+        raise too_deep() from error
+
+
+def _parse(text: str, columns: Sequence[Column]) -> Predicate:
     try:
         return parse_understood(text, columns)
     except NotUnderstoodError as error:
         if untested(duckdb.__version__) is not None:
-            # `session_values` reads plans, which are those of the tested version.
+            # `check_bound` reads plans, which are those of the tested version.
             raise PredicateError(f"{error.message}; with DuckDB 1.5, it would", hint=GRAMMAR) from error
         return _with_expression(conjuncts(text), columns)
 
@@ -166,27 +162,18 @@ def _with_expression(conditions: Sequence[str], columns: Sequence[Column]) -> Pr
     return And((*understood, expression)) if understood else expression
 
 
-def _not_a_condition(where: object) -> PredicateError:
-    if isinstance(where, bool):
-        return without_columns(str(where))
-    return PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
-
-
-def parse_understood(text: str, columns: Sequence[Column]) -> Predicate:
+def parse_understood(text: str, columns: Iterable[Column]) -> Predicate:
     """Parses a condition that planning understands completely."""
-    try:
-        statements = parsed(text)
-        if len(statements) != 1 or statements[0] is None:
-            raise PredicateError(f"{text!r} is not a single condition", hint=GRAMMAR)
-        return _Reader(columns).predicate(_without_schemas(statements[0]))
-    except SqlglotError as error:
-        raise PredicateError(f"{text!r} is not valid SQL: {parser_reason(error)}", hint=GRAMMAR) from error
-    except RecursionError as error:
-        raise PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs") from error
+    with closed_connection() as connection:
+        return _Reader(connection, columns).predicate(parsed_condition(connection, text))
 
 
-def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
+def _sql_of(where: object, columns: Sequence[Column]) -> str:
     """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
+    if isinstance(where, bool):
+        raise without_columns(str(where))
+    if not isinstance(where, nw.Expr):
+        raise PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
     listed = ", ".join(f"CAST(NULL AS {_shown_type(column)}) AS {identifier(column.name)}" for column in columns)
     with duckdb.connect() as connection:
         relation = connection.sql(f"SELECT {listed}")
@@ -195,25 +182,10 @@ def _sql_of(where: nw.Expr, columns: Sequence[Column]) -> str:
         except ERRORS as error:
             message, hint = problem(error, [column.name for column in columns], GRAMMAR)
             raise PredicateError(message, hint=hint) from error
-    condition = sqlglot.parse_one(sql, dialect="duckdb").args.get("where")
-    if condition is None:
-        raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
-    text = str(_without_schemas(condition).this.sql(dialect="duckdb"))
-    if is_condition_of(text, sql):
-        return text
-    # sqlglot writes some operators and functions differently.
-    written = condition_of(sql)
-    if written is None:
-        raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
-    return written
-
-
-def _without_schemas(tree: exp.Expr) -> exp.Expr:
-    """DuckDB writes lists with the schema of the function: `main.list_value(1, 2)`."""
-    for call in list(tree.find_all(exp.Dot)):
-        if call.this.name == "main" and call.expression.name.lower() == "list_value":
-            call.replace(exp.Array(expressions=call.expression.expressions))
-    return tree
+    for place in re.finditer("WHERE", sql):  # it may be in the name of a column
+        if is_condition_of(sql[place.end() :], sql):
+            return sql[place.end() :].strip()
+    raise PredicateError("narwhals cannot convert the expression to a condition", hint="write it as SQL")
 
 
 def _shown_type(column: Column) -> str:
@@ -223,133 +195,271 @@ def _shown_type(column: Column) -> str:
 
 
 class _Reader:
-    def __init__(self, columns: Iterable[Column]) -> None:
+    """Reads DuckDB's tree of a condition."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, columns: Iterable[Column]) -> None:
+        self._connection = connection
         self._columns = {folded(column.name): column for column in columns}
 
-    def predicate(self, node: exp.Expr) -> Predicate:
+    def predicate(self, node: Tree) -> Predicate:
         """Converts a boolean expression to a predicate."""
-        node = without_parentheses(node)
-        if isinstance(node, exp.And | exp.Or):
-            operands = tuple(self.predicate(operand) for operand in node.flatten())
-            return And(operands) if isinstance(node, exp.And) else Or(operands)
-        if isinstance(node, exp.Column):
-            return truth(self._column(node))
-        if type(node) in _OPERATORS:
+        kind = node["type"]
+        if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+            operands = tuple(map(self.predicate, node["children"]))
+            return And(operands) if kind == "CONJUNCTION_AND" else Or(operands)
+        if kind == "COLUMN_REF":
+            return _truth(self._column(node))
+        if kind in _OPERATORS:
             return self._comparison(node)
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            raise refusal(node)
+        handler = _HANDLERS.get(str(node.get("function_name", kind)).lower() if kind == "FUNCTION" else kind)
+        if handler is None or (kind == "FUNCTION" and not _is_plain(node)):
+            raise self._refusal(node)
         return handler(self, node)
 
-    def _comparison(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "expression")
-        as_written, exchanged = _OPERATORS[type(node)]
-        left, right = without_parentheses(node.this), without_parentheses(node.expression)
-        if isinstance(left, exp.Column):
-            return compare(self._column(left), as_written, constant(right))
-        if isinstance(right, exp.Column):
-            return compare(self._column(right), exchanged, constant(left))
-        raise refusal(node)
+    def _comparison(self, node: Tree) -> Predicate:
+        as_written, exchanged = _OPERATORS[node["type"]]
+        left, right = node["left"], node["right"]
+        if left["type"] == "COLUMN_REF":
+            return compare(self._column(left), as_written, self.constant(right))
+        if right["type"] == "COLUMN_REF":
+            return compare(self._column(right), exchanged, self.constant(left))
+        raise self._refusal(node)
 
-    def negation(self, node: exp.Expr) -> Predicate:
-        return Not(self.predicate(node.this))
+    def negation(self, node: Tree) -> Predicate:
+        return Not(self.predicate(node["children"][0]))
 
-    def is_value(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "expression")
-        if isinstance(node.expression, exp.Null):
-            return IsNull(self._column(node.this))
-        if not isinstance(node.expression, exp.Boolean):
-            raise refusal(node)
+    def is_null(self, node: Tree) -> Predicate:
+        return IsNull(self._column(node["children"][0]))
+
+    def is_not_null(self, node: Tree) -> Predicate:
+        return Not(self.is_null(node))
+
+    def is_value(self, node: Tree) -> Predicate:
+        """`IS TRUE` and `IS NOT FALSE`, which compare a cast with a constant."""
+        cast, wanted = node["left"], node["right"]
+        value = wanted.get("value", {}) if wanted["type"] == "VALUE_CONSTANT" else {}
+        is_cast = cast["type"] == "OPERATOR_CAST" and cast["cast_type"]["id"] == "BOOLEAN" and not cast["try_cast"]
+        if not is_cast or value.get("type", {}).get("id") != "BOOLEAN" or value["is_null"]:
+            raise self._refusal(node)
         try:
-            return certainly(self.predicate(node.this), value=bool(node.expression.this))
+            found = certainly(self.predicate(cast["child"]), value=bool(value["value"]))
         except PredicateError as error:
-            raise refusal(node) from error  # DuckDB casts values of other types to BOOLEAN
+            raise self._refusal(node) from error  # DuckDB casts values of other types to BOOLEAN
+        return found if node["type"] == "COMPARE_NOT_DISTINCT_FROM" else Not(found)
 
-    def is_nan(self, node: exp.Expr) -> Predicate:
-        return compare(self._column(node.this), "=", float("nan"))
+    def is_nan(self, node: Tree) -> Predicate:
+        (column,) = self._arguments(node, 1)
+        return compare(self._column(column), "=", float("nan"))
 
-    def is_in(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "expressions")
-        return self._one_of(node, node.this, node.expressions)
+    def is_in(self, node: Tree) -> Predicate:
+        column, *values = node["children"]
+        return self._one_of(node, column, values)
 
-    def contains(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "expression")
-        if not isinstance(node.this, exp.Array):
-            raise refusal(node)
-        return self._one_of(node, node.expression, node.this.expressions)
+    def is_not_in(self, node: Tree) -> Predicate:
+        return Not(self.is_in(node))
 
-    def _one_of(self, node: exp.Expr, column: exp.Expr, literals: list[exp.Expr]) -> Predicate:
+    def contains(self, node: Tree) -> Predicate:
+        values, column = self._arguments(node, 2)
+        if values.get("function_name") != "list_value":
+            raise self._refusal(node)
+        return self._one_of(node, column, values["children"])
+
+    def _one_of(self, node: Tree, column: Tree, literals: Sequence[Tree]) -> Predicate:
         if not literals:
-            raise PredicateError(f"the list in {shown(node)} is empty", hint="add a value, or omit the condition")
-        return one_of(self._column(column), [constant(literal) for literal in literals])
+            raise PredicateError(f"the list in {self._shown(node)} is empty", hint="add a value, or omit the condition")
+        if any(one["class"] == "SUBQUERY" for one in literals):
+            raise self._refusal(node)
+        return one_of(self._column(column), [self.constant(literal) for literal in literals])
 
-    def between(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "low", "high")
-        return between(self._column(node.this), constant(node.args["low"]), constant(node.args["high"]))
+    def between(self, node: Tree) -> Predicate:
+        return between(self._column(node["input"]), self.constant(node["lower"]), self.constant(node["upper"]))
 
-    def like(self, node: exp.Expr) -> Predicate:
-        escape = ""
-        if isinstance(node, exp.Escape):
-            escape = node.expression.name
-            node = node.this
-        only(node, "this", "expression", "negate")
-        if not isinstance(node, exp.Like):
-            raise refusal(node)
-        column, pattern = self._column(node.this), constant(node.expression)
-        if not isinstance(pattern, Text) or column.type != "varchar":
-            raise refusal(node)
-        text, is_prefix = _read_pattern(pattern.value, escape, node)
-        found = StartsWith(column, text) if is_prefix else Comparison(column, "=", text)
-        return Not(found) if node.args.get("negate") else found
+    def like(self, node: Tree) -> Predicate:
+        column, *texts = node["children"]
+        pattern, *escapes = map(self.constant, texts)
+        escape = escapes[0] if escapes else Text("")
+        if not isinstance(pattern, Text) or not isinstance(escape, Text) or self._column(column).type != "varchar":
+            raise self._refusal(node)
+        text, is_prefix = self._read_pattern(pattern.value, escape.value, node)
+        return StartsWith(self._column(column), text) if is_prefix else Comparison(self._column(column), "=", text)
 
-    def starts_with(self, node: exp.Expr) -> Predicate:
-        only(node, "this", "expression")
-        column, prefix = self._column(node.this), constant(node.expression)
-        if not isinstance(prefix, Text) or column.type != "varchar":
-            raise refusal(node)
-        return StartsWith(column, prefix.value)
+    def not_like(self, node: Tree) -> Predicate:
+        return Not(self.like(node))
 
-    def _column(self, node: exp.Expr) -> Column:
-        node = without_parentheses(node)
-        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
-            raise refusal(node)
-        if node.table:
+    def starts_with(self, node: Tree) -> Predicate:
+        column, text = self._arguments(node, 2)
+        prefix = self.constant(text)
+        if not isinstance(prefix, Text) or self._column(column).type != "varchar":
+            raise self._refusal(node)
+        return StartsWith(self._column(column), prefix.value)
+
+    def constant(self, node: Tree) -> Raw:
+        """Reads a literal, or a cast of one.
+
+        Raises:
+            PredicateError: It is no constant, it is NULL, or its text does not fit the type.
+        """
+        if node["type"] == "VALUE_CONSTANT":
+            return self._literal(node)
+        if node["type"] == "OPERATOR_CAST" and not node["try_cast"]:
+            return self._cast(node, self.constant(node["child"]))
+        raise self._refusal(node)
+
+    def _literal(self, node: Tree) -> Raw:
+        value, kind = node["value"], node["value"]["type"]["id"]
+        if value["is_null"]:
+            raise PredicateError("a comparison with NULL is never true", hint="write IS NULL or IS NOT NULL")
+        found = value["value"]
+        if kind == "BOOLEAN":
+            return bool(found)
+        if kind == "VARCHAR":
+            return Text(str(found))
+        if kind == "DOUBLE":
+            return float(found)
+        if kind == "DECIMAL":
+            return Decimal(f"{_integer(found)}E-{value['type']['type_info']['scale']}")
+        if kind in ("INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UBIGINT"):
+            return Decimal(_integer(found))
+        raise self._refusal(node)
+
+    def _cast(self, node: Tree, raw: Raw) -> Raw:
+        kind = node["cast_type"]["id"]
+        if not isinstance(raw, Text):
+            raise self._refusal(node)
+        if kind == "DECIMAL":
+            return self._decimal(node, raw.value)
+        if kind == "BOOLEAN" and raw.value in ("t", "f"):
+            return raw.value == "t"  # `true` is written as a cast
+        if kind not in _CASTS:
+            raise self._refusal(node)
+        value = _CASTS[kind](raw.value)
+        if isinstance(value, datetime) and (value.tzinfo is not None) != (kind == _ZONED):
+            # Otherwise the meaning would depend on the session's time zone.
+            raise PredicateError(
+                f"{self._shown(node)}: a TIMESTAMPTZ needs an offset, such as +00; a TIMESTAMP must not have one",
+                hint="write TIMESTAMPTZ '2026-01-31 00:00:00+00', or TIMESTAMP '2026-01-31 00:00:00'",
+            )
+        return value
+
+    def _decimal(self, node: Tree, text: str) -> Decimal:
+        """Reads a constant of the type DECIMAL(precision, scale), as DuckDB 2.0 writes one; others would be rounded."""
+        sizes = node["cast_type"]["type_info"] or {"width": 18, "scale": 3}
+        if not re.fullmatch(r"-?\d+(\.\d+)?", text):
+            raise self._refusal(node)
+        whole, _, fraction = text.removeprefix("-").partition(".")
+        if len(fraction) > sizes["scale"] or len(whole.lstrip("0")) > sizes["width"] - sizes["scale"]:
+            raise self._refusal(node)
+        return Decimal(text)
+
+    def _arguments(self, node: Tree, count: int) -> Sequence[Tree]:
+        found: Sequence[Tree] = node["children"]
+        if len(found) != count:
+            raise self._refusal(node)
+        return found
+
+    def _column(self, node: Tree) -> Column:
+        if node["type"] != "COLUMN_REF":
+            raise self._refusal(node)
+        names = node["column_names"]
+        if len(names) > 1:
             raise NotUnderstoodError(
-                f"{shown(node)}: a `where` does not support nested fields or table names",
+                f"{self._shown(node)}: a `where` does not support nested fields or table names",
                 hint="write only the name of a column, or filter after the scan",
             )
-        column = self._columns.get(folded(node.name))
+        column = self._columns.get(folded(names[0]))
         if column is None:
             known = [column.name for column in self._columns.values()]
-            hint = suggestion(node.name, known, f"use one of its columns: {', '.join(known)}")
-            raise PredicateError(f"the table has no column {node.name!r}", hint=hint)
+            hint = suggestion(names[0], known, f"use one of its columns: {', '.join(known)}")
+            raise PredicateError(f"the table has no column {names[0]!r}", hint=hint)
         return column
 
+    def _read_pattern(self, pattern: str, escape: str, node: Tree) -> tuple[str, bool]:
+        """Returns the prefix of a LIKE pattern, and True if any text may follow it."""
+        text, rest = "", pattern.rstrip("%") if not escape else pattern
+        characters: Iterator[str] = iter(rest)
+        for character in characters:
+            if escape and character == escape:
+                text += next(characters, "")
+            elif character == "%" and not "".join(characters).strip("%"):
+                return text, True
+            elif character in "%_":
+                raise NotUnderstoodError(
+                    f"{self._shown(node)}: LIKE only supports a prefix", hint="write LIKE 'prefix%'"
+                )
+            else:
+                text += character
+        return text, rest != pattern
 
-_HANDLERS: dict[type[exp.Expr], Callable[[_Reader, exp.Expr], Predicate]] = {
-    exp.Not: _Reader.negation,
-    exp.Is: _Reader.is_value,
-    exp.IsNan: _Reader.is_nan,
-    exp.In: _Reader.is_in,
-    exp.Contains: _Reader.contains,
-    exp.Between: _Reader.between,
-    exp.Like: _Reader.like,
-    exp.Escape: _Reader.like,
-    exp.StartsWith: _Reader.starts_with,
+    def _refusal(self, node: Tree) -> NotUnderstoodError:
+        """The error for syntax that planning does not understand."""
+        return NotUnderstoodError(f"a `where` does not support {self._shown(node)}", hint=GRAMMAR)
+
+    def _shown(self, node: Tree) -> str:
+        return repr(shown(self._connection, node))
+
+
+_HANDLERS: Mapping[str, Callable[[_Reader, Tree], Predicate]] = {
+    "OPERATOR_NOT": _Reader.negation,
+    "OPERATOR_IS_NULL": _Reader.is_null,
+    "OPERATOR_IS_NOT_NULL": _Reader.is_not_null,
+    "COMPARE_NOT_DISTINCT_FROM": _Reader.is_value,
+    "COMPARE_DISTINCT_FROM": _Reader.is_value,
+    "COMPARE_IN": _Reader.is_in,
+    "COMPARE_NOT_IN": _Reader.is_not_in,
+    "COMPARE_BETWEEN": _Reader.between,
+    # Functions and operators by name.
+    "isnan": _Reader.is_nan,
+    "contains": _Reader.contains,
+    "list_contains": _Reader.contains,
+    "~~": _Reader.like,
+    "!~~": _Reader.not_like,
+    "like_escape": _Reader.like,
+    "not_like_escape": _Reader.not_like,
+    "starts_with": _Reader.starts_with,
+    "^@": _Reader.starts_with,
 }
 
 
-def _read_pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, bool]:
-    """Returns the prefix of a LIKE pattern, and True if any text may follow it."""
-    text, rest = "", pattern.rstrip("%") if not escape else pattern
-    characters = iter(rest)
-    for character in characters:
-        if escape and character == escape:
-            text += next(characters, "")
-        elif character == "%" and not "".join(characters).strip("%"):
-            return text, True
-        elif character in "%_":
-            raise NotUnderstoodError(f"{shown(node)}: LIKE only supports a prefix", hint="write LIKE 'prefix%'")
-        else:
-            text += character
-    return text, rest != pattern
+def _is_plain(node: Tree) -> bool:
+    """True for a call of one of DuckDB's functions without DISTINCT, FILTER or ORDER BY."""
+    parts = (node.get("filter"), node.get("distinct"), node.get("order_bys", {}).get("orders"), node.get("catalog"))
+    return not any(parts) and node["schema"] in ("", "main")
+
+
+def _truth(column: Column) -> Predicate:
+    """The condition that a column is true."""
+    if column.type != "boolean":
+        raise PredicateError(
+            f"the condition is the column {column.name!r} alone, which is {sql_type(column)} and not BOOLEAN",
+            hint=f"compare it: {identifier(column.name)} = …",
+        )
+    return Comparison(column, "=", True)  # noqa: FBT003
+
+
+def _integer(value: Any) -> int:
+    """An integer in DuckDB's JSON, where one of 128 bits has two parts."""
+    return (int(value["upper"]) << 64) + int(value["lower"]) if isinstance(value, Mapping) else int(value)
+
+
+def _blob(text: str) -> bytes:
+    if not re.fullmatch(r"(\\x[0-9A-Fa-f]{2}|[\x20-\x5b\x5d-\x7e])*", text):
+        raise PredicateError(f"{text!r} is not a BLOB", hint=r"write each byte as \xAA")
+    return re.sub(rb"\\x(..)", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+
+
+def _double(text: str) -> Raw:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise PredicateError(f"{text!r} is not a number", hint="write a number such as 1.5") from error
+
+
+_CASTS: Mapping[str, Callable[[str], Raw]] = {
+    "DATE": parse_date,
+    "TIMESTAMP": parse_timestamp,
+    _ZONED: parse_timestamp,
+    "BLOB": _blob,
+    "DOUBLE": _double,
+    "VARCHAR": Text,
+    "UUID": Text,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.expression import condition_of, conjuncts, is_condition_of, typed
+from lakeconf.catalog.expression import conjuncts, is_condition_of, typed
 from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import columns_of
 from lakeconf.errors import PredicateError
@@ -45,7 +45,7 @@ def test_a_condition_is_split_as_duckdb_understands_it(text: str, parts: list[st
     ("text", "message"),
     [
         ("id = 1) OR (1 = 1", "is not valid SQL"),
-        ("id = 1; DROP TABLE t", "is not valid SQL"),
+        ("id = 1; DROP TABLE t", "is not a single condition"),
         ("id = 1; SELECT 2", "is not a single condition"),
         ("id = 1 ORDER BY id", "is not a single condition"),
         ("id = 1 LIMIT 1", "is not a single condition"),
@@ -124,11 +124,6 @@ def test_an_expression_must_be_a_condition_on_the_columns(condition: str, messag
 )
 def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) -> None:
     assert is_condition_of(text, "SELECT * FROM (SELECT 1 AS id) WHERE (id % 2) = 0") is same
-
-
-def test_the_condition_of_a_select_is_written_as_duckdb_understands_it() -> None:
-    assert condition_of("SELECT id FROM t WHERE (((id)))::INT ** 2 > 4") == "((CAST(id AS INTEGER) ** 2) > 4)"
-    assert condition_of("SELECT id FROM t WHERE id IS TRUE") is None
 
 
 def test_a_catalog_with_a_column_that_duckdb_cannot_create() -> None:

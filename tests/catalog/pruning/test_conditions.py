@@ -66,7 +66,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         ("size > 1 AND size < 1e999", 2),
         ("size BETWEEN -1e999 AND 0 AND length(text) > 1", 1),
         ("size < 0.5 AND length(text) < 1e999", 1),
-        ("part = 3 IS TRUE", 4),
+        ("part = 3 IS TRUE", 1),
         ("part IS TRUE", 4),
     ],
 )
