@@ -31,7 +31,7 @@ class FileState(NamedTuple):
 
 
 def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> str:
-    """Formats the files of a run: an object by file. Earlier versions read only its keys.
+    """Formats the files of a run: an object by file.
 
     Args:
         states: The states of the files; a file may lack one.
@@ -41,14 +41,8 @@ def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> 
 
 
 def loaded_files(text: str) -> tuple[tuple[str, ...], dict[str, FileState]]:
-    """Reads the files of a run, and the states of those that have one.
-
-    Args:
-        text: JSON; earlier versions wrote a list of files.
-    """
+    """Reads the files of a run, and the states of those that have one."""
     found = json.loads(text)
-    if not isinstance(found, dict):
-        return tuple(found), {}
     return tuple(found), {file: _state(one) for file, one in found.items() if one is not None}
 
 
@@ -149,7 +143,7 @@ class ModelRun:
         earlier: The number of runs of the model when this run began.
         late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
             rows were added, by table name.
-        file_states: The states of the files when the run loaded them, by file; earlier versions did not record them.
+        file_states: The states of the files when the run loaded them, by file.
         snapshot_id: The snapshot of the commit; None before it.
         restores: The version that the table was restored to before this run, by the snapshot of the restore.
     """
@@ -168,7 +162,7 @@ class ModelRun:
 
 
 def recorded_name(schema: str, table: str) -> str:
-    """The name of a table in rows of `lakeconf.commits`: never quoted, as in the rows of earlier versions."""
+    """The name of a table in rows of `lakeconf.commits`: never quoted."""
     return f"{schema}.{table}"
 
 

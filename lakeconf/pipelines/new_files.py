@@ -36,7 +36,7 @@ def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
 def runs_by_full_name(model: Model, pattern: str, runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     """Returns runs with the names that `found_files` gives to the loaded files.
 
-    Earlier versions recorded files of an absolute pattern relative to the model's folder.
+    A pattern that becomes relative, or absolute, does not load its files again.
     """
     if "://" in pattern:
         return runs
@@ -83,8 +83,7 @@ def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, Fil
 def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: Sequence[ModelRun]) -> list[str]:
     """Returns a warning if loaded files have changed since they were loaded.
 
-    A file that is gone causes none: landing zones are emptied. Nor does a file whose state earlier versions of lakeconf
-    did not record.
+    A file that is gone causes none: landing zones are emptied.
 
     Args:
         runs: The runs that loaded the current rows, oldest first.

@@ -256,9 +256,11 @@ def run(
     try:
         if jobs == 1:
             for model in running.models:
-                running.end(model.table, running.work(model.table, lakes_of(model, lakes)))
-            for one in lakes.values():
-                one.refresh()
+                used = lakes_of(model, lakes)
+                running.end(model.table, running.work(model.table, used))
+                if used is not lakes:
+                    for one in lakes.values():
+                        one.refresh()
         else:
             _run_parallel(running, lakes, jobs)
     except BaseException:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from lakeconf.commit.journal import FileState, loaded_files, loaded_files_json
 
 STATES = {"a.csv": FileState(5, 1_700_000_000_000_000, "ab"), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
@@ -13,13 +11,6 @@ def test_files_and_states_are_read_as_they_were_written() -> None:
     files = ["a.csv", "s3://b/c.csv", "gone.csv"]
     text = loaded_files_json(files, STATES)
     assert loaded_files(text) == (tuple(files), STATES)
-    # Earlier versions iterate over it.
-    assert list(json.loads(text)) == files
-
-
-def test_list_of_earlier_versions_has_no_states() -> None:
-    assert loaded_files('["a.csv", "b.csv"]') == (("a.csv", "b.csv"), {})
-    assert loaded_files("[]") == ((), {})
 
 
 def test_unknown_facts_of_later_versions_are_ignored() -> None:
