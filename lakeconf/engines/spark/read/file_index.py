@@ -489,13 +489,12 @@ def remembered(
     # Another thread may remove any of them from the cache at any time.
     known = {file: found for file in files if (found := _cache.get(file)) is not None}
     unknown = [file for file in files if file not in known]
-    if unknown:
-        read_now = dict(zip(unknown, read(unknown), strict=True))
-        known |= read_now
-        with _cache_lock:
-            _cache.update(read_now)
-            while len(_cache) > _CACHED_FILES:
-                _cache.popitem(last=False)
+    read_now = dict(zip(unknown, read(unknown), strict=True)) if unknown else {}
+    known |= read_now
+    with _cache_lock:
+        _cache.update(read_now)
+        while len(_cache) > _CACHED_FILES:
+            _cache.popitem(last=False)
     return [known[file] for file in files]
 
 
