@@ -29,7 +29,7 @@ def run_sql(
         except PySparkException as error:
             reason = str(error).strip().splitlines()[0]
             raise QueryError(
-                f"Spark rejects the query: {reason}", hint="fix the query: it is in Spark's SQL"
+                f"Spark rejects the query: {reason}", hint="fix the query in Spark's SQL"
             ) from error
 
 
