@@ -17,10 +17,10 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from lakeconf.catalog import sql_references
+from lakeconf.catalog import query_text
+from lakeconf.catalog.query_text import Span, named_as, replaced, semicolons, span_of, table_references
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, by_version
-from lakeconf.catalog.sql_references import Span, named_as, replaced, semicolons, span_of, table_references
 from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
 from lakeconf.catalog.table import full_name, joined_name
 from lakeconf.commit.scope import Scope
@@ -101,7 +101,7 @@ class QueryText:
             for one in snapshots:
                 text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
             tokens = sqlglot.tokenize(text, read=dialect)
-            found = [tree for tree in sql_references.parsed(text, dialect) if tree is not None]
+            found = [tree for tree in query_text.parsed(text, dialect) if tree is not None]
         except (SqlglotError, ValueError, RecursionError) as error:
             raise QueryError(f"the query cannot be parsed: {parser_reason(error)}", hint=hint) from error
         if len(found) != 1 or not isinstance(found[0], exp.Query):
@@ -303,7 +303,7 @@ def query_on_duckdb(engine: Engine, sql: str, frames: Mapping[str, Any]) -> nw.L
 
 def _renamed(sql: str, views: Mapping[str, str]) -> str:
     try:
-        parsed = sql_references.parsed(sql)
+        parsed = query_text.parsed(sql)
     except sqlglot.errors.SqlglotError:
         raise QueryError(
             "the names of frames cannot be found in the query",

@@ -17,8 +17,8 @@ import narwhals as nw
 import sqlglot
 from sqlglot import TokenType, exp
 
-from lakeconf.catalog import sql_references
-from lakeconf.catalog.sql_references import (
+from lakeconf.catalog import query_text
+from lakeconf.catalog.query_text import (
     Span,
     is_series,
     named_as,
@@ -325,7 +325,7 @@ class Query:
         """Parses the query with sqlglot."""
         source = self._source
         try:
-            parsed = sql_references.parsed(self.text)
+            parsed = query_text.parsed(self.text)
             # A comment behind the semicolon is a statement for sqlglot.
             (found,) = (one for one in parsed if not isinstance(one, exp.Semicolon))
         except sqlglot.errors.SqlglotError as error:

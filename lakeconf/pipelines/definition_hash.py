@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lakeconf.catalog.sql_references import parsed
+from lakeconf.catalog.query_text import parsed
 from lakeconf.errors import PipelineError
 
 _DIGITS = 16

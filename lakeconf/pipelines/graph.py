@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.lineage import Node, lineage
 
-from lakeconf.catalog.sql_references import is_series, point_to, table_references
+from lakeconf.catalog.query_text import is_series, point_to, table_references
 from lakeconf.errors import PipelineError
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import Query

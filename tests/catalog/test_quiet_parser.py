@@ -10,7 +10,7 @@ import sqlglot
 from source_tree import REPOSITORY
 from sqlglot import exp
 
-from lakeconf.catalog.sql_references import parsed
+from lakeconf.catalog.query_text import parsed
 
 UNKNOWN = "CALL send('a value')"
 
@@ -40,4 +40,4 @@ def test_all_sql_is_parsed_without_the_log() -> None:
         for path in (REPOSITORY / "lakeconf").rglob("*.py")
         if "sqlglot.parse(" in path.read_text()
     }
-    assert users == {"lakeconf/catalog/sql_references.py"}
+    assert users == {"lakeconf/catalog/query_text.py"}

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from lakeconf.catalog.sql_references import (
+from lakeconf.catalog.query_text import (
     named_as,
     original_offset,
     point_to,

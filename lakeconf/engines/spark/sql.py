@@ -28,9 +28,7 @@ def run_sql(
             return rebind(copied.sql(text, values or None), spark)
         except PySparkException as error:
             reason = str(error).strip().splitlines()[0]
-            raise QueryError(
-                f"Spark rejects the query: {reason}", hint="fix the query in Spark's SQL"
-            ) from error
+            raise QueryError(f"Spark rejects the query: {reason}", hint="fix the query in Spark's SQL") from error
 
 
 def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
