@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import duckdb
-
 from lakeconf.connection.duckdb_errors import is_interrupt, translated_errors
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
 from lakeconf.ducklake import metadata_database
@@ -21,6 +19,7 @@ from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
 
 if TYPE_CHECKING:
+    import duckdb
     import narwhals as nw
     import pyarrow
 
@@ -402,4 +401,6 @@ def closed_connection(*, errors_as_json: bool = False) -> duckdb.DuckDBPyConnect
     Args:
         errors_as_json: True for errors whose message is JSON with the place in the SQL.
     """
+    import duckdb
+
     return duckdb.connect(config={**_SETTINGS, "errors_as_json": str(errors_as_json).lower()})
