@@ -412,12 +412,12 @@ def test_value_that_is_a_secret_elsewhere_is_masked_when_it_is_printed() -> None
 
 
 def test_secrets_of_other_stores_are_masked_as_well() -> None:
-    stores = stores_of(BACKENDS.replace('"data"', '"data-planted"'))
-    store = read_store(stores, "dev", {}, [Secret("planted")]).store
+    stores = stores_of(BACKENDS.replace('"data"', '"data-planted-9"'))
+    store = read_store(stores, "dev", {}, [Secret("planted-9")]).store
     assert store is not None
     assert "planted" not in repr(store) + repr(store.storage_backend)
     assert store.storage_backend is not None
-    assert store.storage_backend.location == "/conf/data-planted/"
+    assert store.storage_backend.location == "/conf/data-planted-9/"
 
 
 def test_backend_without_hidden_values_is_not_copied() -> None:

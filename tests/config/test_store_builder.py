@@ -172,13 +172,13 @@ def test_problem_of_an_override_has_no_position() -> None:
 
 
 def test_message_and_hint_show_no_secret_and_no_value_of_a_variable() -> None:
-    draft = draft_of(TEXT, {"ALIAS": "planted", "TOKEN": "hunter2"}, hidden=[Secret("elsewhere")])
-    text = "planted hunter2 elsewhere inherited acme"
+    draft = draft_of(TEXT, {"ALIAS": "planted", "TOKEN": "hunter2"}, hidden=[Secret("else-where")])
+    text = "planted hunter2 else-where inherited acme"
     problem = reported(draft, Code.WRONG_VALUE, text, ("storage_backend", "bucket"), hint=text)
     assert problem.message == "${ALIAS} *** *** inherited acme"
     assert problem.hint == problem.message
     assert draft.shown(text) == problem.message
-    assert draft.hidden == (Secret("elsewhere"),)
+    assert draft.hidden == (Secret("else-where"),)
 
 
 @pytest.mark.parametrize(("value", "shown"), [("abc", "abc"), ("abcd", "${ALIAS}"), ("", "")])
@@ -222,7 +222,7 @@ def test_secrets_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_problem_while_the_values_are_read_masks_those_of_the_whole_configuration() -> None:
-    draft = draft_of('[stores.dev]\nalias = "${X:?planted}"', hidden=[Secret("planted")])
+    draft = draft_of('[stores.dev]\nalias = "${X:?planted-9}"', hidden=[Secret("planted-9")])
     assert draft.problems[0].message == "the variable X is not set: ***"
 
 
