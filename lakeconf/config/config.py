@@ -96,7 +96,7 @@ def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: Fil
     """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
     variables = environment(env_file) if trusted else None
     if not isinstance(source, Mapping):
-        return Config(find(source), variables)
+        return Config(find(source, trusted=trusted), variables)
     check_limits(source)
     return Config(Source(source), variables)
 
@@ -174,6 +174,11 @@ class Config:
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets of all stores, except those with unset variables. Their values are masked in all output."""
         return self._hidden.secrets(self._environment or {})
+
+    @property
+    def is_untrusted(self) -> bool:
+        """True if the file, and those that it names, may be hostile."""
+        return self._environment is None
 
     @property
     def pipeline(self) -> Table:

@@ -89,8 +89,8 @@ def expand(text: str, environment: Environment) -> Expansion:
         else:
             parts.append(resolved)
     # If a reference is malformed, the other faults are misleading.
-    malformed = [fault for fault in faults if fault.code is Code.MALFORMED_VARIABLE]
-    faults = malformed or faults
+    malformed = next((fault for fault in faults if fault.code is Code.MALFORMED_VARIABLE), None)
+    faults = faults if malformed is None else [malformed]
     variables = tuple(match["name"] for match in matches if match["name"])
     value = "".join([*parts, text[end:]])
     if not variables:

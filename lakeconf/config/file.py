@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
+from lakeconf.config.limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
 from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
@@ -22,9 +23,6 @@ LOCATION_VARIABLE = "LAKECONF_CONFIG"
 
 Table: TypeAlias = Mapping[str, Any]
 
-# More than any configuration needs, and small enough to parse quickly even if the file is hostile.
-MAX_BYTES = 1024 * 1024
-_MAX_DEPTH = 30
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
 
@@ -129,7 +127,7 @@ def path_of(path: object) -> Path:
     raise ConfigError([Problem(Code.UNREADABLE.code, f"{path!r} is not a path", hint)])
 
 
-def find(source: str | os.PathLike[str] | None = None) -> Source:
+def find(source: str | os.PathLike[str] | None = None, *, trusted: bool = True) -> Source:
     """Finds and reads the configuration.
 
     Args:
@@ -137,40 +135,40 @@ def find(source: str | os.PathLike[str] | None = None) -> Source:
             or `[tool.lakeconf]` in `pyproject.toml`, from the working directory up to the root of its repository.
     """
     if source is not None:
-        return _explicit(path_of(source), "")
+        return _explicit(path_of(source), "", trusted=trusted)
     from_environment = os.environ.get(LOCATION_VARIABLE)
     if from_environment:
-        return _explicit(Path(from_environment), f" (from {LOCATION_VARIABLE})")
+        return _explicit(Path(from_environment), f" (from {LOCATION_VARIABLE})", trusted=trusted)
     folders = list(_folders_upward(Path.cwd()))
     for folder in folders:
-        found = _in_folder(folder)
+        found = _in_folder(folder, trusted=trusted)
         if found is not None:
             return found
     raise _not_found(", ".join(str(folder) for folder in folders), "")
 
 
-def _explicit(path: Path, why: str) -> Source:
+def _explicit(path: Path, why: str, *, trusted: bool) -> Source:
     path = Path(os.path.abspath(path.expanduser()))
     if path.is_dir():
-        found = _in_folder(path)
+        found = _in_folder(path, trusted=trusted)
         if found is None:
             raise _not_found(str(path), why)
         return found
     if not path.exists():
         raise _failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
-    text = file_text(path)
+    text = _text(path, trusted=trusted)
     data = _parsed(path, text)
     return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
 
 
-def _in_folder(folder: Path) -> Source | None:
+def _in_folder(folder: Path, *, trusted: bool) -> Source | None:
     path = folder / FILE_NAME
     if path.is_file():
-        text = file_text(path)
+        text = _text(path, trusted=trusted)
         return Source(_parsed(path, text), path, text)
     path = folder / PYPROJECT
     # Do not parse a pyproject.toml that does not mention lakeconf: it may be long or invalid.
-    if path.is_file() and "lakeconf" in (text := file_text(path)):
+    if path.is_file() and "lakeconf" in (text := _text(path, trusted=trusted)):
         data = _parsed(path, text)
         if "lakeconf" in data.get("tool", {}):
             return _pyproject(path, text, data)
@@ -195,13 +193,25 @@ def _folders_upward(start: Path) -> Iterator[Path]:
     return iter(folders[: root + 1])
 
 
-def file_text(path: Path) -> str:
-    """Reads a file of at most 1 MiB that may contain secrets; its `repr` is hidden."""
+def _text(path: Path, *, trusted: bool) -> str:
+    if trusted:
+        return file_text(path)
+    root = next((folder for folder in path.parents if (folder / ".git").exists()), path.parent)
+    # Problems show names of keys, and a link may lead to any file of the machine.
+    if not path.resolve().is_relative_to(root.resolve()):
+        hint = f"replace the link with a file below {root}"
+        raise _failure(Code.UNREADABLE, "the file is a link that leads out of its repository", path, hint=hint)
+    return file_text(path, MAX_UNTRUSTED_BYTES)
+
+
+def file_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """Reads a file that may contain secrets; its `repr` is hidden."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise _failure(Code.UNREADABLE, "the file is larger than 1 MiB", path, hint="move models to other files")
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            message = f"the file is larger than {max_bytes // 1024} KiB"
+            raise _failure(Code.UNREADABLE, message, path, hint="move models to other files")
         # Error reporting tools show the local variables of each frame, and the file may contain secrets.
         return HiddenText(content.decode("utf-8-sig"), "…")
     except UnicodeDecodeError as error:
@@ -214,16 +224,17 @@ def file_text(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> Table:
+    deep = too_deep(text, "TOML")
+    if deep is not None:
+        raise _too_deep(path, text, deep)
     try:
         data = tomllib.loads(text)
-    except RecursionError:
-        raise _too_deep(path) from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     except ValueError:
         raise _too_large(path) from None
     else:
-        check_limits(data, path)
+        check_limits(data, path, text)
         return data
     line, column = _syntax_place(message, text)
     excerpt = syntax_excerpt(text, line, column)
@@ -234,12 +245,18 @@ def _parsed(path: Path, text: str) -> Table:
     raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, None, None, path, line, column, excerpt)])
 
 
-def check_limits(data: Table, path: Path | None = None) -> None:
-    """Rejects tables and lists nested deeply enough to cause a RecursionError, and integers of over 64 bits."""
+def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
+    """Rejects tables and lists nested too deeply, keys that are long or no text, and integers of over 64 bits."""
     level: list[Any] = [data]
-    for _ in range(_MAX_DEPTH):
-        if not all(isinstance(key, str) for table in level if isinstance(table, Mapping) for key in table):
+    for _ in range(MAX_DEPTH):
+        keys = [key for table in level if isinstance(table, Mapping) for key in table]
+        if not all(isinstance(key, str) for key in keys):
             raise ConfigError([Problem(Code.WRONG_TYPE.code, "a key is not a text", "write keys as text")])
+        long = next((key for key in keys if len(key) > MAX_KEY), None)
+        if long is not None:
+            line = text.count("\n", 0, max(text.find(long), 0)) + 1
+            message, hint = f"a key is longer than {MAX_KEY} characters", "shorten it"
+            raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line if text else None)])
         values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
         if any(isinstance(value, int) and value not in _INTEGERS for value in values):
             raise _too_large(path)
@@ -249,9 +266,12 @@ def check_limits(data: Table, path: Path | None = None) -> None:
     raise _too_deep(path)
 
 
-def _too_deep(path: Path | None) -> ConfigError:
-    hint = f"nest at most {_MAX_DEPTH} levels"
-    return ConfigError([Problem(Code.NOT_TOML.code, "tables or lists are nested too deeply", hint, file=path)])
+def _too_deep(path: Path | None, text: str = "", offset: int | None = None) -> ConfigError:
+    message, hint = "tables or lists are nested too deeply", f"nest at most {MAX_DEPTH} levels"
+    if offset is None:
+        return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path)])
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
 
 
 def _too_large(path: Path | None) -> ConfigError:

@@ -74,14 +74,21 @@ class Inheritance:
         self.source = source
         self.stores = stores
         self._trees: dict[str, Branch] = {}
+        self._faults: dict[str, ConfigError] = {}
 
     def tree(self, name: str) -> Branch:
         """Returns the merged table of a store."""
         chain: dict[str, None] = {}
         following: str | None = name
         while following is not None and following not in self._trees:
+            if following in self._faults:
+                raise self._faults[following]
             chain[following] = None
-            following = _parent(self.source, self.stores, chain, following)
+            try:
+                following = _parent(self.source, self.stores, chain, following)
+            except ConfigError as error:
+                self._faults.update(dict.fromkeys(chain, error))
+                raise
         tree = None if following is None else self._trees[following]
         for child in reversed(chain):
             own = _branch(self.stores[child], ("stores", child))

@@ -31,6 +31,7 @@ from lakeconf.catalog.query_text import (
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.commit.audits import is_query
 from lakeconf.config.codes import Code
+from lakeconf.config.limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
 from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.error_places import errors_as_json, place_of, reported
@@ -216,6 +217,9 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
     return None
 
 
+_DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
+
+
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
 
@@ -321,13 +325,29 @@ class Query:
     def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
         return None if self.path is None else shown_place(self.path)
 
+    def check_length(self) -> None:
+        """Checks that an untrusted query can be parsed within seconds.
+
+        Raises:
+            PipelineError: It has too many tokens.
+        """
+        beyond = too_long(self.text, "SQL")
+        if beyond is not None:
+            message, hint = f"the SQL has more than {MAX_UNTRUSTED_TOKENS} tokens", "split it into several models"
+            raise ModelSqlError(self._source.problem(message, beyond, hint=hint))
+
     def parsed(self) -> exp.Query:
         """Parses the query with sqlglot."""
         source = self._source
+        deep = too_deep(self.text, "SQL")
+        if deep is not None:
+            raise ModelSqlError(source.problem("the SQL is nested too deeply", deep, hint=_DEEP))
         try:
             parsed = query_text.parsed(self.text)
             # A comment behind the semicolon is a statement for sqlglot.
             (found,) = (one for one in parsed if not isinstance(one, exp.Semicolon))
+        except RecursionError:
+            raise ModelSqlError(source.problem("the SQL is nested too deeply", hint=_DEEP)) from None
         except sqlglot.errors.SqlglotError as error:
             # sqlglot's message quotes the file, which may be any file.
             raise syntax_error(source, error) from None

@@ -17,7 +17,7 @@ from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
-from lakeconf.config.file import MAX_BYTES
+from lakeconf.config.limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake
@@ -321,18 +321,21 @@ def _query(config: Config, folder: Path, path: str, key: tuple[str, ...]) -> Que
         hint = f'write the query to a file, such as models/{key[-2]}.sql, and sql = "models/{key[-2]}.sql"'
         raise ConfigError([_file_problem(config, key, "must be the path of a file, not a query", hint)])
     found = _file(config, folder, path, key)
+    most = MAX_UNTRUSTED_BYTES if config.is_untrusted else MAX_BYTES
     try:
         with found.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise ConfigError(
-                [_file_problem(config, key, f"{path} is larger than 1 MiB", "split it into several models")]
-            )
-        return Query(text.decode(), found, secrets=config.secrets)
+            content = file.read(most + 1)
+        if len(content) > most:
+            message = f"{path} is larger than {most // 1024} KiB"
+            raise ConfigError([_file_problem(config, key, message, "split it into several models")])
+        query = Query(content.decode(), found, secrets=config.secrets)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         hint = "save it as UTF-8, and check its permissions"
         raise ConfigError([_file_problem(config, key, f"{path} cannot be read: {reason}", hint)]) from None
+    if config.is_untrusted:
+        query.check_length()
+    return query
 
 
 def _from_python(config: Config, path: Path) -> list[Model]:

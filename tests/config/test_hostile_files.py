@@ -182,6 +182,114 @@ def test_deeply_nested_or_large_files_are_refused(text: str, folder: Path, capsy
     assert "Traceback" not in capsys.readouterr().err
 
 
+SQL = {
+    "parentheses": "(" * 60 + "1" + ")" * 60,
+    "functions": "f(" * 3000 + "1" + ")" * 3000,
+    "lists": "[" * 500 + "1" + "]" * 500,
+    "structs": "{'a': " * 300 + "1" + "}" * 300,
+    "types": "CAST(1 AS " + "STRUCT(a " * 300 + "INT" + ")" * 301,
+    "queries": "* FROM " + "(SELECT * FROM " * 100 + "t" + ")" * 100,
+    "CASE": "CASE WHEN a THEN " * 300 + "1" + " END" * 300,
+    "NOT": "NOT " * 3000 + "true",
+    "minus": "- " * 3000 + "1",
+    "index": "a" + "[1]" * 1000,
+    "methods": "a" + ".f()" * 1000,
+    "sum": "+".join("1" * 200_000),
+    "short sum": "+".join("1" * 20_000),
+    "operators": "a" + "->0" * 20_000,
+    "columns": ", ".join("a" * 20_000),
+    "unions": " UNION ALL SELECT ".join("1" * 15_000),
+    "comments": "/**/" * 15_000 + "1",
+    "open comments": "/*" * 30_000,
+    "quotes": "'" * 60_001,
+    "dollars": "$a" * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", SQL)
+def test_hostile_sql_is_an_error_with_a_place_within_seconds(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "m.sql").write_text(f"SELECT\n{SQL[name]}")
+    (folder / "lakeconf.toml").write_text(STORE + '[pipeline.models."a.t"]\nsql = "m.sql"\n')
+    begun = time.process_time()
+    assert run(["validate", "--untrusted"]) == 1
+    assert time.process_time() - begun < 5
+    said = capsys.readouterr()
+    # A file that is too large is not read, so the key is the place.
+    assert "m.sql:2:" in said.out or "lakeconf.toml:10:1: " in said.out
+    assert (said.err, len(said.out) < 1000) == ("", True)
+
+
+def test_sql_of_people_is_within_the_limits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = "(" * 25 + "1" + ")" * 25
+    cases = "CASE WHEN NOT x.end[1].case -1 > -(-1) THEN f(a).b(c) END, " * 300
+    (folder / "m.sql").write_text(f"-- ((((\nSELECT {cases} {deep}, '{'(' * 99}', \"{'[' * 99}\" /* {'(' * 99} */")
+    (folder / "lakeconf.toml").write_text(STORE + '[pipeline.models."a.t"]\nsql = "m.sql"\n')
+    assert run(["validate", "--untrusted"]) == 0, capsys.readouterr().out
+
+
+TOML = {
+    "lists": "a = " + "[" * 5000 + "]" * 5000,
+    "tables": "a = " + "{a = " * 5000 + "1" + "}" * 5000,
+    "dotted key": "a" + " . a" * 10_000 + " = 1",
+    "quoted key": "a" + '."a"' * 10_000 + " = 1",
+    "header": "[a" + ".a" * 30_000 + "]",
+    "long key": "a" * 60_000 + " = 1",
+    "long header": "[stores." + "a" * 60_000 + "]",
+    "variables": f"[stores.dev]\nalias = '{'${' * 30_000}'",
+    "defaults": f"[stores.dev]\nalias = '{'${A:-' * 12_000}'",
+    "keys": "\n".join(f"k{n} = 1" for n in range(6000)),
+    "stores": "".join(f"[stores.a{n}.metadata_backend]\ntype = 'x'\n" for n in range(1400)),
+    "parents": "".join(f"[stores.a{n}]\nextends = 'a{n + 1}'\n" for n in range(1900)),
+    "models": "".join(f"[pipeline.models.'m.a{n}']\n" for n in range(2000)),
+    "quotes": 'a = """' + '"' * 60_000,
+    "size": "# " + "x" * 64 * 1024,
+}
+
+
+@pytest.mark.parametrize("name", TOML)
+def test_hostile_toml_is_an_error_with_a_place_within_seconds(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "lakeconf.toml").write_text(STORE + TOML[name])
+    begun = time.process_time()
+    assert run(["validate", "--untrusted"]) == 1
+    assert time.process_time() - begun < 5
+    said = capsys.readouterr()
+    assert said.out.startswith("lakeconf.toml: the file is larger" if name == "size" else "lakeconf.toml:")
+    assert max(map(len, said.out.splitlines())) < 1000
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "pyproject", "folder", "above"])
+def test_untrusted_links_out_of_the_repository_are_not_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside, repository = tmp_path / "outside", tmp_path / "repository"
+    outside.mkdir()
+    (repository / ".git").mkdir(parents=True)
+    (repository / "inside").mkdir()
+    name = "pyproject.toml" if kind == "pyproject" else "lakeconf.toml"
+    (outside / name).write_text("[tool.lakeconf]\n[planted]\nplanted = 1\n")
+    if kind == "folder":
+        (repository / "linked").symlink_to(outside)
+    else:
+        (repository / name).symlink_to(outside / name)
+    monkeypatch.chdir(repository / ("linked" if kind == "folder" else "inside" if kind == "above" else "."))
+    arguments = ["--config", str(repository / "linked" / name)] if kind == "folder" else []
+    for form in ("text", "json", "github", "sarif"):
+        assert run(["validate", "--untrusted", "--format", form, *arguments]) == 1
+        said = capsys.readouterr()
+        assert "a link that leads out of its repository" in said.out
+        assert "planted" not in said.out + said.err
+    # A link to a file of the same repository is common.
+    (repository / "inside" / "shared.toml").write_text(STORE)
+    (repository / "lakeconf.toml").unlink(missing_ok=True)
+    (repository / "lakeconf.toml").symlink_to(repository / "inside" / "shared.toml")
+    assert run(["validate", "--untrusted", "--config", str(repository / "lakeconf.toml")]) == 0
+
+
 VALUES = st.recursive(
     st.text() | st.integers() | st.booleans() | st.sampled_from(["${TOKEN}", "${", "$$", "sqlite", "s3", "postgres"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
