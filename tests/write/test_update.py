@@ -108,14 +108,14 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
 
 def test_auto_stages_updates_of_many_bytes(local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     with local.open(spark) as lake:
-        lake.table("t").update({"s": "new"}, "id % 10 = 3")
+        lake.table("t").update({"s": "new"}, "id < 3")
         assert committer(lake) == "public"
         monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
         changes: list[dict[str, object]] = [{"s": "newer"}, {"id": nw.col("id") + 100}]
         for number, values in enumerate(changes):
-            lake.table("t").update(values, "id % 10 = 3")
+            lake.table("t").update(values, "id < 3")
             assert committer(lake) == "staged", number
-        assert rows(lake) == [(i, i + 100, "newer") if i % 10 == 3 else (i, i, "old") for i in range(20)]
+        assert rows(lake) == [(i, i + 100, "newer") if i < 3 else (i, i, "old") for i in range(20)]
 
 
 def test_newer_rows_are_updated_by_a_statement(local: Store, spark: SparkSession) -> None:
