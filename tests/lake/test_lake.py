@@ -87,7 +87,8 @@ def test_each_write_creates_one_snapshot(lake: Lake) -> None:
 
 def test_scan_with_columns_and_a_condition(lake: Lake, store: Store) -> None:
     lake.table("raw.events").append(EVENTS)
-    scan = lake.table("raw.events").scan(columns=["kind", "id"], where="at >= TIMESTAMP '2024-01-02' AND id < 3")
+    # `at` is a keyword of DuckDB.
+    scan = lake.table("raw.events").scan(columns=["kind", "id"], where="\"at\" >= TIMESTAMP '2024-01-02' AND id < 3")
     assert scan.collect_schema().names() == ["kind", "id"]
     assert rows(scan) == [("purchase", 2)]
 
