@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.pipelines import Append, Model, Pipeline, new_files, plan, run
@@ -80,15 +79,6 @@ def test_large_file_is_compared_by_size_and_time(
 def test_file_that_is_gone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
     (loaded[2] / "1.csv").unlink()
     assert warnings(loaded) == []
-
-
-def test_records_of_earlier_versions_have_no_states(loaded: tuple[Lake, Pipeline, Path]) -> None:
-    lake, pipeline, folder = loaded
-    run_plain(lake, """UPDATE lakeconf.commits SET files = '["in/1.csv"]' WHERE model = 'raw.events'""")
-    (folder / "1.csv").write_text("id\n1\n2\n")
-    assert warnings(loaded) == []
-    (folder / "2.csv").write_text("id\n3\n")
-    assert [step.files for step in plan(pipeline, lake)] == [["in/2.csv"]]
 
 
 def test_warning_names_three_files_and_counts_the_others(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def on_ducklake(folder: Path, patch: pytest.MonkeyPatch) -> Answers:
     orphan.touch()
     connect = duckdb.connect
     by_value: Any = types.SimpleNamespace(values=types.SimpleNamespace(choice=lambda styles: styles[0]))
-    patch.setattr(duckdb, "connect", lambda: Recorder(connect(), answers))
+    patch.setattr(
+        duckdb, "connect", lambda config=None: connect(config=config) if config else Recorder(connect(), answers)
+    )
     patch.setattr(
         lakeconf.lake.opening, "DuckDBEngine", lambda reader, writer: SimulatedEngine(reader, writer, by_value)
     )
@@ -112,7 +114,12 @@ def on_ducklake(folder: Path, patch: pytest.MonkeyPatch) -> Answers:
 def on_model(patch: pytest.MonkeyPatch) -> Answers:
     answers: Answers = []
     world = World.new(0, template(), (0.0, 0.0))
-    patch.setattr(World, "connect", lambda *_: Recorder(_connected(world), answers))
+    real = duckdb.connect  # the connections that only parse
+
+    def connect(_: World, config: Any = None) -> Any:
+        return real(config=config) if config else Recorder(_connected(world), answers)
+
+    patch.setattr(World, "connect", connect)
     patch.setattr(world.values, "choice", lambda styles: styles[0])
     with world.around(), template().on_file.open() as lake:
         later = dt.datetime.fromtimestamp(world.scheduler.now, dt.UTC) + dt.timedelta(days=1)

@@ -291,13 +291,13 @@ class DuckDBModel:
             self.server.put(path, query.removeprefix("SELECT '").removesuffix("' AS marker").replace("''", "'"))
 
     def read_text(self, _: Session, found: re.Match[str], parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return [(self.bucket.read(parameters[0]),)]
+        return [(self.bucket.read(found["path"]),)]
 
     def read_manifest(self, _: Session, found: re.Match[str], parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [(row,) for row in self.bucket.read(found["path"])]
 
     def read_blob(self, _: Session, found: re.Match[str], parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        paths = re.findall(r"'([^']*)'", found["paths"] or "") or list(parameters)
+        paths = re.findall(r"'([^']*)'", found["paths"])
         contents = [(path, Blob(self.bucket.read(path))) for path in paths]
         if found["columns"] == "filename, content":
             return [(path, content) for path, content in contents]
@@ -306,7 +306,7 @@ class DuckDBModel:
         ]
 
     def glob(self, _: Session, found: re.Match[str], parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return [(path if found["what"] == "file" else 1,) for path in self.bucket.glob(parameters[0])]
+        return [(path,) for path in self.bucket.glob(found["pattern"])]
 
 
 class Blob(bytes):
@@ -382,10 +382,10 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         ),
         (r"CALL ducklake_cleanup_old_files\('__lakeconf_removal_\w+', .*\)", DuckDBModel.remove_scheduled),
         (r"COPY \((?P<query>.*)\) TO '(?P<path>[^']*)' \(FORMAT .*\)", DuckDBModel.copy),
-        (r"SELECT content FROM read_text\(\?\)", DuckDBModel.read_text),
+        (r"SELECT content FROM read_text\('(?P<path>[^']*)'\)", DuckDBModel.read_text),
         (r"SELECT lake FROM read_parquet\('(?P<path>[^']*)'\)", DuckDBModel.read_manifest),
-        (r"SELECT (?P<columns>[a-z, ]+) FROM read_blob\((?:\?|\[(?P<paths>.*)\])\)", DuckDBModel.read_blob),
-        (r"SELECT (?P<what>file|1) FROM glob\(\?\)(?: LIMIT 1)?", DuckDBModel.glob),
+        (r"SELECT (?P<columns>[a-z, ]+) FROM read_blob\(\[?(?P<paths>'.*')\]?\)", DuckDBModel.read_blob),
+        (r"SELECT file FROM glob\('(?P<pattern>[^']*)'\)(?: LIMIT 1)?", DuckDBModel.glob),
         (r"FROM postgres_query\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"CALL postgres_execute\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"SELECT 1 FROM duckdb_databases\(\) .*", _constant()),

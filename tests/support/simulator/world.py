@@ -8,7 +8,7 @@ import functools
 import os
 import types
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 CONNECTION_LOST = "IO Error: server closed the connection unexpectedly"
 STORAGE_FAILED = "IO Error: HTTP 503 Service Unavailable"
 LOCKED = "TransactionContext Error: Failed to commit: database is locked"
+
+
+_CONNECT = duckdb.connect
 
 
 @dataclass(eq=False)
@@ -122,8 +125,10 @@ class World:
         values = Random(seed + 1)  # noqa: S311 - a seed reproduces it
         return cls(chance, values, on_server, forced, chosen, Scheduler(chance), catalog, store)
 
-    def connect(self, *_: object, **__: object) -> Native:
-        """`duckdb.connect` of the running process."""
+    def connect(self, *_: object, config: Mapping[str, Any] | None = None, **__: object) -> Any:
+        """`duckdb.connect` of the running process. A closed connection only parses, and is a real one."""
+        if config and "lock_configuration" in config:
+            return _CONNECT(config=dict(config))
         return Native(self, self.scheduler.running, Session(Instance()))
 
     def call(self, native: Native, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
