@@ -14,7 +14,6 @@ from plain_sql import run_plain
 import lakeconf
 from lakeconf.catalog.data_file import FileGroup, ReplacedFile
 from lakeconf.errors import QueryError
-from lakeconf.lake import compaction
 from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.limits import TimeLimit
@@ -173,7 +172,7 @@ def test_writers_that_are_always_faster_leave_the_files(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = iter(range(45, 60))
-    stage = compaction.add_replacement
+    stage = staged_rewriting.add_replacement
 
     def overtaken(*given: Any) -> None:
         stage(*given)

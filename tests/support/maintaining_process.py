@@ -97,8 +97,7 @@ def _die(death: Death) -> None:
 
 
 def _maintain(store: Store, death: Death, order: list[str]) -> None:
-    for module in (rewriting, rewriting, rewriting):
-        module.__dict__["FILES_READ"] = 5
+    rewriting.FILES_READ = 5
     with store.open() as lake:
         _die(death)
         if not order:
