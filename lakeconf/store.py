@@ -359,7 +359,7 @@ def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreName
     if make is None:
         return statement
     # Everybody knows the names that lakeconf makes: a mask would only tell that they contain a secret.
-    own = [names.alias, names.ducklake_secret, names.metadata_secret, names.storage_secret]
+    own = [names.store, names.ducklake_secret, names.metadata_secret, names.storage_secret]
     own += [f"ducklake:{name}" for name in own]
 
     def hidden(field: Any) -> Any:

@@ -221,6 +221,13 @@ def test_preview_is_the_sql_that_runs_even_if_a_password_is_part_of_a_known_name
     assert [line.replace("PASSWORD '***'", f"PASSWORD '{password}'") for line in masked_sql] == clear
 
 
+def test_a_secret_that_is_also_the_alias_is_masked_in_other_fields() -> None:
+    metadata = {"type": "sqlite", "uri": "c"}
+    bucket = {"type": "s3", "bucket": "b", "key_id": "k", "secret": "planted", "region": "planted"}
+    store = {"alias": "planted", "metadata_backend": metadata, "storage_backend": bucket}
+    assert "planted" not in "".join(lakeconf.init({"stores": {"prod": store}}).get_store().preview_sql())
+
+
 @given(st.text(), st.text(min_size=1), st.text())
 def test_masking_removes_secrets(before: str, secret: str, after: str) -> None:
     text = before + secret + after
