@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = [
     "crash_reports",
+    "tiers",
     "missing_tools",
     "server_fixtures",
     "hadoop_aws",

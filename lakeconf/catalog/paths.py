@@ -17,11 +17,11 @@ from lakeconf.errors import CatalogError
 from lakeconf.sql import literal
 
 # Expressions for Python and DuckDB alike. They apply to a path after `R` if it is relative, and `A` if it is not.
-_ODD = r"[\x00-\x1f\x7f\\]|^A//|(?:^.|/)\.\.(?:/|$)"
-# Characters that end the path of a URL.
-_ENDS = "|[?#]"
+_ODD = r"\x00|^A//|(?:^.|/)\.\.(?:/|$)" + r"|\\" * (os.sep == "\\")
+# Characters that end the path of a URL, or that servers may read differently. Names of local files have them.
+_ENDS = r"|[\x00-\x1f\x7f\\?#]"
 # Registered files may be in any bucket: the store says which server has the buckets.
-_IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^?#]*)?"
+_IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^\x00-\x1f\x7f\\?#]*)?"
 _SCHEME = "://"
 _SHOWN = 200
 _HINT = "find out who writes to the catalog, and correct the path in the catalog's database or restore a backup of it"

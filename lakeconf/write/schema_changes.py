@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.paths import check_folder
+from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.stored_queries import view_names
 from lakeconf.catalog.table import (
@@ -311,16 +312,13 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     schema, table = split_name(name)
     created = joined_name(schema, table)
     session = scope.session
-    if exists(scope, name):
-        raise SchemaError(f"the table {created} already exists", hint="use lake.table(…), or pass if_not_exists=True")
+    folder = _free_folder(scope, name)
     quoted_schema = qualified(session.alias, schema)
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
     for statement in statements:
         check_placeholders(statement, f"the definition of {created}")
     with Writing(scope, f"create table {created}") as transaction:
-        folder = table_folder(session.reader, schema, table, transaction.snapshot_id)
-        check_folder(session.reader.data_path, folder)
         if transaction.explicit:
             described = _described(transaction, statements, full)
             info = new_table(schema, table, folder, described, definition.partitioned_by)
@@ -328,12 +326,28 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
         transaction.add(Change(statements, created, defines=True))
 
 
-def exists(scope: Scope, name: str) -> bool:
+@repeated
+def _free_folder(scope: Scope, name: str) -> str:
+    """The folder of a table that does not exist yet."""
+    schema, table = split_name(name)
+    with scope.session.reader.one_state() as reader:
+        if exists(scope, name, reader):
+            raise SchemaError(
+                f"the table {joined_name(schema, table)} already exists",
+                hint="use lake.table(…), or pass if_not_exists=True",
+            )
+        folder = table_folder(reader, schema, table, scope.snapshot_id)
+    check_folder(scope.session.reader.data_path, folder)
+    return folder
+
+
+def exists(scope: Scope, name: str, reader: CatalogReader | None = None) -> bool:
     """True if there is a table with this name at the lake's snapshot; in a transaction, after it."""
+    reader = reader or scope.session.reader
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
     if pending is not None:
         return pending.exists
-    return table_key(name) in {folded(info.full_name) for info in tables(scope.session.reader, scope.snapshot_id)}
+    return table_key(name) in {folded(info.full_name) for info in tables(reader, scope.snapshot_id)}
 
 
 def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:

@@ -73,7 +73,7 @@ OPERATIONS: dict[str, tuple[Callable[[Lake], object], int, int]] = {
     # What is done, the most statements, and the most read transactions on the metadata.
     "append": (lambda lake: lake.table("raw.t").append(ROWS), 27, 2),
     "delete": (lambda lake: lake.table("raw.t").delete("id = 1"), 34, 3),
-    "create": (lambda lake: lake.create_table("raw.u", {"id": "BIGINT"}), 22, 2),
+    "create": (lambda lake: lake.create_table("raw.u", {"id": "BIGINT"}), 23, 2),
     "types": (lambda lake: lake.table("raw.t").schema, 6, 1),
     "scan": (lambda lake: lake.table("raw.t").scan(), 7, 1),
     "query": (lambda lake: lake.sql("SELECT count(*) FROM raw.t"), 12, 1),

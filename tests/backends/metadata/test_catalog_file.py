@@ -94,7 +94,7 @@ def test_lake_can_be_opened_repeatedly(kind: str, tmp_path: Path) -> None:
 def test_lake_created_by_another_process_can_be_opened(tmp_path: Path) -> None:
     for kind, model in KINDS.items():
         code = (
-            f"from pathlib import Path; from lakeconf.backends.metadata.{kind} import {model.__name__} as Model\n"
+            f"from lakeconf.backends.metadata.file_catalogs import {model.__name__} as Model\n"
             "from lakeconf.backends.storage.local import LocalStorage; from lakeconf.store import Store\n"
             f"Store('dev', Model(uri='{tmp_path}/{kind}'), LocalStorage(path='{tmp_path}/data_dev')).connect().close()"
         )
