@@ -47,7 +47,7 @@ class Code(Enum):
     LITERAL_SECRET = ("LC060", "Secret in the configuration file")
     WITHOUT_TLS = ("LC061", "Credentials sent without TLS")
     WITHOUT_DEFAULT = ("LC062", "Several stores without a default")
-    CATALOG_WITHOUT_TLS = ("LC063", "Possibly unencrypted catalog connection")
+    CATALOG_WITHOUT_TLS = ("LC063", "Catalog server not verified")
     BARE_DOLLAR = ("LC064", "Variable without braces")
 
     def __init__(self, code: str, title: str) -> None:

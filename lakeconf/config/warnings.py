@@ -94,7 +94,7 @@ def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterat
         return
     origin = reading.origins.get(("metadata_backend", "host"))
     known = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
-    message = f"the password and the catalog may go to {masked(known, config.secrets)} without TLS"
+    message = f"nothing verifies that the server is {masked(known, config.secrets)}, which gets the password"
     place = ("stores", store, "metadata_backend") if origin is None else origin.place
     yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place, hint=server.tls_hint)
 

@@ -228,7 +228,7 @@ def test_ci_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("db.example.com", "", True),
         ("db.example.com", 'sslmode = "prefer"', True),
-        ("db.example.com", 'SSLMODE = "require"', False),
+        ("db.example.com", 'SSLMODE = "require"', True),
         ("db.example.com", 'sslmode = "verify-full"', False),
         ("localhost,db.example.com", "", True),
         ("localhost", "", False),
@@ -237,7 +237,7 @@ def test_ci_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("${HOST}", "", True),
     ],
 )
-def test_catalog_without_tls_on_another_host_is_a_warning(
+def test_server_on_another_host_that_is_not_verified_is_a_warning(
     host: str,
     parameters: str,
     is_told: bool,

@@ -69,7 +69,7 @@ def test_given_fields_replace_defaults_and_are_added() -> None:
         "password": "${LAKE_PG_PASSWORD}",
         "port": 5433,
         "metadata_schema": 'a"b',
-        "secret_parameters": {"sslmode": "${LAKE_PG_SSLMODE:-require}"},
+        "secret_parameters": {"sslmode": "${LAKE_PG_SSLMODE:-verify-full}", "sslrootcert": "${LAKE_PG_CA:-system}"},
     }
     assert text.endswith('path = ".lakeconf/data"\n')
 

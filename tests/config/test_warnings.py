@@ -164,7 +164,7 @@ def test_catalog_without_tls(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found(file, SERVER + 'host = "db.example.com"\n' + FOLDER) == [
         (
             "LC063",
-            "the password and the catalog may go to db.example.com without TLS",
+            "nothing verifies that the server is db.example.com, which gets the password",
             WITH_TLS,
             "stores.dev.metadata_backend.host",
             5,
@@ -172,17 +172,18 @@ def test_catalog_without_tls(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     monkeypatch.setenv("HOST", "db.example.com")
     assert [one[1] for one in found(file, SERVER + 'host = "${HOST}"\n' + FOLDER)] == [
-        "the password and the catalog may go to ${HOST} without TLS"
+        "nothing verifies that the server is ${HOST}, which gets the password"
     ]
     tls = 'host = "db.example.com"\nsecret_parameters = { sslmode = "require" }\n'
-    assert found(file, SERVER + tls + FOLDER) == []
+    assert [one[0] for one in found(file, SERVER + tls + FOLDER)] == ["LC063"]
+    assert found(file, SERVER + tls.replace("require", "verify-full") + FOLDER) == []
     assert found(file, SERVER + 'host = "localhost"\n' + FOLDER) == []
 
 
 def test_host_that_is_a_secret_elsewhere_is_masked(file: Path) -> None:
     text = SERVER + 'host = "hunter2.example.com"\npassword = "${TOKEN}"\n' + FOLDER
     assert [one[1] for one in found(file, text)] == [
-        "the password and the catalog may go to ***.example.com without TLS"
+        "nothing verifies that the server is ***.example.com, which gets the password"
     ]
 
 

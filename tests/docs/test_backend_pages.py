@@ -1,8 +1,9 @@
-"""docs/backends.md: its configurations are valid and its grants suffice; checks of the SQL for MotherDuck."""
+"""docs/backends.md and docs/postgres.md: configurations are valid and grants suffice; the SQL for MotherDuck."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 GOLDEN = sorted((REPOSITORY / "tests" / "backends" / "golden").glob("motherduck-*.masked.sql"))
 
 
-@pytest.mark.parametrize("number", range(len(blocks("backends.md", "toml"))))
-def test_configurations_of_the_page_are_valid(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = blocks("backends.md", "toml")[number]
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [(page, number) for page in ("backends.md", "postgres.md") for number in range(len(blocks(page, "toml")))],
+)
+def test_configurations_of_the_pages_are_valid(
+    page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = blocks(page, "toml")[number]
     for name in re.findall(r"\$\{(\w+)", text):
         monkeypatch.setenv(name, "x")
     (tmp_path / "lakeconf.toml").write_text(text)
@@ -57,6 +63,33 @@ def test_grants_for_a_read_only_role(postgres_server: PostgresServer, tmp_path: 
         assert "read_only = true" in str(refused.value)
         assert "of-the-reports" not in str(refused.value)
     assert sorted(tmp_path.rglob("*.parquet")) == files
+
+
+def test_roles_of_the_page_about_postgres(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    database = postgres_server.create_database()
+    set_up, timeout = blocks("postgres.md", "sql")
+    own = re.sub(
+        r"^(CREATE DATABASE|\\connect) .*\n", "", f"{set_up}{timeout}".replace("'…'", "'of-the-page'"), flags=re.M
+    )
+    postgres_server.sql([line for line in own.splitlines() if line], database)
+    config = tomllib.loads(blocks("postgres.md", "toml")[0])
+    prod, reports = (config["stores"][name] for name in ("prod", "reports"))
+    reached = {
+        "host": postgres_server.host,
+        "port": postgres_server.port,
+        "database": database,
+        "secret_parameters": {},
+    }
+    prod["metadata_backend"] |= reached | {"password": "of-the-page"}
+    prod["storage_backend"] = {"type": "local", "path": str(tmp_path)}
+    reports["metadata_backend"] |= {"password": "of-the-page"}
+    stores = lakeconf.init(config)
+    with stores.get_store("prod").open() as lake:
+        lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
+    with stores.get_store("reports").open() as lake:
+        assert lake.table("t").head() == [{"id": 1}]
+        with pytest.raises(LakeconfError, match="read-only"):
+            lake.table("t").append(pa.table({"id": [2]}))
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)

@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture
+def events_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the layout of `lakeconf init` and the table of the page."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "--yes"]) == 0
+    with lakeconf.init().get_store().open() as lake:
+        table = lake.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
+        table.append([{"id": 1, "kind": "view"}, {"id": 2, "kind": "view"}])
+        table.delete("id = 1")
+        table.append([{"id": 3, "kind": "buy"}])
+    return tmp_path
+
+
 def ids() -> list[int]:
     with lakeconf.init().get_store().open() as lake:
         return sorted(lake.table("raw.events").to_arrow(["id"])["id"].to_pylist())
@@ -45,12 +58,14 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
         lake.table("raw.events").append([{"id": 9, "kind": "late"}])
-    (events_folder / "catalog.sqlite").write_bytes(b"")
+    (events_folder / ".lakeconf" / "catalog.sqlite").write_bytes(b"")
     found = run_shell(restore)
     assert re.search(r"dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
     assert ids() == [1, 2]
     found = run_shell(move)
-    assert re.search(r"moved/catalog\.sqlite, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
+    assert re.search(
+        r"moved/\.lakeconf/catalog\.sqlite, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL
+    ), found
 
 
 KILLED = """
@@ -66,19 +81,21 @@ def killed_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a lake with a DuckDB catalog, whose commits are only in the file .wal."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lakeconf.toml").write_text(
-        '[stores.dev]\nmetadata_backend = { type = "duckdb", uri = "catalog.duckdb" }\n'
-        'storage_backend = { type = "local", path = "data" }\n'
+        '[stores.dev]\nmetadata_backend = { type = "duckdb", uri = ".lakeconf/catalog.duckdb" }\n'
+        'storage_backend = { type = "local", path = ".lakeconf/data" }\n'
     )
     assert subprocess.run([sys.executable, "-c", KILLED], check=False).returncode == 9
-    assert (tmp_path / "catalog.duckdb.wal").exists()
+    assert (tmp_path / ".lakeconf" / "catalog.duckdb.wal").exists()
     return tmp_path
 
 
 def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
     *_, move = blocks("operations.md", "sh")
     found = run_shell(move)
-    assert re.search(r"moved/catalog\.duckdb, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
-    assert not (killed_job / "catalog.duckdb.wal").exists()
+    assert re.search(
+        r"moved/\.lakeconf/catalog\.duckdb, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL
+    ), found
+    assert not (killed_job / "moved" / ".lakeconf" / "catalog.duckdb.wal").exists()
 
 
 def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
@@ -86,9 +103,9 @@ def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_jo
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
         lake.table("raw.events").append([{"id": 9}])
-    assert not (killed_job / "catalog.duckdb.wal").exists()
+    assert not (killed_job / ".lakeconf" / "catalog.duckdb.wal").exists()
     for name in ("catalog.duckdb", "catalog.duckdb.wal"):
-        (killed_job / name).write_bytes((killed_job / name.replace("catalog", "backup")).read_bytes())
+        (killed_job / ".lakeconf" / name).write_bytes((killed_job / name.replace("catalog", "backup")).read_bytes())
     assert ids() == [1, 2]
     run_shell(backup)
     assert not (killed_job / "backup.duckdb.wal").exists()

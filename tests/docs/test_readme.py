@@ -1,4 +1,4 @@
-"""The configuration, the commands and the job of the README run unchanged and give the output shown."""
+"""The README and docs/getting-started.md: their commands and jobs run unchanged and give the output shown."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lakeconf.cli.app import commands, run
 from lakeconf.config.config import read
 
 README = (REPOSITORY / "README.md").read_text()
+START = (REPOSITORY / "docs" / "getting-started.md").read_text()
 EVENTS = pa.table(
     {
         "user_id": [1, 1, 2],
@@ -27,9 +28,9 @@ EVENTS = pa.table(
 )
 
 
-def block(language: str, marker: str) -> str:
-    """The only fenced block of this language that contains the marker."""
-    found: list[str] = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if marker in text]
+def block(language: str, marker: str, page: str = START) -> str:
+    """The only fenced block of this language on the page that contains the marker."""
+    found: list[str] = [text for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if marker in text]
     assert len(found) == 1
     return found[0]
 
@@ -45,17 +46,29 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_first_example_runs_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    engine: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if engine == "spark":
+        request.getfixturevalue("spark")  # the session that `spark_session` returns
     monkeypatch.chdir(tmp_path)
-    for marker in ("init", "sql"):
-        if marker == "sql":
-            exec(compile(block("python", "# first.py"), "first.py", "exec"), {})  # noqa: S102
-            assert capsys.readouterr().out.strip() == block("text", "│  id   │").strip()
-        line, _, shown = block("console", f"$ lakeconf {marker}").partition("\n")
-        assert run(shlex.split(line)[2:]) == 0
+    monkeypatch.setattr("sys.argv", ["first.py", engine])
+    for marker in ("lakeconf init", "python first.py", "lakeconf sql"):
+        line, _, shown = block("console", f"$ {marker}", README).partition("\n")
+        if marker == "python first.py":
+            exec(compile(block("python", "# first.py", README), "first.py", "exec"), {})  # noqa: S102
+        else:
+            assert run(shlex.split(line)[2:]) == 0
         assert capsys.readouterr().out == shown
+
+
+def test_readme_is_short() -> None:
+    assert len(README.partition("## Documentation")[0].split()) <= 500
 
 
 def test_configuration_is_valid(shop: Path) -> None:
@@ -80,7 +93,7 @@ def test_job_runs_on_both_engines(
     shop: Path, engine: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark: Any = request.getfixturevalue("spark") if engine == "spark" else None
-    exec(compile(block("python", "import narwhals"), "README.md", "exec"), {"spark": spark, "events": EVENTS})  # noqa: S102
+    exec(compile(block("python", "import narwhals"), "getting-started.md", "exec"), {"spark": spark, "events": EVENTS})  # noqa: S102
     assert "created_table" in capsys.readouterr().out
     with lakeconf.init().get_store("dev").connect() as con:
         found = con.execute("SELECT event_date::VARCHAR, users, revenue::VARCHAR FROM analytics.daily_revenue")
@@ -98,7 +111,7 @@ def test_commands_that_write_a_configuration_run_without_a_terminal(
     monkeypatch.chdir(tmp_path)
     command = commands.get_command(click.Context(commands), "init")
     assert command is not None
-    found = re.findall(r"lakeconf (init --store [^`\n]*)", f"{README}\n{command.help}")
+    found = re.findall(r"lakeconf (init --store [^`\n]*)", f"{START}\n{command.help}")
     assert len(found) == 2
     for text in found:
         assert run(["init", "--yes", "--force"]) == 0

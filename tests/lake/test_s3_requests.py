@@ -1,4 +1,4 @@
-"""Requests that operations send to a bucket. docs/benchmarks.md has the same numbers.
+"""Requests that operations send to a bucket. docs/costs.md has the same numbers.
 
 A bound is the number of requests that were measured; more of them is more cost and more time for each user.
 """

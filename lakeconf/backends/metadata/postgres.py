@@ -60,10 +60,10 @@ class PostgresServer(CatalogServer):
     """A PostgreSQL server, with advisory locks.
 
     Attributes:
-        requires_tls: True if no connection is made without TLS.
+        verifies_server: True if TLS proves that the server is the one that the store names.
     """
 
-    requires_tls: bool = False
+    verifies_server: bool = False
 
     @property
     def url(self) -> str | None:
@@ -74,8 +74,8 @@ class PostgresServer(CatalogServer):
 
     @property
     def tls_hint(self) -> str | None:
-        # By default, libpq connects without TLS if the server offers none, so an attacker in between can prevent TLS.
-        if self.requires_tls or self.address is None:
+        # By default, libpq connects without TLS if the server offers none, and `require` accepts any certificate.
+        if self.verifies_server or self.address is None:
             return None
         hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
         return None if not hosts or all(map(_is_this_machine, hosts)) else _TLS_HINT
@@ -205,9 +205,6 @@ def default_password(host: str, port: int, database: str, user: str) -> str | No
 DEFAULT_PORT = 5432
 
 
-_WITH_TLS = ("require", "verify-ca", "verify-full")
-
-
 class PostgresMetadata(MetadataBackend):
     """A catalog in PostgreSQL, for concurrent reads and writes from several machines."""
 
@@ -260,12 +257,12 @@ class PostgresMetadata(MetadataBackend):
 
     @classmethod
     def init_template(cls) -> InitTemplate:
-        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It also
-        # connects without TLS if the server offers none, unless sslmode requires TLS.
+        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It
+        # verifies the server only with verify-full.
         password = "${LAKE_PG_PASSWORD}"  # noqa: S105 - a variable
         return InitTemplate(
             {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": password},
-            secret_parameters={"sslmode": "${LAKE_PG_SSLMODE:-require}"},
+            secret_parameters={"sslmode": "${LAKE_PG_SSLMODE:-verify-full}", "sslrootcert": "${LAKE_PG_CA:-system}"},
         )
 
     @property
@@ -304,5 +301,5 @@ class PostgresMetadata(MetadataBackend):
             name=f"secret {self.secret_name}",
             address=address,
             secret=self.secret_name,
-            requires_tls=parameters.get("sslmode") in _WITH_TLS,
+            verifies_server=parameters.get("sslmode") == "verify-full",
         )

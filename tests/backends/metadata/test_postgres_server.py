@@ -26,8 +26,8 @@ ALIAS = "it's"
 KEY = 2**62 + 2**33 + 7
 
 
-def at(host: str, *, requires_tls: bool = False) -> PostgresServer:
-    return PostgresServer(name="x", address=ServerAddress(host, 5433, "shop", "me"), requires_tls=requires_tls)
+def at(host: str, *, verifies_server: bool = False) -> PostgresServer:
+    return PostgresServer(name="x", address=ServerAddress(host, 5433, "shop", "me"), verifies_server=verifies_server)
 
 
 def test_server_of_an_existing_secret_has_no_address() -> None:
@@ -41,7 +41,7 @@ def test_url_has_no_password() -> None:
 @pytest.mark.parametrize("host", ["db.example.com", "10.0.0.1", "localhost,db.example.com", "/run,db", "fd00::1"])
 def test_hint_for_a_connection_that_may_lack_tls(host: str) -> None:
     assert at(host).tls_hint == HINT
-    assert at(host, requires_tls=True).tls_hint is None
+    assert at(host, verifies_server=True).tls_hint is None
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "/run/postgresql", "localhost, ::1 ,/run", ",", " "])
