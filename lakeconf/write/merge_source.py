@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import narwhals as nw
 
 from lakeconf.catalog.literals import Text, compare, one_of
 from lakeconf.catalog.predicates import And, Predicate
@@ -18,14 +17,13 @@ from lakeconf.catalog.types import duckdb_name
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine, Staged, StagingRequest
-from lakeconf.engines.scan_summary import is_matched_alike, size_refusal, type_refusal
-from lakeconf.engines.schema_check import selected
+from lakeconf.engines.scan_summary import size_refusal
 from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.wording import byte_size
 from lakeconf.write import writes
-from lakeconf.write.merge_clauses import Clauses, Update
+from lakeconf.write.merge_clauses import Clauses
 
 # As many values as planning compares one by one with the statistics of files.
 _FEW = 50
@@ -94,111 +92,6 @@ def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[P
         return []  # such as a date after the year 9999
 
 
-_COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-
-
-_CONNECTIVES = ("__and__", "__or__")
-
-
-_INTEGERS = ("int8", "int16", "int32", "int64")
-
-
-_FLOATS = ("float32", "float64")
-
-
-# Two nested types with the same name may differ.
-_NESTED = ("struct", "list", "map")
-
-
-_NULL = "null"
-
-
-# The DuckLake types of constants that both engines understand alike.
-_CONSTANTS: dict[type, str] = {bool: "boolean", int: "int32", str: "varchar", type(None): _NULL}
-
-
-_MOST = 2**31
-
-
-def are_plain(clauses: Clauses, columns: Sequence[Column]) -> bool:
-    """True if all conditions and values of a merge have the same result in every engine."""
-    types = {f"{side}_{column.name}": column.type for column in columns for side in ("source", "target")}
-    single = (clauses.not_matched, clauses.not_matched_by_source)
-    conditions = [clause.when for clause in (*clauses.matched, *single) if clause is not None]
-    updates = [clause.values for clause in clauses.matched if isinstance(clause, Update) and clause.values is not None]
-    return all(when is None or _type_of(when, types) == "boolean" for when in conditions) and all(
-        has_plain_values(values, columns, types) for values in updates
-    )
-
-
-def has_plain_values(values: Mapping[str, object], columns: Sequence[Column], types: Mapping[str, str]) -> bool:
-    """True if values for columns have the same result in every engine.
-
-    Args:
-        values: The values by the names of the columns to set: constants or expressions.
-        types: The DuckLake types of the columns that expressions may refer to.
-    """
-    wanted = {folded(column.name): column.type for column in columns}
-    return all(_fits(_type_of(value, types), wanted.get(folded(name))) for name, value in values.items())
-
-
-def _fits(found: str | None, wanted: str | None) -> bool:
-    if found is None or wanted is None or found in _NESTED:
-        return False
-    return found in (wanted, _NULL) or (found == "int32" and wanted == "int64")
-
-
-def _type_of(value: object, types: Mapping[str, str]) -> str | None:
-    """The DuckLake type of an expression or a constant; None if its result is not certain."""
-    if not isinstance(value, nw.Expr):
-        return _type_of_constant(value)
-    # A private attribute of narwhals, pinned by a test. Without it no expression is plain.
-    first, *rest = getattr(value, "_nodes", None) or (None,)
-    found = None if first is None else _type_of_root(first, types)
-    for node in rest:
-        found = None if found is None else _type_of_call(found, node, types)
-    return found
-
-
-def _type_of_constant(value: object) -> str | None:
-    if type(value) is int and not -_MOST <= value < _MOST:
-        return None
-    return _CONSTANTS.get(type(value))
-
-
-def _type_of_root(node: Any, types: Mapping[str, str]) -> str | None:
-    if node.name == "col" and not node.exprs and len(node.kwargs["names"]) == 1:
-        return types.get(node.kwargs["names"][0])
-    if node.name == "lit" and not node.exprs and node.kwargs["dtype"] is None:
-        return _type_of_constant(node.kwargs["value"])
-    return None
-
-
-def _type_of_call(found: str, node: Any, types: Mapping[str, str]) -> str | None:
-    """The type after a method of an expression whose type is known."""
-    if node.kwargs:
-        return None
-    if node.name == "is_null" and not node.exprs:
-        return "boolean"
-    if node.name == "__invert__" and not node.exprs:
-        return "boolean" if found == "boolean" else None
-    if len(node.exprs) != 1:
-        return None
-    other = _type_of(node.exprs[0], types)
-    if node.name in _CONNECTIVES:
-        return "boolean" if found == other == "boolean" else None
-    return "boolean" if node.name in _COMPARISONS and _are_compared_alike(found, other) else None
-
-
-def _are_compared_alike(found: str, other: str | None) -> bool:
-    if found in _INTEGERS:
-        return other in _INTEGERS
-    return found == other and (is_matched_alike(found) or found in _FLOATS)
-
-
-_EXPRESSION = "a clause has an expression that DuckDB may compute differently"
-
-
 _log = EventLogger("stage")
 
 
@@ -244,7 +137,7 @@ def merge_source(
     try:
         size = _size(transaction, staged)
         where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
-        refusal, sizes = _refusal(transaction, target, size, where, clauses)
+        refusal, sizes = _refusal(transaction, target, size, where)
         chosen = engine if refusal else small
         decision = f"{chosen.name}: {refusal or sizes}"
         _log.info("merge into %s by %s", target.info.full_name, decision)
@@ -276,17 +169,10 @@ def _size(transaction: Transaction, staged: Staged) -> int:
     return int(size)
 
 
-def _refusal(
-    transaction: Transaction, target: Target, size: int, where: Predicate | None, clauses: Clauses
-) -> tuple[str | None, str]:
+def _refusal(transaction: Transaction, target: Target, size: int, where: Predicate | None) -> tuple[str | None, str]:
     """Why DuckDB must not compute a merge, or None; and the sizes that decided."""
-    info = target.info
-    refusal = type_refusal(info.columns, selected(info, clauses.on))
-    if refusal is None and not are_plain(clauses, info.columns):
-        refusal = _EXPRESSION
-    if refusal is not None:
-        return refusal, ""
-    plan = plan_scan(transaction.session.reader, writes.quoted_name(info), transaction.snapshot_id, None, where)
+    name = writes.quoted_name(target.info)
+    plan = plan_scan(transaction.session.reader, name, transaction.snapshot_id, None, where)
     files = sum(file.file_size_bytes for file in plan.files)
     sizes = f"the frame has {byte_size(size)}; files that can match: {len(plan.files)}, {byte_size(files)}"
     return size_refusal(size, files), sizes

@@ -76,18 +76,6 @@ def test_merge_above_a_limit_is_computed_by_spark(
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
 
 
-def test_merge_with_an_expression_that_engines_may_compute_differently_stays_on_spark(lake: Lake) -> None:
-    lake.table("t").merge(CHANGES, on="id", matched=Update({"x": nw.col("target_x") + 1}), not_matched=None)
-    assert decision(lake).startswith(
-        "spark: a clause has an expression that DuckDB may compute differently; not staged"
-    )
-
-
-def test_merge_on_a_float_stays_on_spark(lake: Lake) -> None:
-    lake.table("t").merge(CHANGES, on="x", matched=None)
-    assert decision(lake) == "spark: the key 'x' has the type float64"
-
-
 def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     """Each computation of the frame leaves a file."""
     computed = tmp_path / "computed"
@@ -123,7 +111,7 @@ def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
 
 
 def test_explain_tells_which_engine_would_merge(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_duckdb = "by DuckDB, if the frame has at most 128 MiB and both engines compute the clauses alike"
+    by_duckdb = "by DuckDB, if the frame has at most 128 MiB"
     summary = lake.table("t").explain(where="id = 2")
     assert (summary.files, summary.merge) == (1, by_duckdb)
     assert f"  merge         {by_duckdb}" in str(summary).splitlines()
