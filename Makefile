@@ -13,10 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove test-latest test-spark-oldest check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark-oldest check bench mutate docs lock clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with all packages of requirements.lock (PYTHON=python3.12 selects another Python)
 
@@ -39,8 +39,25 @@ $(CLASSES): $(STAMP)
 	@echo "Archiving Spark's classes, so that the tests start Java faster"
 	@$(BIN)/python tests/support/spark_classes.py $@ > $@.log 2>&1 || echo "Failed; see $@.log"
 
-test: setup $(CLASSES) ## Run all tests, in two processes
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test: setup $(CLASSES) ## Run the quick tests, at least one of each behaviour, in about five minutes
+	@$(PYTEST) --tier quick
+
+test-rest: setup $(CLASSES) ## Run the tests that `make test` leaves out
+	@$(PYTEST) --tier rest
+
+test-all: setup $(CLASSES) ## Run all tests
+	@$(PYTEST)
+
+# The folder of tests of each changed folder of the package, and changed tests.
+test-changed: setup ## Run the quick tests for the uncommitted changes, until one fails
+	@$(BIN)/python -m pytest -x -q --tier quick $$({ git diff --name-only HEAD; git ls-files --others --exclude-standard; } \
+		| sed -nE 's#^lakeconf/([a-z_]+)/.*#tests/\1#p; s#^lakeconf/([a-z_]+)\.py#tests/test_\1.py#p; s#^(tests/.*/test_.*\.py)#\1#p' \
+		| sort -u | xargs -r ls -d 2>/dev/null)
+
+test-costs: setup $(CLASSES) ## Run all tests on a quiet machine, and write what each costs to tests/costs.txt
+	@$(PYTEST) --write-costs
 
 prove: setup ## Run the same tests at full strength: many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0

@@ -1,168 +1,178 @@
-"""The tiers of the tests: `make test` runs those that answer quickly, `make test-all` runs everything.
+"""The tiers of the tests: `make test` runs those that answer quickly, `make test-all` runs everything. A pytest plugin.
 
-No test is marked. `make test-costs` measures what each function costs and writes tests/costs.txt; `Choice` turns costs
-into a tier. A test without a cost is quick, so a new test always runs. A test that became slow leaves the tier when
-costs are measured again.
+No test is marked. `make test-costs` measures all tests and writes tests/costs.txt, and `Choice` turns costs into tiers.
+A test without a cost is quick, so a new test always runs. A test that became slow leaves the tier when costs are
+measured again.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
 COSTS = Path(__file__).parent.parent / "costs.txt"
-# Seconds of one case on a quiet machine, its share of fixtures included.
+# Seconds of a case on two quiet cores, with its fixtures.
 CHEAP = 0.05  # all cases of such a function are quick
 ONE_CASE = {"core": 0.5, "other": 0.3}  # one case of such a function is quick
 LEFT_FILE = 1.5  # one case of a file that would have none
 CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "security", "write")
-# A few of the dear cases that need Spark or a server: each engine, catalog and storage from end to end.
+# One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
 END_TO_END = frozenset(
     {
-        "tests/engines/spark/connect/test_engine.py",
         "tests/datasource/test_writing.py",
-        "tests/differential/test_random_lakes.py",
-        "tests/write/test_twin_merges.py",
-        "tests/lake/test_s3_requests.py",
-        "tests/guard/test_server_locks.py",
+        "tests/docs/test_readme.py",
+        "tests/engines/spark/connect/test_engine.py",
+        "tests/engines/spark/read/test_deletes.py",
+        "tests/lake/test_merging.py",
+        "tests/lake/test_reads.py",
+        "tests/test_pyspark_lakeconf.py",
+        "tests/write/test_merge.py",
+        "tests/write/test_writes.py",
     }
 )
+_SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url", "only_connect_session"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a test function costs.
+def group_of(item: pytest.Item) -> str:
+    """The function of a case, and whether the case needs Spark: `path::function` or `path::function spark`."""
+    name, _, parameters = item.nodeid.partition("[")
+    needs = _SPARK & set(getattr(item, "fixturenames", ())) or "spark" in parameters
+    return f"{name} spark" if needs else name
 
-    Attributes:
-        seconds: The median of its cases.
-        is_heavy: True if it starts Spark or a server.
-    """
+
+class Cost(NamedTuple):
+    """The median of the seconds of a group's cases, and their number."""
 
     seconds: float
-    is_heavy: bool
-
-
-def read_costs() -> dict[str, Cost]:
-    """The cost of each function, by `path::function`."""
-    lines = COSTS.read_text("utf-8").splitlines() if COSTS.exists() else []
-    parts = (line.split(maxsplit=2) for line in lines)
-    return {name: Cost(float(seconds), kind == "heavy") for seconds, kind, name in parts}
+    cases: int
 
 
 class Choice:
-    """Decides which cases are quick.
-
-    Args:
-        costs: The costs of functions.
-    """
+    """Decides how many cases of each group are quick, from their costs."""
 
     def __init__(self, costs: dict[str, Cost]) -> None:
         self._costs = costs
         self._files: dict[str, list[str]] = defaultdict(list)
-        for name in costs:
-            self._files[name.partition("::")[0]].append(name)
-        self._lonely = {name for path, names in self._files.items() for name in self._one_of(path, names)}
+        for group in costs:
+            self._files[group.partition("::")[0]].append(group)
+        self._one = {group for path, groups in self._files.items() for group in self._chosen(path, groups)}
 
-    def cases(self, name: str) -> int | None:
-        """How many cases of a function are quick; None for all."""
-        cost = self._costs.get(name)
-        if cost is None or (cost.seconds <= CHEAP and not cost.is_heavy):
+    def cases(self, group: str) -> int | None:
+        """How many cases of a group are quick; None for all."""
+        cost = self._costs.get(group)
+        if cost is None or cost.seconds <= CHEAP:
             return None
-        return 1 if self._has_one(name, cost) or name in self._lonely else 0
+        return 1 if group in self._one else 0
+
+    def seconds(self) -> float:
+        """The seconds of all quick cases, on one core."""
+        return sum(
+            cost.seconds * (cost.cases if quick is None else quick)
+            for group, cost in self._costs.items()
+            for quick in [self.cases(group)]
+        )
 
     def is_left_out(self, path: str) -> bool:
-        """True if no case of a file is quick. Its module is not even imported, so new functions in it wait."""
-        names = self._files.get(path, [])
-        return bool(names) and all(self.cases(name) == 0 for name in names)
+        """True if no case of a file is quick. The file is not even imported, so new functions in it wait."""
+        groups = self._files.get(path, [])
+        return bool(groups) and all(self.cases(group) == 0 for group in groups)
 
-    def _has_one(self, name: str, cost: Cost) -> bool:
-        folder = name.split("/")[1]
-        return not cost.is_heavy and cost.seconds <= ONE_CASE["core" if folder in CORE else "other"]
+    def _chosen(self, path: str, groups: list[str]) -> Iterator[str]:
+        """The groups of a file of which one case is quick."""
+        limit = ONE_CASE["core" if path.split("/")[1] in CORE else "other"]
+        on_spark, others = ([one for one in groups if one.endswith(" spark") is spark] for spark in (True, False))
+        quick = [group for group in others if self._costs[group].seconds <= limit]
+        yield from quick
+        if not quick and others:
+            cheapest = min(others, key=self._costs.__getitem__)
+            if self._costs[cheapest].seconds <= LEFT_FILE:
+                yield cheapest
+        if path in END_TO_END and on_spark:
+            yield min(on_spark, key=self._costs.__getitem__)
 
-    def _one_of(self, path: str, names: Iterable[str]) -> Iterable[str]:
-        """The cheapest function of a file without a quick one, if it is not too dear."""
-        costs = {name: self._costs[name] for name in names}
-        if any((cost.seconds <= CHEAP and not cost.is_heavy) or self._has_one(n, cost) for n, cost in costs.items()):
-            if path not in END_TO_END:
-                return ()
-            costs = {name: cost for name, cost in costs.items() if cost.is_heavy} or costs
-        cheapest = min(costs, key=lambda name: costs[name].seconds)
-        is_dear = costs[cheapest].seconds > LEFT_FILE or costs[cheapest].is_heavy
-        return (cheapest,) if path in END_TO_END or not is_dear else ()
+
+CHOICE = pytest.StashKey[Choice]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("lakeconf")
     group.addoption("--tier", choices=["quick", "rest", "all"], default="all", help="Run only the tests of a tier.")
-    group.addoption("--write-costs", action="store_true", help="Measure all tests, and write tests/costs.txt.")
+    group.addoption("--write-costs", action="store_true", help="Measure the tests, and update tests/costs.txt.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[CHOICE] = Choice(read_costs())
+    if config.getoption("--write-costs") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Costs())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if config.getoption("--tier") != "quick" or collection_path.suffix != ".py":
         return None
     path = collection_path.relative_to(config.rootpath).as_posix()
-    return True if _choice(config).is_left_out(path) else None
+    return True if config.stash[CHOICE].is_left_out(path) else None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tier = config.getoption("--tier")
     if tier == "all":
         return
-    choice, taken = _choice(config), defaultdict[str, int](int)
-    quick, rest = [], []
+    taken: dict[str, int] = defaultdict(int)
+    quick = set()
     for item in sorted(items, key=lambda item: item.nodeid):
-        name = item.nodeid.partition("[")[0]
-        limit = choice.cases(name)
-        taken[name] += 1
-        (quick if limit is None or taken[name] <= limit else rest).append(item)
-    chosen = set(quick if tier == "quick" else rest)
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
+        group = group_of(item)
+        limit = config.stash[CHOICE].cases(group)
+        taken[group] += 1
+        if limit is None or taken[group] <= limit:
+            quick.add(item)
+    chosen = [item for item in items if (item in quick) is (tier == "quick")]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    # The first process gets the first tests, so that only one of them starts Spark.
+    items[:] = sorted(chosen, key=lambda item: not group_of(item).endswith(" spark")) if tier == "quick" else chosen
 
 
-_HEAVY = {"spark", "classic_session", "only_connect_session", "postgres_server", "s3_server", "connect_server"}
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    report.user_properties.append(("group", group_of(item)))
+    return report  # type: ignore[return-value]
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> object:
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
-    if _HEAVY & set(getattr(item, "fixturenames", ())):
-        report.user_properties.append(("heavy", True))
+class Costs:
+    """Adds up the seconds of each case, in the process that reports them."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[str(dict(report.user_properties)["group"])][report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        measured = {
+            group: Cost(statistics.median(times.values()), len(times)) for group, times in self._seconds.items()
+        }
+        write_costs(read_costs() | measured)
 
 
-_measured: dict[str, float] = defaultdict(float)
-_heavy: set[str] = set()
+def read_costs() -> dict[str, Cost]:
+    """The cost of each group."""
+    lines = COSTS.read_text("utf-8").splitlines() if COSTS.exists() else []
+    parts = (line.split(" ", 2) for line in lines)
+    return {group: Cost(float(seconds), int(cases)) for seconds, cases, group in parts}
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _measured[report.nodeid] += report.duration
-    if ("heavy", True) in report.user_properties:
-        _heavy.add(report.nodeid.partition("[")[0])
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if not session.config.getoption("--write-costs") or hasattr(session.config, "workerinput"):
-        return
-    cases: dict[str, list[float]] = defaultdict(list)
-    for nodeid, seconds in _measured.items():
-        cases[nodeid.partition("[")[0]].append(seconds)
-    lines = (
-        f"{statistics.median(times):.3f} {'heavy' if name in _heavy else 'light'} {name}\n"
-        for name, times in sorted(cases.items())
-    )
-    COSTS.write_text("".join(lines), "utf-8")
-
-
-def _choice(config: pytest.Config) -> Choice:
-    if not hasattr(config, "_lakeconf_choice"):
-        config._lakeconf_choice = Choice(read_costs())
-    return config._lakeconf_choice
+def write_costs(costs: dict[str, Cost]) -> None:
+    """Writes the costs of the groups whose files exist."""
+    root = Path(__file__).parents[2]
+    files = {path for path in {group.partition("::")[0] for group in costs} if (root / path).exists()}
+    known = (group for group in sorted(costs) if group.partition("::")[0] in files)
+    COSTS.write_text("".join(f"{costs[group].seconds:.3f} {costs[group].cases} {group}\n" for group in known), "utf-8")

@@ -1,0 +1,51 @@
+"""The rule that assigns tests to tiers."""
+
+from __future__ import annotations
+
+from source_tree import REPOSITORY
+from tiers import CHEAP, END_TO_END, LEFT_FILE, Choice, Cost, read_costs
+
+# On two cores, with the collection of the tests and the start of Spark, five minutes.
+SECONDS = 420
+WRITES = "tests/write/test_writes.py"
+
+
+def test_new_and_cheap_functions_are_quick_as_a_whole() -> None:
+    choice = Choice({"tests/cli/test_a.py::cheap": Cost(CHEAP, 9), "tests/cli/test_a.py::dear": Cost(9.0, 9)})
+    assert [choice.cases(f"tests/cli/test_a.py::{name}") for name in ("new", "cheap", "dear")] == [None, None, 0]
+    assert not choice.is_left_out("tests/cli/test_a.py")
+
+
+def test_one_case_of_a_dearer_function_is_quick() -> None:
+    costs = {f"tests/{folder}/test_a.py::f": Cost(0.4, 3) for folder in ("cli", "lake")}
+    costs |= {f"tests/{folder}/test_a.py::g": Cost(0.2, 3) for folder in ("cli", "lake")}
+    choice = Choice(costs)
+    assert {group: choice.cases(group) for group in costs} == {
+        "tests/cli/test_a.py::f": 0,
+        "tests/cli/test_a.py::g": 1,
+        "tests/lake/test_a.py::f": 1,
+        "tests/lake/test_a.py::g": 1,
+    }
+    assert choice.seconds() == 0.2 + 0.4 + 0.2
+
+
+def test_one_function_of_each_file_is_quick_unless_all_are_dear() -> None:
+    costs = {"tests/cli/test_a.py::f": Cost(LEFT_FILE, 2), "tests/cli/test_a.py::g": Cost(LEFT_FILE + 1, 2)}
+    choice = Choice({**costs, "tests/cli/test_b.py::f": Cost(LEFT_FILE + 1, 1)})
+    assert [choice.cases(group) for group in costs] == [1, 0]
+    assert choice.is_left_out("tests/cli/test_b.py")
+
+
+def test_one_spark_test_of_chosen_files_is_quick() -> None:
+    costs = {f"{WRITES}::{name} spark": Cost(seconds, 2) for name, seconds in (("f", 3.0), ("g", 2.0))}
+    costs |= {"tests/lake/test_a.py::f spark": Cost(0.2, 2)}
+    assert [Choice(costs).cases(group) for group in costs] == [0, 1, 0]
+
+
+def test_the_files_of_the_rule_exist() -> None:
+    assert {path for path in END_TO_END if not (REPOSITORY / path).exists()} == set()
+
+
+def test_the_quick_tests_fit_into_five_minutes() -> None:
+    found = Choice(read_costs()).seconds()
+    assert found <= SECONDS, f"{found:.0f} s: make a test cheaper, or lower the limits in tests/support/tiers.py"
