@@ -109,7 +109,7 @@ def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
             )
 
 
-@click.command("rewrite", short_help="Write the files of a table again, in an order.")
+@click.command("rewrite", short_help="Rewrite the files of a table in sorted order.")
 @click.argument("table", shell_complete=complete_tables)
 @click.option(
     "--sorted-by",
@@ -134,7 +134,7 @@ def rewrite_command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Write the files of TABLE again, with their rows in an order, so that queries skip more files.
+    """Rewrite the files of TABLE in sorted order, so that queries can skip more of them.
 
     The command first shows its plan. Rows keep their ids, and neither older snapshots nor the change feed change. Each
     partition is one commit; if the deadline ends the rewrite early, the next one continues.

@@ -467,7 +467,7 @@ class Table(TableReads):
         deadline: timedelta | None = None,
         memory_limit: str | None = None,
     ) -> SortResult:
-        """Writes the files of the table again, with their rows in an order, so that scans skip more files.
+        """Rewrites the files of the table in sorted order, so that scans can skip more of them.
 
         Rows keep their ids, and the change feed and older snapshots stay as they are. Each partition is one commit.
         The files before stay until their snapshots expire. On Spark, executors write the files; columns of types that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import click
@@ -15,14 +16,20 @@ if TYPE_CHECKING:
 
 HEAD = """# Command line
 
-The help of every command. `pytest tests/cli/test_reference.py --update-golden` generates this page.
+The help of every command. All commands have the options `--config`, `--env-file`, `--verbose`, `--debug` and `--help`.
 """
+
+
+SHARED = {"--config", "--env-file", "--verbose", "--debug"}
 
 
 def section(name: str, command: click.Command, parent: click.Context) -> str:
     """One command as a section of the page."""
-    context = click.Context(command, info_name=name, parent=parent, terminal_width=100)
-    return f"## `lakeconf {name}`\n\n```text\n{command.get_help(context)}\n```\n"
+    own = copy.copy(command)
+    own.params = [each for each in command.params if not SHARED & set(each.opts)]
+    own.add_help_option = False
+    context = click.Context(own, info_name=name, parent=parent, terminal_width=100)
+    return f"## `lakeconf {name}`\n\n```text\n{own.get_help(context)}\n```\n"
 
 
 def test_page_contains_the_help_of_every_command(check_golden: Callable[[Path, str], None]) -> None:
