@@ -24,6 +24,8 @@ class InternalColumn(NamedTuple):
 
 # The version of catalogs that lakeconf reads and writes.
 SUPPORTED_VERSION = "1.0"
+# The file of lakeconf below a data path that names the catalog of its lake.
+MARKER = "_lakeconf.json"
 INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
 # The columns of a file of deleted positions.

@@ -7,6 +7,7 @@ LakeconfError
 │   └── CatalogLockedError   another process holds the catalog's write lock
 ├── CatalogError             the catalog can be reached, but is not the lake that the store describes
 │   ├── CatalogMissingError  the lake does not exist, and the statement must not create it
+│   ├── CatalogLostError     the catalog does not exist, but the data path has the files of a lake
 │   ├── CatalogMovedError    the catalog is a copy or was moved: its files may belong to the original
 │   └── CatalogVersionError  the extension does not support the version of the catalog
 ├── StorageError             a data file or the data path cannot be read or written
@@ -167,6 +168,10 @@ class CatalogError(LakeconfError):
 
 class CatalogMissingError(CatalogError):
     """The lake does not exist, and the statement must not create it."""
+
+
+class CatalogLostError(CatalogError):
+    """The catalog does not exist, but the data path has the files of a lake."""
 
 
 class CatalogMovedError(CatalogError):

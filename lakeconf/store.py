@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeconf.arguments import check_flags, native_connection
@@ -21,11 +23,22 @@ from lakeconf.backends.store_options import (
     reads_only,
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.ducklake import metadata_database
-from lakeconf.errors import CatalogError, CatalogMissingError, CatalogVersionError, LakeconfError
+from lakeconf.ducklake import MARKER, metadata_database
+from lakeconf.errors import CatalogError, CatalogLostError, CatalogMissingError, CatalogVersionError, LakeconfError
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
-from lakeconf.sql import Attach, CreateSecret, LoadExtension, Masked, Portable, Revealed, Statement, Use, Value
+from lakeconf.sql import (
+    Attach,
+    CreateSecret,
+    LoadExtension,
+    Masked,
+    Portable,
+    Revealed,
+    Statement,
+    Use,
+    Value,
+    listing_sql,
+)
 from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
@@ -208,24 +221,45 @@ class Store(PublicNames):
         """Attaches the lake to a lakeconf connection; otherwise like `attach`, `without` a statement."""
         self._check_free(connection)
         try:
-            must_exist = creates_nothing(self.attach_options)
-            if self.attach_options.get("encrypted") and not must_exist:
-                self.metadata_backend.make_private()
-            self.metadata_backend.prepare(read_only=must_exist)
-            file = self.metadata_backend.file()
-            if must_exist and file is not None and not (file.is_file() and file.stat().st_size):
-                raise CatalogMissingError(f"the catalog {file} does not exist")
-            if self.storage_backend is not None:
-                self.storage_backend.prepare(read_only=must_exist)
             for statement in self.statements:
-                if not isinstance(statement, without):
-                    self._run(connection, statement)
+                if isinstance(statement, Attach):
+                    self._attach(connection, statement)
+                elif not isinstance(statement, without):
+                    connection.run(statement)
         except CatalogMissingError as error:
+            self.check_not_lost(connection)
             file = self.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
                 hint=f"check the store's location if you expected a lake: lakeconf doctor {self.name}",
             ) from error
+
+    def check_not_lost(self, connection: Connection) -> None:
+        """Raises an error if the data path has the files of a lake, whose catalog does not exist.
+
+        Args:
+            connection: A connection that has the secrets of the store.
+
+        Raises:
+            CatalogLostError: The data path has a marker of lakeconf.
+        """
+        if self.storage_backend is None:
+            return
+        path = self.storage_backend.location.rstrip("/") + "/"
+        found = False
+        if "://" not in path:
+            found = Path(path, MARKER).exists()
+        else:
+            # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first
+            # write says so.
+            with contextlib.suppress(LakeconfError):
+                found = bool(connection.rows(listing_sql(path, f"{MARKER}*")))
+        if found:
+            raise CatalogLostError(
+                f"store {self.name!r}: the catalog {self.metadata_backend.description()} does not exist, but {path} "
+                "has the files of a lake: nothing was created",
+                hint="restore a backup of the catalog, or correct its location; a new lake needs another data path",
+            )
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an in-memory DuckDB instance with the lake as the default database.
@@ -306,8 +340,29 @@ class Store(PublicNames):
             builder = builder.config(key, value)
         return builder
 
-    def _run(self, connection: Connection, statement: Statement) -> None:
-        if not (isinstance(statement, Attach) and statement.options.get(_MIGRATION)):
+    def _attach(self, connection: Connection, statement: Attach) -> None:
+        """Attaches the lake, and creates it only if the data path has no files of a lake."""
+        must_exist, file = creates_nothing(self.attach_options), self.metadata_backend.file()
+        is_missing = file is not None and not (file.is_file() and file.stat().st_size)
+        if is_missing:
+            self.check_not_lost(connection)
+        if self.attach_options.get("encrypted") and not must_exist:
+            self.metadata_backend.make_private()
+        self.metadata_backend.prepare(read_only=must_exist)
+        if is_missing and must_exist:
+            raise CatalogMissingError(f"the catalog {file} does not exist")
+        if self.storage_backend is not None:
+            self.storage_backend.prepare(read_only=must_exist)
+        if not must_exist and self.metadata_backend.server() is not None:
+            options = {**statement.options, "create_if_not_exists": False}
+            try:
+                return self._migrate_or_run(connection, statement._replace(options=options))
+            except CatalogMissingError:
+                self.check_not_lost(connection)
+        return self._migrate_or_run(connection, statement)
+
+    def _migrate_or_run(self, connection: Connection, statement: Attach) -> None:
+        if not statement.options.get(_MIGRATION):
             return connection.run(statement)
         options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
         try:

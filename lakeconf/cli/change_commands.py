@@ -72,7 +72,7 @@ def maintain_command(
     functions. Rows, row ids and the remaining history do not change.
     """
     _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
-    found = init(source).get_store(store)
+    found = init(source).get_store(store).for_reading(read_only=False)
     with found.open() as lake:
         do = partial(
             maintain,

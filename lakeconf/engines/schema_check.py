@@ -256,7 +256,8 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
     known = {folded(name): name for name in wanted}
     extra = [name for name in frame if folded(name) not in known]
     if extra:
-        raise SchemaError(f"the frame has a column {extra[0]!r} that is not in {table}", hint=_hint(extra[0], known))
+        hint = f"{_hint(extra[0], known)}; or add the column with evolve=True"
+        raise SchemaError(f"the frame has a column {extra[0]!r} that is not in {table}", hint=hint)
     for name, type_name in wanted.items():
         if folded(name) not in given:
             raise SchemaError(

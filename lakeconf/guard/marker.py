@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.ducklake import MARKER
 from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, StorageError
 from lakeconf.sql import files_sql, listing_sql, literal
 
 # DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
-MARKER = "_lakeconf.json"
 _PURPOSE = "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file"
 _LARGEST_BYTES = 10_000
 

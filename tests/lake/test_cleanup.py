@@ -116,9 +116,19 @@ def test_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
     assert json.loads(marker.read_text()) == before | {"snapshot": newest.snapshot_id, "snapshot_time": moment}
 
 
+def made_beside(catalog: Path, data: Path) -> Store:
+    """A store with a catalog that was made before another lake marked the data path."""
+    marker = data / MARKER
+    content = marker.read_bytes()
+    marker.unlink()
+    store = make_store(catalog, data)
+    store.connect().close()
+    marker.write_bytes(content)
+    return store
+
+
 def test_second_catalog_on_a_data_path_is_rejected(store: Store, tmp_path: Path) -> None:
-    other = make_store(tmp_path / "other.sqlite", tmp_path / "data")
-    with other.open() as lake:
+    with made_beside(tmp_path / "other.sqlite", tmp_path / "data").open() as lake:
 
         def refuse() -> None:
             with pytest.raises(CatalogError, match=r"belongs to another lake, according to .*_lakeconf\.json"):
@@ -138,6 +148,7 @@ def test_second_metadata_schema_on_a_bucket_is_rejected(postgres_server: Postgre
         for name in ("prod", "prdo")
     }
     config = lakeconf.init({"stores": stores})
+    config.get_store("prdo").connect().close()
     fill(config.get_store("prod"))
     before = set(s3_server.objects(bucket))
     assert f"lake/{MARKER}" in before
@@ -170,7 +181,7 @@ def test_cleanup_rejects_a_copied_catalog(store: Store, tmp_path: Path) -> None:
 
 def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").unlink()
-    with make_store(tmp_path / "new.sqlite", tmp_path / "data").open() as lake:
+    with made_beside(tmp_path / "new.sqlite", tmp_path / "data").open() as lake:
 
         def refuse() -> None:
             with pytest.raises(CatalogError, match="belongs to another lake"):
