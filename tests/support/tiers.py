@@ -26,12 +26,12 @@ CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "securi
 # One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
 END_TO_END = frozenset(
     {
-        "tests/datasource/test_writing.py",
         "tests/docs/test_readme.py",
         "tests/engines/spark/connect/test_engine.py",
         "tests/engines/spark/read/test_deletes.py",
-        "tests/lake/test_merging.py",
+        "tests/lake/test_lake.py",
         "tests/lake/test_reads.py",
+        "tests/pipelines/test_run.py",
         "tests/test_pyspark_lakeconf.py",
         "tests/write/test_merge.py",
         "tests/write/test_writes.py",
