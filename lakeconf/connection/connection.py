@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lakeconf.connection.duckdb_errors import is_interrupt, translated_errors
+from lakeconf.connection.duckdb_errors import errors_of_arrow, is_interrupt, translated_errors
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
@@ -128,10 +128,16 @@ class Connection:
         with self.errors():
             return self.native.execute(sql, parameters).to_arrow_table()
 
-    def batches(self, sql: str, rows: int) -> pyarrow.RecordBatchReader:
-        """Runs SQL and returns its rows as Arrow batches of at most `rows` rows."""
+    def batches(self, sql: str, rows: int) -> Iterator[pyarrow.RecordBatch]:
+        """Runs SQL and yields its rows as Arrow batches of at most `rows` rows, while DuckDB computes them."""
         with self.errors():
-            return self.native.execute(sql).to_arrow_reader(rows)
+            reader = self.native.execute(sql).to_arrow_reader(rows)
+        while True:
+            with self.errors(), errors_of_arrow():
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
 
     def run(self, statement: Statement) -> None:
         """Runs a statement of a store, with secret values bound as parameters."""

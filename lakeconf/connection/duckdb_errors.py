@@ -199,6 +199,19 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         raise KeyboardInterrupt from error
 
 
+@contextlib.contextmanager
+def errors_of_arrow() -> Iterator[None]:
+    """Raises DuckDB's error in place of Arrow's, which has its message but not its class, while rows are streamed."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        classes = {name.lower(): name for name in dir(duckdb) if name.endswith("Exception")}
+        kind = str(error).partition(" Error: ")[0].replace(" ", "").lower()
+        raise getattr(duckdb, classes.get(f"{kind}exception", "Error"))(str(error)) from None
+
+
 def _exit_code(text: str) -> int | str | None:
     """The argument of `sys.exit()`."""
     if text in ("", "None"):

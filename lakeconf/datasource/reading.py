@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from socket import gethostname
 from typing import TypeAlias
@@ -338,7 +338,7 @@ def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             query = scan_sql(part.plan, attach_partial_lake(connection, "part", part.plan))
         else:
             query = changes_sql(connection, part)
-        yield from fetched(connection, query, schema)
+        yield from conforming(connection.batches(query, _ROWS), schema)
 
 
 def scan_sql(plan: ScanPlan, source: str) -> str:
@@ -350,17 +350,7 @@ def scan_sql(plan: ScanPlan, source: str) -> str:
     return f"SELECT {values} FROM (FROM {source} LIMIT {ALL}) WHERE {condition}"
 
 
-def fetched(connection: Connection, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a query in batches.
-
-    The whole result exists before its first row is returned: it may be larger than the memory, and an error after some
-    rows would be an error of Arrow without a class.
-    """
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}")
-    yield from conforming(connection.batches("FROM temp.main.result", _ROWS), schema)
-
-
-def conforming(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def conforming(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Batches with the schema that Spark expects; Spark itself only checks the first one."""
     for batch in batches:
         yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

@@ -324,7 +324,7 @@ def test_rows_in_batches() -> None:
         batches = list(connection.batches("FROM range(5000)", 2048))
         assert [batch.num_rows for batch in batches] == [2048, 2048, 904]
         with pytest.raises(QueryError):
-            connection.batches("SELECT nothing", 1)
+            list(connection.batches("SELECT nothing", 1))
 
 
 @pytest.mark.parametrize("statement", ["FROM read_csv('https://127.0.0.1:1/x.csv')", "INSTALL httpfs", "LOAD httpfs"])

@@ -20,7 +20,7 @@ from lakeconf.catalog.where import parse
 from lakeconf.datasource.planning import parts_of
 from lakeconf.datasource.reading import Access, read_part
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
-from lakeconf.errors import LakeconfError, StorageError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
@@ -116,3 +116,14 @@ def test_large_results_are_returned_in_batches(usual: Lake) -> None:
     found = rows(usual, usual.newest)
     assert found.num_rows == 25_000
     assert found.column("id").num_chunks > 1
+
+
+def test_rows_are_returned_while_duckdb_computes_the_next_ones(usual: Lake) -> None:
+    bad = "CASE WHEN range = 299999 THEN TIMESTAMP_NS '2026-01-01 00:00:00.000000001' END"
+    usual.run(f"CREATE TABLE lake.t AS SELECT range AS id, {bad} AS at FROM range(300000)")
+    plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest)
+    (part,) = parts_of(Access.of(store_of(usual.folder), None), plan, inlined, plan.columns)
+    batches = read_part(part, arrow_schema(spark_schema(plan.columns)))
+    assert next(batches).num_rows > 0
+    with pytest.raises(QueryError, match="more digits than Spark's microseconds"):
+        list(batches)
