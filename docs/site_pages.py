@@ -40,7 +40,7 @@ def _page_of_the_root(name: str) -> str:
 
 def _backend_pages() -> dict[str, str]:
     """A page for each backend: what docs/backends.md says of it, and its keys."""
-    reference = _sections("configuration.md")
+    reference = _sections("configuration-keys.md")
     return {
         f"backends/{kind}.md": re.sub(r"\]\((?=\w+\.md)", "](../", f"# {kind}\n{text}\n## Keys\n{keys}")
         for heading, text in _sections("backends.md").items()
