@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lakeconf.connection.connection import Connection
+import duckdb
+
+from lakeconf.connection.connection import Connection, closed_connection
 from lakeconf.errors import QueryError
-from lakeconf.sql import literal
+from lakeconf.sql import folded, identifier, literal
 
 
 def nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -166,3 +170,226 @@ def _parse(connection: Connection, sql: str) -> Any:
         return json.loads(text)
     except RecursionError:
         return None
+
+
+# Where a part of a text begins and ends, in characters.
+Span = tuple[int, int]
+
+
+# DuckDB's number for a place that it does not know.
+_UNKNOWN = 2**64 - 1
+
+
+_QUOTED = r'"(?:[^"]|"")*"'
+_BETWEEN = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+# DuckDB takes a string for the name of a file.
+_NAME = rf"(?:{_QUOTED}|'(?:[^']|'')*'|[\w$\x80-\U0010ffff]+)"
+
+
+class NotOneQuery(QueryError):  # noqa: N818 - callers say what the text is
+    """DuckDB's parser finds no query, or several statements.
+
+    Attributes:
+        offset: The place of a syntax error, in characters; None if it is unknown.
+    """
+
+    offset: int | None = None
+
+
+class TablePlace(NamedTuple):
+    """A place in a query that names a table or a view, and not a common table expression that is visible there.
+
+    Attributes:
+        parts: The parts of the name.
+        span: Where the name is.
+        alias: The alias that follows the name; empty without one.
+        is_described: True in `DESCRIBE t` and `SUMMARIZE t`, where no alias may follow.
+    """
+
+    parts: Sequence[str]
+    span: Span
+    alias: str
+    is_described: bool
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.parts)
+
+    def named_as(self, view: str) -> str:
+        """What to write in place of the name to read a view, which columns can name like the table."""
+        return view if self.alias or self.is_described else f"{view} AS {identifier(self.parts[-1])}"
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """A query as DuckDB's parser reads it.
+
+    Attributes:
+        tables: The places that name tables, in the order of the text.
+        functions: The table functions and their places.
+        parameters: Named parameters such as `$start`: the name, and where they are with their sign.
+        describes: True if it describes tables, as `DESCRIBE t` and `SHOW TABLES` do.
+    """
+
+    tables: Sequence[TablePlace]
+    functions: Sequence[tuple[str, int]]
+    parameters: Sequence[tuple[str, Span]]
+    describes: bool
+
+
+def parse_query(text: str) -> ParsedQuery:
+    """Parses a query with DuckDB, without a lake.
+
+    Raises:
+        NotOneQuery: It is not exactly one query that DuckDB can describe.
+    """
+    if "\0" in text:
+        raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
+    encoded = text.encode()
+    with closed_connection() as connection:
+        ((found,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
+    try:
+        tree = json.loads(found)
+    except RecursionError:
+        raise NotOneQuery("it is nested too deeply") from None
+    if tree["error"]:
+        raise _parser_error(tree, len(text))
+    if len(tree["statements"]) != 1:
+        raise NotOneQuery("there are several" if tree["statements"] else "there is none")
+    (statement,) = tree["statements"]
+    kinds = [(node.get("type"), node) for node in nodes(statement)]
+    functions = [
+        (node["function"]["function_name"], _characters(encoded, node["query_location"]))
+        for kind, node in kinds
+        if kind == "TABLE_FUNCTION"
+    ]
+    tables = [_place(text, encoded, node, described) for node, described in _tables(statement["node"])]
+    return ParsedQuery(
+        sorted(tables, key=lambda table: table.span),
+        functions,
+        _parameters(text, encoded) if statement["named_param_map"] else [],
+        any(kind == "SHOW_REF" for kind, _ in kinds),
+    )
+
+
+def _parser_error(tree: Mapping[str, Any], length: int) -> NotOneQuery:
+    if tree["error_type"] != "parser":
+        return NotOneQuery("it is no SELECT, and a PIVOT must list its values: ON … IN (…)")
+    # DuckDB quotes the text from the error to its end after these words.
+    error = NotOneQuery(tree["error_message"].partition(" at or near ")[0])
+    if "position" in tree:
+        # Unlike the places of tables, it counts characters.
+        error.offset = min(int(tree["position"]), length)
+    return error
+
+
+def _parameters(text: str, encoded: bytes) -> list[tuple[str, Span]]:
+    """The parameters of a query; the parser does not tell where they are, but its tokens do."""
+    found = []
+    for sign, offset in itertools.pairwise(one for one, _ in duckdb.tokenize(text)):
+        if encoded[sign:offset] == b"$":
+            start = _characters(encoded, sign)
+            name = re.compile(r"\w+").match(text, start + 1)
+            if name is not None:
+                found.append((name[0], (start, name.end())))
+    return found
+
+
+def _tables(tree: Any) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yields each node that names a table, and whether it is described; a CTE is not visible everywhere."""
+    waiting: list[tuple[Any, frozenset[str], bool]] = [(tree, frozenset(), False)]
+    while waiting:
+        node, visible, described = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend((one, visible, False) for one in node)
+        if not isinstance(node, dict):
+            continue
+        for entry in node.get("cte_map", {}).get("map", ()):
+            waiting.append((entry["value"], visible, False))
+            visible |= {folded(entry["key"])}
+        kind = node.get("type")
+        if kind == "BASE_TABLE" and (node["schema_name"] or folded(node["table_name"]) not in visible):
+            yield node, described
+        inside = visible | {folded(node["cte_name"])} if kind == "RECURSIVE_CTE_NODE" else visible
+        below = kind == "SHOW_REF" and _is_bare(node["query"])
+        for key, value in node.items():
+            if key == "from_table":
+                waiting.append((value, visible, described))
+            elif key != "cte_map":
+                waiting.append((value, inside if key == "right" else visible, below and key == "query"))
+
+
+def _is_bare(query: Any) -> bool:
+    """True for the query that DuckDB makes of the name in `DESCRIBE t`."""
+    selected: list[Any] = query.get("select_list", []) if isinstance(query, dict) else []
+    return len(selected) == 1 and selected[0]["query_location"] == _UNKNOWN
+
+
+def _place(text: str, encoded: bytes, node: Mapping[str, Any], is_described: bool) -> TablePlace:  # noqa: FBT001
+    parts: list[str] = [node[part] for part in ("catalog_name", "schema_name", "table_name") if node[part]]
+    dotted = rf"{_BETWEEN}\.{_BETWEEN}".join(f"({_NAME})" for _ in parts)
+    start = _characters(encoded, node["query_location"]) if node["query_location"] != _UNKNOWN else len(text)
+    found = re.compile(dotted, re.DOTALL).match(text, start)
+    if found is None or [_unquoted(str(one)) for one in found.groups()] != parts:
+        raise NotOneQuery(f"the place of the table {'.'.join(parts)} is unknown")
+    return TablePlace(parts, found.span(), node["alias"], is_described)
+
+
+def _unquoted(name: str) -> str:
+    quote = name[0]
+    return name[1:-1].replace(quote * 2, quote) if quote in "\"'" else name
+
+
+def _characters(encoded: bytes, position: int) -> int:
+    return len(encoded[:position].decode(errors="ignore"))
+
+
+# Views with this prefix are unique.
+VIEW_PREFIX = "lakeconf_input_"
+
+
+def unique_view() -> str:
+    """A name that no other view has."""
+    return f"{VIEW_PREFIX}{uuid.uuid4().hex}"
+
+
+def query_over_views(sql: str, views: Mapping[str, str]) -> str:
+    """A query with views in place of tables; the rest of its text stays.
+
+    Args:
+        views: The names of the views by the folded names of the tables, which have no schema.
+    """
+    try:
+        tables = parse_query(sql).tables
+    except NotOneQuery as error:
+        raise QueryError(
+            f"the names of frames cannot be found in the query: {error.message}",
+            hint="use other syntax, or write the frames to tables and use lake.sql(…)",
+        ) from None
+    named = [table for table in tables if len(table.parts) == 1 and folded(table.name) in views]
+    return replaced(sql, {table.span: table.named_as(views[folded(table.name)]) for table in named})
+
+
+def replaced(text: str, changes: Mapping[Span, str]) -> str:
+    """A text with other parts.
+
+    Args:
+        changes: The new text of each part.
+    """
+    made, last = [], 0
+    for (start, end), part in sorted(changes.items()):
+        made += [text[last:start], part]
+        last = end
+    return "".join([*made, text[last:]])
+
+
+def original_offset(changes: Mapping[Span, str], offset: int) -> int:
+    """The offset in a text of an offset in the text that `replaced` makes of it; the start of a replaced part."""
+    shift = 0
+    for (start, end), part in sorted(changes.items()):
+        if offset < start + shift:
+            break
+        if offset < start + shift + len(part):
+            return start
+        shift += len(part) - (end - start)
+    return offset - shift

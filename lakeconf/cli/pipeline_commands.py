@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,8 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_exactly, show_json, show_table, style
 from lakeconf.config.config import Config, init
-from lakeconf.errors import PipelineError
+from lakeconf.deferred import deferred
+from lakeconf.errors import PipelineError, required
 from lakeconf.pipelines import (
     Model,
     ModelResult,
@@ -43,13 +44,18 @@ from lakeconf.pipelines import (
     run,
 )
 from lakeconf.pipelines.declared import empty_lake, opened_for_reading
-from lakeconf.pipelines.graph import Lineage, SourceColumn, column_lineage, graph_page, sources_text
+from lakeconf.pipelines.graph import Lineage, SourceColumn, graph_page, sources_text
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.row_comparison import RowDifference
 from lakeconf.pipelines.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.store import Store
 from lakeconf.wording import counted
+
+if TYPE_CHECKING:
+    from lakeconf.pipelines.lineage import column_lineage
+else:
+    column_lineage = deferred("lakeconf.pipelines.lineage", "column_lineage")
 
 # The exit code for pending changes.
 PENDING = 3
@@ -380,7 +386,7 @@ def graph_command(models: Selection, source: str | None, format_name: str, *, co
     """
     pipeline = declared_pipeline(init(source))
     chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
-    lineage = column_lineage(pipeline) if columns else None
+    lineage = _lineage(pipeline) if columns else None
     if format_name == "html":
         show_exactly(graph_page(pipeline, chosen, lineage))
     elif format_name == "json":
@@ -390,6 +396,11 @@ def graph_command(models: Selection, source: str | None, format_name: str, *, co
             _show_graph(pipeline, model)
             if lineage is not None:
                 _show_columns(lineage[model.table])
+
+
+def _lineage(pipeline: Pipeline) -> Mapping[str, Lineage | None]:
+    with required("sqlglot", extra="sqlglot", needed_for="the columns of a graph"):
+        return column_lineage(pipeline)
 
 
 def _show_columns(lineage: Lineage | None) -> None:

@@ -1,9 +1,9 @@
-"""The methods of a lake that run SQL. What needs sqlglot, which takes 0.1 s, is loaded when it runs."""
+"""An open lake: its queries, tables, views and settings. Code that only some methods need is loaded when they run."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
+from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, unique_view
 from lakeconf.catalog.stored_queries import readable_names, tables_suggested, view_names
 from lakeconf.catalog.table import INTERNAL_SCHEMA, name_list, split_name, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.deferred import deferred
 from lakeconf.engines.base import SparkOperations, spark_operations
-from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, required
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
-from lakeconf.sql import files_sql, qualified
+from lakeconf.sql import files_sql, folded, qualified
 from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from lakeconf.engines.frames import lazy_rows
     from lakeconf.engines.schema_check import check_distinct, named_views
     from lakeconf.lake.maintenance import Maintenance
-    from lakeconf.lake.query_names import named_lakes, query_in_spark_sql, query_on_duckdb, sql_on_duckdb
     from lakeconf.lake.restore import RestorePlan, Restores
     from lakeconf.lake.run_journal import RunJournal
+    from lakeconf.lake.spark_sql import query_in_spark_sql
     from lakeconf.lake.streaming import StreamSink, stream
     from lakeconf.store import Store
     from lakeconf.write import schema_changes
@@ -44,10 +45,7 @@ else:
     prepare_query = deferred("lakeconf.catalog.stored_queries", "prepare_query")
     lazy_rows = deferred("lakeconf.engines.frames", "lazy_rows")
     check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
-    query_on_duckdb = deferred("lakeconf.lake.query_names", "query_on_duckdb")
-    named_lakes = deferred("lakeconf.lake.query_names", "named_lakes")
-    sql_on_duckdb = deferred("lakeconf.lake.query_names", "sql_on_duckdb")
-    query_in_spark_sql = deferred("lakeconf.lake.query_names", "query_in_spark_sql")
+    query_in_spark_sql = deferred("lakeconf.lake.spark_sql", "query_in_spark_sql")
     execute = deferred("lakeconf.write.execute", "execute")
     Restores = deferred("lakeconf.lake.restore", "Restores")
     schema_changes = deferred("lakeconf.write.schema_changes")
@@ -79,21 +77,19 @@ class Queries(PublicNames):
         query: str,
         *parameters: Never,
         dialect: Literal["duckdb", "spark"] = "duckdb",
-        lakes: Sequence[Queries] = (),
         **frames: Never,
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
         DuckDB runs DuckDB's SQL at the latest snapshot, unless the query contains `AT (VERSION => …)`. Spark runs its
-        own SQL at the lake's snapshot, unless it contains `VERSION AS OF …`. With other lakes, both read each lake at
-        its own snapshot. On a lake that is open on Spark, every write accepts the result of either.
+        own SQL at the lake's snapshot, unless it contains `VERSION AS OF …`. On a lake that is open on Spark, every
+        write accepts the result of either.
 
         Args:
             query: A query; the lake is the default database.
             *parameters: None: write values in the SQL.
-            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark.
-            lakes: Other open lakes. The query names their tables as `store.schema.table`, by the alias of each store.
-                For Spark, they must be open on the same session. DuckDB copies their tables to memory.
+            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
+                extra `sqlglot`.
             **frames: None: pass frames to `query`.
 
         Returns:
@@ -102,20 +98,20 @@ class Queries(PublicNames):
         Raises:
             QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
                 than read the lake.
-            UnsupportedError: The query is in Spark's SQL, and a lake was opened without Spark.
-            LakeconfError: Two lakes have the same name, or one is closed.
+            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark.
+            MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
         """
         _check_query(query, parameters)
-        _check_options(dialect, lakes)
+        if dialect not in _DIALECTS:
+            raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
         if frames:
             name = next(iter(frames))
             raise QueryError(
                 f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
             )
-        if lakes or dialect == "spark":
-            named = named_lakes(self._scope, [lake._scope for lake in lakes])  # noqa: SLF001 - of the same class
-            run = query_in_spark_sql if dialect == "spark" else sql_on_duckdb
-            return run(self._scope, query, named)
+        if dialect == "spark":
+            with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
+                return query_in_spark_sql(self._scope, query)
         self._scope.add_read(None)
         prepare_query(self._session.reader, query)
         check_only_reads(self._session.reader.connection, query)
@@ -142,8 +138,14 @@ class Queries(PublicNames):
         check_distinct(name_list(frames, "frames"), "the query", "frames")
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
-        with self._tables_suggested():
-            return query_on_duckdb(self._session.engine, sql, frames)
+        engine = self._session.engine
+        if all(name.startswith(VIEW_PREFIX) for name in frames):
+            with self._tables_suggested():
+                return engine.query(sql, frames)
+        views = {folded(name): unique_view() for name in frames}
+        given = {views[folded(name)]: frame for name, frame in frames.items()}
+        with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
+            return engine.query(query_over_views(sql, views), given)
 
     def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
@@ -175,6 +177,18 @@ class Queries(PublicNames):
         return tables_suggested(partial(readable_names, self._session.reader), otherwise)
 
 
+@contextlib.contextmanager
+def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors name the frames as the user does."""
+    try:
+        yield
+    except LakeconfError as error:
+        for view, name in names.items():
+            error.message = error.message.replace(view, name)
+        error.args = (error.message,)
+        raise
+
+
 def _check_query(sql: object, parameters: Sequence[object]) -> None:
     if not isinstance(sql, str):
         raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
@@ -184,13 +198,6 @@ def _check_query(sql: object, parameters: Sequence[object]) -> None:
             'lake.query("… FROM given", {"given": [{"id": 1}]})'
         )
         raise QueryError("SQL takes no parameters", hint=hint)
-
-
-def _check_options(dialect: object, lakes: object) -> None:
-    if dialect not in _DIALECTS:
-        raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
-    if not isinstance(lakes, Iterable) or not all(isinstance(lake, Queries) for lake in lakes):
-        raise LakeconfError("not all `lakes` are open lakes", hint="pass lakes: lakes=[store.open()]")
 
 
 class Definitions(PublicNames):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import itertools
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,35 +12,27 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import duckdb
 import narwhals as nw
-import sqlglot
-from sqlglot import TokenType, exp
 
-from lakeconf.catalog import query_text
-from lakeconf.catalog.query_text import (
+from lakeconf.catalog.sql_references import (
+    NotOneQuery,
+    ParsedQuery,
     Span,
-    is_series,
-    named_as,
     original_offset,
+    parse_query,
     replaced,
-    semicolons,
-    span_of,
-    table_references,
+    unique_view,
 )
 from lakeconf.catalog.stored_queries import prepare_query
-from lakeconf.commit.audits import is_query
 from lakeconf.config.codes import Code
 from lakeconf.config.limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
-from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.error_places import errors_as_json, place_of, reported
 from lakeconf.engines.base import spark_operations
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
-from lakeconf.lake.query_names import unique_view
-from lakeconf.pipelines.definition_hash import codes_on_disk, function_code, loaded_source, sql_code
+from lakeconf.pipelines.definition_hash import FunctionSource, codes_on_disk, function_code, loaded_source, sql_code
 from lakeconf.pipelines.places import shown_place
 from lakeconf.secret import Secret, scrub
 
@@ -48,8 +40,8 @@ from lakeconf.secret import Secret, scrub
 _ENDING = ".sql"
 
 
-# DuckDB quotes the text from the error to the end of the file after these words.
-_QUOTE = " at or near "
+# Table functions that make rows and read nothing.
+_SERIES = frozenset({"generate_series", "range", "unnest"})
 
 
 class ModelSqlError(PipelineError):
@@ -109,28 +101,6 @@ class ModelText:
         return drawn(line, lines[line - 1][: column - 1], lines[line - 1][column - 1 :])
 
 
-def syntax_error(source: ModelText, error: Exception) -> ModelSqlError:
-    """Returns the error for SQL that sqlglot cannot parse."""
-    found = _of_duckdb(source.text) or _of_sqlglot(source.text, error)
-    reason, offset = found if found is not None else ("it cannot be parsed", None)
-    shown = reason if source.is_shown else "it cannot be parsed"
-    return ModelSqlError(source.problem(f"the SQL is not a single DuckDB query: {shown}", offset))
-
-
-def function_problem(source: ModelText, function: exp.Expression) -> Problem:
-    """Returns the problem of a query that reads a function such as `read_csv`, which is no input of a model."""
-    name = function.name if isinstance(function, exp.Anonymous) else function.key
-    wanted = {name.lower(), function.sql_name().lower()} if isinstance(function, exp.Func) else {name.lower()}
-    tokens = itertools.pairwise(sqlglot.tokenize(source.text, dialect="duckdb"))
-    found = [one for one, after in tokens if after.text == "(" and one.text.strip('"').lower() in wanted]
-    shown = found[0].text if found else name
-    return source.problem(
-        f"the function {shown} is not an input of a model",
-        found[0].start if found else None,
-        hint='read a table: a model of kind = "append" loads files; only range and generate_series are allowed',
-    )
-
-
 def query_error(source: ModelText, error: LakeconfError, offset: int, views: Mapping[str, str]) -> LakeconfError:
     """Returns an error of DuckDB about a model's query with its place in the model.
 
@@ -144,32 +114,6 @@ def query_error(source: ModelText, error: LakeconfError, offset: int, views: Map
     for view, table in views.items():
         message = message.replace(view, table)
     return type(error)(message, hint=error.hint)
-
-
-def _of_duckdb(text: str) -> tuple[str, int] | None:
-    """The reason and the offset of the error that DuckDB's parser finds; None if it finds none."""
-    with closed_connection(errors_as_json=True) as connection:
-        try:
-            connection.extract_statements(text)
-        except duckdb.Error as error:
-            found = reported(str(error))
-            if found is None or found.position is None or not 0 <= found.position <= len(text):
-                return None
-            return found.message.partition(_QUOTE)[0], found.position
-    return None
-
-
-def _of_sqlglot(text: str, error: Exception) -> tuple[str, int] | None:
-    """The reason and the offset of the error that sqlglot finds: DuckDB's grammar is larger than sqlglot's."""
-    if not isinstance(error, sqlglot.errors.ParseError) or not error.errors:
-        return None
-    first = error.errors[0]
-    # The line of sqlglot is wrong after some tokens with several lines, unlike the text before and after the place.
-    before = str(first.get("start_context") or "")
-    around = f"{before}{first.get('highlight') or ''}{first.get('end_context') or ''}"
-    if not around or text.count(around) != 1:
-        return None
-    return "lakeconf cannot parse this", text.index(around) + len(before)
 
 
 _EXPLAIN = "EXPLAIN "
@@ -217,6 +161,8 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
     return None
 
 
+_QUERY = "write SELECT … FROM …"
+_FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
 _DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
 
 
@@ -260,7 +206,7 @@ class Function:
     """A function that takes lazy narwhals frames and returns one."""
 
     function: Callable[..., Any]
-    _source: str | None = field(init=False, repr=False, compare=False)
+    _source: FunctionSource | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_source", loaded_source(self.function))
@@ -309,7 +255,7 @@ class Query:
     secrets: Sequence[Secret] = field(default=(), repr=False, compare=False, kw_only=True)
 
     def arguments(self) -> Sequence[str]:
-        return list(dict.fromkeys(_name(table) for table in _inputs(self.parsed())))
+        return list(dict.fromkeys(table.name for table in self.parsed.tables))
 
     def code(self) -> str:
         return sql_code(self.text)
@@ -319,7 +265,7 @@ class Query:
             return self.code()
         try:
             return sql_code(self.path.read_bytes().decode())
-        except (OSError, UnicodeDecodeError, sqlglot.errors.SqlglotError):
+        except (OSError, UnicodeDecodeError):
             return None
 
     def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
@@ -336,41 +282,34 @@ class Query:
             message, hint = f"the SQL has more than {MAX_UNTRUSTED_TOKENS} tokens", "split it into several models"
             raise ModelSqlError(self._source.problem(message, beyond, hint=hint))
 
-    def parsed(self) -> exp.Query:
-        """Parses the query with sqlglot."""
+    @functools.cached_property
+    def parsed(self) -> ParsedQuery:
+        """The query as DuckDB's parser reads it."""
         source = self._source
         deep = too_deep(self.text, "SQL")
         if deep is not None:
             raise ModelSqlError(source.problem("the SQL is nested too deeply", deep, hint=_DEEP))
         try:
-            parsed = query_text.parsed(self.text)
-            # A comment behind the semicolon is a statement for sqlglot.
-            (found,) = (one for one in parsed if not isinstance(one, exp.Semicolon))
-        except RecursionError:
-            raise ModelSqlError(source.problem("the SQL is nested too deeply", hint=_DEEP)) from None
-        except sqlglot.errors.SqlglotError as error:
-            # sqlglot's message quotes the file, which may be any file.
-            raise syntax_error(source, error) from None
-        except ValueError:
-            raise ModelSqlError(source.problem("the SQL is not a single DuckDB query: there are several")) from None
-        if not isinstance(found, exp.Query):
-            raise ModelSqlError(source.problem("the SQL is not a query", hint="write SELECT … FROM …"))
-        for table in _inputs(found):
-            if not isinstance(table.this, exp.Identifier):
-                raise ModelSqlError(function_problem(source, table.this))
+            found = parse_query(self.text)
+        except NotOneQuery as error:
+            # The message may quote the file, which may be any file.
+            reason = error.message if source.is_shown else "it cannot be parsed"
+            message = f"the SQL is not a single DuckDB query: {reason}"
+            raise ModelSqlError(source.problem(message, error.offset, hint=_QUERY)) from None
+        if found.describes:
+            raise ModelSqlError(source.problem("the SQL describes tables, and has no rows of them", hint=_QUERY))
+        for name, offset in found.functions:
+            if name.lower() not in _SERIES:
+                message = f"the function {name} is not an input of a model"
+                raise ModelSqlError(source.problem(message, offset, hint=_FUNCTION))
         return found
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        parsed = self.parsed()
         views = {unique_view(): name for name in frames}
-        names = {name: view for view, name in views.items()}
-        changes = self._changes(parsed, names, bounds)
-        sql = replaced(self.text, changes)
-        if not is_query(sql):
-            raise PipelineError("the SQL is not a single DuckDB query", hint="write SELECT … FROM …")
+        changes = self._changes({name: view for view, name in views.items()}, bounds)
         inputs = {view: frames[name] for view, name in views.items()}
         try:
-            found = lake.query(sql, inputs)
+            found = lake.query(replaced(self.text, changes), inputs)
         except (QueryError, SchemaError) as error:
             raise self._placed(error, lake, changes, views) from error
         try:
@@ -385,7 +324,7 @@ class Query:
         if position is None:
             return error
         # Only the lengths of the names matter.
-        changes = self._changes(self.parsed(), {name: unique_view() for name in self.arguments()}, bounds)
+        changes = self._changes({name: unique_view() for name in self.arguments()}, bounds)
         sql = replaced(self.text, changes)
         offset = len(sql.encode()[:position].decode(errors="ignore"))
         if not _CAST.match(sql, offset):  # it is a cast of an input, such as a view
@@ -403,19 +342,10 @@ class Query:
     def _source(self) -> ModelText:
         return ModelText(self.text, self.path, self.secrets)
 
-    def _changes(
-        self, parsed: exp.Query, views: Mapping[str, str], bounds: Mapping[str, date | datetime]
-    ) -> dict[Span, str]:
+    def _changes(self, views: Mapping[str, str], bounds: Mapping[str, date | datetime]) -> dict[Span, str]:
         """Returns what a run puts in place of parts of the text: views for tables, and values for placeholders."""
-        values = {one.name: _bound(one.name, bounds) for one in parsed.find_all(exp.Parameter, exp.Placeholder)}
-        tokens = sqlglot.tokenize(self.text, read="duckdb")
-        changes = semicolons(tokens)
-        for sign, name in itertools.pairwise(tokens):
-            if sign.token_type == TokenType.PARAMETER and name.text in values:
-                changes[sign.start, name.end + 1] = values[name.text].sql(dialect="duckdb")
-        for table in _inputs(parsed):
-            changes[span_of(table)] = named_as(views[_name(table)], table)
-        return changes
+        values = {span: _bound(name, bounds) for name, span in self.parsed.parameters}
+        return {**values, **{table.span: table.named_as(views[table.name]) for table in self.parsed.tables}}
 
     def _placed(
         self,
@@ -480,19 +410,10 @@ class SparkQuery:
             raise QueryError(scrub(f"{at}{error.message}", self.secrets), hint=error.hint) from None
 
 
-def _inputs(query: exp.Query) -> list[exp.Table]:
-    return [table for table in table_references(query) if not is_series(table)]
-
-
-def _name(table: exp.Table) -> str:
-    return ".".join(part.name for part in table.parts)
-
-
-def _bound(name: str, bounds: Mapping[str, date | datetime]) -> exp.Expression:
+def _bound(name: str, bounds: Mapping[str, date | datetime]) -> str:
     if name not in bounds:
         known = ", ".join(f"${one}" for one in bounds)
         hint = f"use one of: {known}" if known else 'set kind = "incremental", or remove it'
         raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=hint)
     value = bounds[name]
-    kind = "TIMESTAMP" if isinstance(value, datetime) else "DATE"
-    return exp.cast(exp.Literal.string(str(value)), kind)
+    return f"CAST('{value}' AS {'TIMESTAMP' if isinstance(value, datetime) else 'DATE'})"

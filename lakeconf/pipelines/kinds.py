@@ -106,7 +106,8 @@ class Merge:
     update: Flag = True
 
     def identity(self) -> str:
-        return f"{self.name} {self.on} {self.changes_of} {self.deleted} {self.update}"
+        on = [self.on] if isinstance(self.on, str) else [*self.on]
+        return f"{self.name} {on} {self.changes_of} {self.deleted} {self.update}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lakeconf.catalog.table import split_name
 from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.body import Body, Function
-from lakeconf.pipelines.definition_hash import digest, file_digest, function_code, loaded_source, sql_code
+from lakeconf.pipelines.definition_hash import digest, file_digest
 from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
 from lakeconf.sql import identifier, literal, qualified
 
@@ -163,11 +163,6 @@ class Model:
     tests: Sequence[ColumnTest] = ()
     tags: Sequence[str] = ()
     declared_at: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
-    _sources: Mapping[str, str | None] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        sources = {name: loaded_source(check) for name, check in self.audits.items() if callable(check)}
-        object.__setattr__(self, "_sources", sources)
 
     @property
     def driving_input(self) -> str | None:
@@ -220,7 +215,7 @@ class Model:
         return "" if place is None else f"{place}: "
 
     def definition(self) -> str:
-        """Returns the hash of the definition, without comments."""
+        """Returns the hash of what decides about the rows: not of comments, audits and tests."""
         return self._digest("" if self.body is None else self.body.code())
 
     def definition_now(self) -> str:
@@ -229,12 +224,7 @@ class Model:
 
     def _digest(self, code: str) -> str:
         kind = self.kind.identity() + (file_digest(self.folder / self.kind.csv) if isinstance(self.kind, Seed) else "")
-        checks = [
-            function_code(check, self._sources[name]) if callable(check) else sql_code(check)
-            for name, check in self.audits.items()
-        ]
-        tests = [test.query(self.table) for test in self.tests]
-        return digest(self.table, kind, code, repr(sorted(self.inputs.items())), *self.audits, *checks, *tests)
+        return digest(self.table, kind, code, repr(sorted(self.inputs.items())))
 
     def _only_argument(self) -> str:
         if len(self.arguments) == 1:

@@ -68,7 +68,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.sql("SELECT ?"), "parameter"),
     (lambda lake: lake.sql("FROM frame", frame=FRAME), "lake.sql takes no frames, such as 'frame'"),
     (lambda lake: lake.sql(None), "the SQL is not a text: NoneType"),
-    (lambda lake: lake.sql("SELECT 1", lakes=lake), "not all `lakes` are open lakes"),
     (lambda lake: lake.sql("SELECT 1", dialect="polars"), "the dialect 'polars' is unknown"),
     (lambda lake: lake.sql("SELECT 1", dialect="mysql"), "the dialect 'mysql' is unknown"),
     (lambda lake: lake.query("FROM frame", FRAME), "the frames of a query have no names"),

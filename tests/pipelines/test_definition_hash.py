@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import importlib.util
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.errors import PipelineError
-from lakeconf.pipelines import definition_hash
 from lakeconf.pipelines.definition_hash import (
     codes_on_disk,
     digest,
@@ -26,50 +24,48 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOURCE = '''\
+from math import pi
+
+LIMIT = 10
+FACTOR = LIMIT * 2
+OTHER = 3
+
+
 def decorated(function):
     return function
+
+
+def helped(events):
+    """Helps."""
+    return events
 
 
 @decorated
 def totals(events):
     """The totals."""
     # A comment.
-    return  events.head( 1 )
+    return  helped(events).head( FACTOR ).label(f"{', '.join(['é'])!r:>{LIMIT}}", pi)
 
 
-def empty():
-    """Only a docstring."""
-
-
-class Named:
-    """A class."""
-
-    def totals(self):
-        """Nested."""
-        return 2
-
-
-async def totals():
-    """Asynchronous."""
-    return 3
+def alone(OTHER):
+    """Returns what it gets."""
+    return OTHER
 '''
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "models.py"
-    path.write_text(SOURCE)
-    return path
-
-
-def function(path: Path, name: str) -> Callable[..., Any]:
+def code(source: str, folder: Path, name: str = "totals") -> str:
+    """The code of a function in a file of its own."""
+    path = folder / "models.py"
+    path.write_text(source)
     spec = importlib.util.spec_from_file_location("models_of_a_test", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found: Callable[..., Any] = getattr(module, name)
-    return found
+    made = function_code(found, loaded_source(found))
+    assert made in codes_on_disk(path, name)
+    return made
 
 
 def test_digest_is_the_same_in_every_version() -> None:
@@ -100,60 +96,102 @@ def test_digest_needs_a_file(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "select  id from raw.t",
-        "SELECT id -- all\nFROM raw.t",
-        "/* all */ SELECT id\nFROM raw.t;",
-        "SELECT id FROM raw.t;\n-- the end",
+        "SELECT id+1 FROM raw.t",
+        "SELECT id + 1 -- all\nFROM raw.t",
+        "/* all */ SELECT id+1\nFROM raw . t;",
+        "SELECT id +1 FROM raw.t;\n-- the end",
     ],
 )
 def test_comments_and_layout_of_sql_do_not_count(text: str) -> None:
-    assert sql_code(text).rstrip("; ") == "SELECT id FROM raw.t"
+    assert sql_code(text) == "SELECT id + 1 FROM raw . t"
 
 
-def test_code_of_sql_keeps_names_values_and_all_statements() -> None:
-    assert sql_code("SELECT \"Id\" FROM raw.t WHERE a = '-- no comment'") == (
-        "SELECT \"Id\" FROM raw.t WHERE a = '-- no comment'"
-    )
-    assert sql_code("SELECT 1; SELECT 2") == "SELECT 1; SELECT 2"
-    assert sql_code("") == sql_code(";") == ""
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT '-- 1'", "SELECT '-- 2'"),
+        ('SELECT "/*" FROM t', 'SELECT "/*", 2 FROM t'),
+        ("SELECT $$ -- $$, 1", "SELECT $$ -- $$, 2"),
+        ("SELECT $a$ -- $$ $a$, 1", "SELECT $a$ -- $$ $a$, 2"),
+        (r"SELECT E'\' -- 1', 1", r"SELECT E'\' -- 2', 1"),
+        (r"SELECT '\', 1 -- 1'", r"SELECT '\', 2 -- 1'"),
+        ("SELECT 1 /* /* */ ' */ , 1 --'", "SELECT 1 /* /* */ ' */ , 2 --'"),
+        ("SELECT 1; SELECT 2", "SELECT 1 SELECT 2"),
+        ("SELECT a b", "SELECT ab"),
+    ],
+)
+def test_all_other_sql_counts(one: str, other: str) -> None:
+    assert sql_code(one) != sql_code(other)
 
 
-def test_code_of_sql_is_in_the_dialect_of_duckdb() -> None:
-    assert sql_code("SELECT * EXCLUDE (a) FROM t") == "SELECT * EXCLUDE (a) FROM t"
-    assert sql_code("SELECT 7 // 2") == "SELECT 7 // 2"
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    # A comment.\n", ""),
+        ("return  helped(", "return helped("),
+        ("head( FACTOR )", "head(\n        FACTOR\n    )"),
+        ('    """The totals."""\n', ""),
+        ('"""Helps."""', "'''It helps.'''"),
+        ("@decorated\n", ""),
+        ("OTHER = 3", "OTHER = 4"),
+        ("LIMIT = 10\n", "\n# Ten.\nLIMIT  =  10\n"),
+        ("def alone", "def other"),
+        ("from math import pi", "from math import pi, tau"),
+    ],
+)
+def test_what_does_not_count(old: str, new: str, tmp_path: Path) -> None:
+    assert old in SOURCE
+    assert code(SOURCE.replace(old, new), tmp_path) == code(SOURCE, tmp_path)
 
 
-def code(function: Callable[..., Any]) -> str:
-    return function_code(function, loaded_source(function))
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 10", "LIMIT = 20"),
+        ("LIMIT * 2", "LIMIT * 3"),
+        ("return events", "return events.head(1)"),
+        ("'é'", "'e'"),
+        ("!r:>", "!s:>"),
+        ("{LIMIT}", "{ LIMIT}"),
+        ("    return  helped", "    if events: pass\n    return helped"),
+        ("def totals(events)", "def totals(events, users)"),
+    ],
+)
+def test_constants_functions_and_values_that_a_function_uses_count(old: str, new: str, tmp_path: Path) -> None:
+    assert old in SOURCE
+    assert code(SOURCE.replace(old, new), tmp_path) != code(SOURCE, tmp_path)
 
 
-def test_code_of_a_function_has_no_decorator_docstring_or_comment(source: Path) -> None:
-    assert code(function(source, "totals")) == "async def totals():\n    return 3"
-    source.write_text(SOURCE.partition("class")[0])
-    assert code(function(source, "totals")) == "def totals(events):\n    return events.head(1)"
-    assert code(function(source, "empty")) == "def empty():\n    pass"
+def test_a_name_of_its_own_is_not_that_of_the_file(tmp_path: Path) -> None:
+    changed = SOURCE.replace("OTHER = 3", "OTHER = 4")
+    assert code(changed, tmp_path, "alone") == code(SOURCE, tmp_path, "alone")
 
 
-def test_nested_function_has_code() -> None:
+def test_layout_is_no_part_of_the_blocks_of_a_function(tmp_path: Path) -> None:
+    one = "def f(a):\n    if a:\n        return 1\n    return 2\n"
+    other = "def f(a):\n  if a:\n\n    return 1\n  return 2\n"
+    nested = "def f(a):\n    if a:\n        return 1\n        return 2\n"
+    assert code(one, tmp_path, "f") == code(other, tmp_path, "f") != code(nested, tmp_path, "f")
+
+
+def test_nested_functions_and_lambdas_have_code() -> None:
     def nested(a: int) -> int:
         # A comment.
         return a + 1
 
-    assert code(nested) == "def nested(a: int) -> int:\n    return a + 1"
-
-
-def test_lambda_within_an_expression_has_code() -> None:
     lambdas = {
         "one": lambda frame: frame.head(1),
     }
-    assert code(lambdas["one"]) == '"one": lambda frame: frame.head(1),'
+    for one, expected in ((nested, "return a + 1"), (lambdas["one"], "frame . head ( 1 )")):
+        assert expected in function_code(one, loaded_source(one))
 
 
-def test_source_is_that_of_the_loaded_function(source: Path) -> None:
-    loaded = function(source, "empty")
-    before = loaded_source(loaded)
-    source.write_text("# A line more.\n" + SOURCE.replace("empty", "other"))
-    assert function_code(loaded, before) == "def empty():\n    pass"
+def test_source_is_that_of_the_loaded_function(tmp_path: Path) -> None:
+    before = code(SOURCE, tmp_path)
+    path = tmp_path / "models.py"
+    path.write_text("# A line more.\n" + SOURCE.replace("totals", "other"))
+    assert codes_on_disk(path, "totals") == []
+    assert codes_on_disk(path, "other") == [before.replace("totals", "other")]
 
 
 def test_function_without_source_is_an_error() -> None:
@@ -167,43 +205,9 @@ def test_function_without_source_is_an_error() -> None:
         assert caught.value.hint == "write the model in a file"
 
 
-def test_codes_on_disk_are_all_functions_and_classes_of_the_name(source: Path) -> None:
-    assert codes_on_disk(source, "totals") == [
-        "def totals(events):\n    return events.head(1)",
-        "async def totals():\n    return 3",
-        "def totals(self):\n    return 2",
-    ]
-    (named,) = codes_on_disk(source, "Named")
-    assert named.startswith("class Named:\n\n    def totals(self):")
-    assert codes_on_disk(source, "nothing") == []
-
-
-def test_code_on_disk_follows_the_file(source: Path) -> None:
-    loaded = function(source, "empty")
-    source.write_text("def empty():\n    return 9\n")
-    assert codes_on_disk(source, loaded.__name__) == ["def empty():\n    return 9"]
-
-
 @pytest.mark.parametrize("text", [None, b"def empty(:\n", b"\xff", b"\0"], ids=["deleted", "syntax", "encoding", "NUL"])
-def test_file_that_is_no_longer_valid_has_no_code(text: bytes | None, source: Path) -> None:
-    source.unlink()
+def test_file_that_is_no_longer_valid_has_no_code(text: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "models.py"
     if text is not None:
-        source.write_bytes(text)
-    assert codes_on_disk(source, "empty") == []
-
-
-def test_threads_parse_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Python 3.11, threads that parse at the same time can fail with a SystemError."""
-    parse: Any = ast.parse
-    held: list[bool] = []
-
-    def watched(source: Any) -> Any:
-        held.append(definition_hash._parsing.locked())
-        return parse(source)
-
-    monkeypatch.setattr(ast, "parse", watched)
-    (tmp_path / "models.py").write_text("def f():\n    return 1\n")
-    assert codes_on_disk(tmp_path / "models.py", "f") == ["def f():\n    return 1"]
-    function_code(test_threads_parse_one_after_the_other, "def f():\n    return 1\n")
-    assert held == [True, True]
-    assert not definition_hash._parsing.locked()
+        path.write_bytes(text)
+    assert codes_on_disk(path, "empty") == []

@@ -6,7 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 
 from lakeconf.pipelines import Full, Pipeline, Query
-from lakeconf.pipelines.graph import SourceColumn, column_lineage, graph_page, sources_text
+from lakeconf.pipelines.graph import SourceColumn, graph_page, sources_text
+from lakeconf.pipelines.lineage import column_lineage
 from lakeconf.pipelines.model import Model
 
 HOSTILE = "<script>alert(1)</script>&\"'"

@@ -186,8 +186,8 @@ def test_unknown_model() -> None:
             "the models form a cycle: a.t → a.u → a.t (a.t only tests relationships with a.u)",
             "move the test to the model that runs last, as an audit",
         ),
-        ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", None),
-        ([sql("a.t", "DELETE FROM a.u")], "is not a query", "write SELECT … FROM …"),
+        ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", "write SELECT … FROM …"),
+        ([sql("a.t", "DELETE FROM a.u")], "it is no SELECT", "write SELECT … FROM …"),
         (
             [sql("a.t", "FROM u")],
             "the input 'u' of the model a.t does not match the table of any model",
