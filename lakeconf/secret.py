@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
@@ -201,6 +201,10 @@ class HiddenText(str):
 
     def __repr__(self) -> str:
         return repr(self.shown)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> HiddenText:
+        # Error reporting tools show the beginning of long strings.
+        return HiddenText(super().__getitem__(key), self.shown)
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.variable is not None:

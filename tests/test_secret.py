@@ -182,7 +182,22 @@ def spelled_out(value: object) -> str:
         return " ".join(f"{key}={spelled_out(item)}" for key, item in value.items() if value is not os.environ)
     if isinstance(value, list | tuple):
         return " ".join(map(spelled_out, value))
-    return repr(value)
+    # rich shows the beginning of long strings.
+    return repr(value) + (repr(value[:80]) if isinstance(value, str) else "")
+
+
+@pytest.mark.parametrize(
+    "rest", ["", "x = 1\n", "x =", "[stores.dev.metadata_backend]\ntype = 'sqlite'\nuri = 'x'\n" * 2]
+)
+def test_traceback_locals_contain_no_text_of_the_file(rest: str, tmp_path: Path) -> None:
+    (tmp_path / "lakeconf.toml").write_text(f"# {PLANTED}\n{rest}")
+    with pytest.raises(lakeconf.errors.LakeconfError) as raised:
+        lakeconf.init(tmp_path).get_store()
+    error: BaseException | None = raised.value
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            assert {name for name, value in frame.f_locals.items() if PLANTED in spelled_out(value)} == set()
+        error = error.__context__
 
 
 def test_traceback_for_a_missing_file_contains_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
