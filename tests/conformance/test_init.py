@@ -31,6 +31,7 @@ def wanted(
 ) -> dict[str, str]:
     """The fields of the pair as `--set` takes them; secrets are references to environment variables."""
     monkeypatch.setenv("LAKE_PG_SSLMODE", "prefer")
+    monkeypatch.setenv("LAKE_PG_CA", "no-file")
     fields = {}
     for section, table in (("metadata_backend", metadata_backend), ("storage_backend", storage_backend)):
         for name, value in table.items():
