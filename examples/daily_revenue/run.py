@@ -1,4 +1,4 @@
-"""Daily revenue: initial load into dev and prod, two late events in dev, a diff, and the promotion to prod.
+"""Daily revenue: initial load into dev and prod, two late events in dev, a diff, and the copy to prod.
 
 Each step is a lakeconf command; `python run.py spark` uses Spark instead of DuckDB.
 """
@@ -37,7 +37,7 @@ def main() -> None:
         failed += lakeconf("run", "--store", "dev", "--engine", engine, "--to", "2025-08-07")
         # The exit code is 1 if the tables differ.
         lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")
-        failed += lakeconf("promote", "dev", "prod", "--yes")
+        failed += lakeconf("copy", "dev", "prod", TABLE, "--yes")
         failed += lakeconf("diff", "dev", "prod", TABLE, "--on", "event_date")
         failed += lakeconf("run", "--store", "prod", "--engine", engine, "--to", "2025-08-07")
     finally:

@@ -21,6 +21,7 @@ from lakeconf.errors import LakeconfError, suggestion
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
+        "copy": "lakeconf.cli.change_commands",
         "diff": "lakeconf.cli.inspect_commands",
         "doctor": "lakeconf.cli.inspect_commands",
         "explain": "lakeconf.cli.config_commands",
@@ -31,7 +32,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "maintain": "lakeconf.cli.change_commands",
         "plan": "lakeconf.cli.pipeline_commands",
         "preview-sql": "lakeconf.cli.config_commands",
-        "promote": "lakeconf.cli.pipeline_commands",
         "report": "lakeconf.cli.inspect_commands",
         "restore": "lakeconf.cli.change_commands",
         "rewrite": "lakeconf.cli.change_commands",
@@ -53,8 +53,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Start": ("init", "validate", "stores", "preview-sql", "schema", "explain", "export", "doctor"),
         "Inspect": ("sql", "tables", "files", "snapshots", "diff", "verify", "report"),
-        "Change": ("maintain", "restore", "rewrite"),
-        "Pipelines": ("plan", "run", "test", "graph", "promote"),
+        "Change": ("maintain", "restore", "rewrite", "copy"),
+        "Pipelines": ("plan", "run", "test", "graph"),
     }
 )
 

@@ -1,4 +1,4 @@
-"""Commands that change a lake: maintain, rewrite, restore."""
+"""Commands that change a lake: maintain, rewrite, restore, copy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from lakeconf.cli.options import (
     Amount,
+    complete_stores,
     complete_tables,
     config_option,
     confirm,
@@ -25,12 +26,17 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import show, show_json, show_lines, show_table
 from lakeconf.config.config import init
+from lakeconf.deferred import deferred
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 
 if TYPE_CHECKING:
+    from lakeconf.inspection.table_copy import CopyStep, TableCopies, check_distinct
     from lakeconf.lake.restore import RestorePlan
     from lakeconf.lake.sorting import SortResult
+else:
+    TableCopies = deferred("lakeconf.inspection.table_copy", "TableCopies")
+    check_distinct = deferred("lakeconf.inspection.table_copy", "check_distinct")
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
@@ -227,3 +233,57 @@ def _show(plan: RestorePlan) -> None:
     show_table([("rows now", now), ("rows then", f"{plan.rows_then:,}")])
     for line in (*plan.columns, *(f"note: {note}" for note in plan.notes)):
         show(line)
+
+
+@click.command("copy", short_help="Copy tables from one store to another.")
+@click.argument("source_store", metavar="SOURCE", shell_complete=complete_stores)
+@click.argument("target_store", metavar="TARGET", shell_complete=complete_stores)
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def copy_command(
+    source_store: str,
+    target_store: str,
+    tables: tuple[str, ...],
+    source: str | None,
+    format_name: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Copy each TABLE, by default all, from the store SOURCE to the store TARGET, with columns, partition keys, sort
+    order and comments.
+
+    The command first shows its plan: the rows that each table of TARGET gains and loses. It skips equal tables and
+    copies the others in one snapshot.
+    """  # noqa: D205 - click shows the first paragraph
+    config = init(source)
+    one, other = config.get_store(source_store), config.get_store(target_store)
+    check_distinct(one, other)
+    target = other.replace(hidden=(*other.hidden, *one.secrets))
+    # One lake for the plan and the copy: its conflict checks cover the time in between.
+    with (target.for_reading() if dry_run else target).open() as lake:
+        copies = TableCopies(lake, one)
+        steps = copies.plan(tables)
+        if format_name == "text":
+            show_table([(step.action, step.table, step.reason) for step in steps])
+        changed = [step for step in steps if step.action != "skip"]
+        made: int | None = None
+        try:
+            if changed and not dry_run:
+                confirm(f"Write {', '.join(step.table for step in changed)} to {target_store}?", yes=yes)
+                made = copies.copy(steps)
+        finally:
+            if format_name == "json":
+                show_json({"tables": [_copy_data(step) for step in steps], "snapshot_id": made})
+    if format_name == "text" and not changed:
+        show("nothing to copy")
+    if format_name == "text" and made is not None:
+        show(f"copied in snapshot {made} of {target_store}")
+
+
+def _copy_data(step: CopyStep) -> dict[str, object]:
+    names = ("table", "action", "added", "removed", "changes")
+    return {name: getattr(step, name) for name in names}

@@ -103,7 +103,7 @@ class ProgressLine(logging.Handler):
 
 
 # Commands that may take long: they show a progress line on a terminal.
-_LONG = frozenset({"diff", "maintain", "plan", "promote", "report", "run", "sql", "verify"})
+_LONG = frozenset({"copy", "diff", "maintain", "plan", "report", "run", "sql", "verify"})
 
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"

@@ -65,23 +65,28 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
             second.attach_to(connection)
             connection.prefer_builtins(one.alias)
         aliases = (one.alias, one.alias if one.name == other.name else second.alias)
-        types = [
-            _types(connection, alias, table, store.name) for alias, store in zip(aliases, (one, other), strict=True)
-        ]
-        return _compared(connection, (one.name, other.name), aliases, types, table, on, samples)
+        pairs = zip(aliases, (one, other), strict=True)
+        relations = [_relation(connection, alias, table, store.name) for alias, store in pairs]
+        return difference(connection, (one.name, other.name), (relations[0], relations[1]), table, on, samples)
     finally:
         connection.close()
 
 
-def _compared(
+def difference(
     connection: Connection,
     stores: tuple[str, str],
-    aliases: tuple[str, str],
-    types: Sequence[Mapping[str, str]],
+    relations: tuple[str, str],
     table: str,
-    on: Sequence[str],
-    samples: int,
+    on: Sequence[str] = (),
+    samples: int = 0,
 ) -> TableDiff:
+    """Compares two relations of a connection.
+
+    Args:
+        relations: What follows FROM, such as `lake.raw.events AT (VERSION => 3)`.
+        table: The name of the table, for messages.
+    """
+    types = [columns_of(connection, relation) for relation in relations]
     schema = [
         (name, types[0].get(name), types[1].get(name))
         for name in {**types[0], **types[1]}
@@ -97,7 +102,7 @@ def _compared(
             else "compare tables with a column in common",
         )
     names = ", ".join(map(identifier, common))
-    first, second = (f"(SELECT {names} FROM {_quoted(alias, table)})" for alias in aliases)
+    first, second = (f"(SELECT {names} FROM {relation})" for relation in relations)
     counts = [connection.rows(f"SELECT count(*) FROM {source}")[0][0] for source in (first, second)]
     if not on:
         left, right = f"FROM {first} EXCEPT ALL FROM {second}", f"FROM {second} EXCEPT ALL FROM {first}"
@@ -134,11 +139,13 @@ def _same(on: Sequence[str]) -> str:
     return " AND ".join(f"a.{identifier(name)} IS NOT DISTINCT FROM b.{identifier(name)}" for name in on) or "false"
 
 
-def _quoted(alias: str, table: str) -> str:
-    return qualified(alias, *split_name(table))
+def columns_of(connection: Connection, relation: str) -> dict[str, str]:
+    """The columns of a relation and their types."""
+    return {column: type_name for column, type_name, *_ in connection.rows(f"DESCRIBE FROM {relation}")}
 
 
-def _types(connection: Connection, alias: str, table: str, store: str) -> dict[str, str]:
+def _relation(connection: Connection, alias: str, table: str, store: str) -> str:
+    """A table at the latest snapshot of its lake: a commit during the comparison does not count."""
     wanted = tuple(map(folded, split_name(table)))
     # Not duckdb_columns(), which binds every view of the lake.
     found = connection.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [alias])
@@ -146,5 +153,5 @@ def _types(connection: Connection, alias: str, table: str, store: str) -> dict[s
         raise TableNotFoundError(
             f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables {store}"
         )
-    described = connection.rows(f"DESCRIBE {_quoted(alias, table)}")
-    return {column: type_name for column, type_name, *_ in described}
+    ((version,),) = connection.rows("FROM ducklake_current_snapshot(?)", [alias])
+    return f"{qualified(alias, *split_name(table))} AT (VERSION => {int(version)})"

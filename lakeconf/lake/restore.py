@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from lakeconf.catalog.changes import changes_since
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.table import (
     INTERNAL_SCHEMA,
@@ -99,7 +101,8 @@ class Restores:
             if plan.action is RestoreAction.REPLACE:
                 Table(scope, name).overwrite(rows)
             else:
-                _create_again(scope, name, then, found, exists=plan.rows_now is not None)
+                declared = declared_at(self._session.reader, then, found)
+                create_declared(scope, name, declared, exists=plan.rows_now is not None)
                 Table(scope, name).append(rows)
         return self._scope.snapshot_id
 
@@ -173,8 +176,7 @@ class Restores:
         return int(count)
 
     def _at(self, table: TableInfo, version: int) -> str:
-        name = qualified(self._session.alias, table.schema_name, table.name)
-        return f"{name} AT (VERSION => {version})"
+        return relation_at(self._session.reader, table, version)
 
     def _column_changes(self, now: TableInfo, then: TableInfo, version: int) -> tuple[str, ...]:
         described = [
@@ -191,21 +193,48 @@ class Restores:
         )
 
 
-def _create_again(scope: Scope, name: str, then: TableInfo, version: int, *, exists: bool) -> None:
-    """Creates an empty table with the definition of an older snapshot, in place of the present one."""
-    reader, transaction = scope.session.reader, scope.transaction
+@dataclass(frozen=True)
+class Declared:
+    """What a table is, apart from its rows.
+
+    Attributes:
+        definition: Its columns, partition keys, sort order and comments.
+        defaults: The default values of its columns that are constants.
+        computed: What is an expression, which cannot be declared again.
+    """
+
+    definition: Definition
+    defaults: Mapping[str, str]
+    computed: Sequence[str]
+
+
+def declared_at(reader: CatalogReader, table: TableInfo, version: int) -> Declared:
+    """What a table was at a snapshot."""
+    options, described = table_options(reader, table, version), comments(reader, table, version)
+    found = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
+    types = {name: type_name for name, type_name, *_ in found}
+    columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in table.columns}
+    keys = _partition_keys(table)
+    definition = Definition(columns, keys, options.sorted_by, described.table, described.columns)
+    return Declared(definition, options.defaults, options.computed)
+
+
+def relation_at(reader: CatalogReader, table: TableInfo, version: int) -> str:
+    """What follows FROM to read a table at a snapshot."""
+    return f"{qualified(reader.alias, table.schema_name, table.name)} AT (VERSION => {version})"
+
+
+def create_declared(scope: Scope, name: str, declared: Declared, *, exists: bool) -> None:
+    """Creates an empty table in the open transaction, in place of one that exists."""
+    transaction, wanted = scope.transaction, declared.definition
     assert transaction is not None  # noqa: S101 - the caller opened it
-    options, described = table_options(reader, then, version), comments(reader, then, version)
-    types = Table(Scope(scope.session, at=version), then.full_name).schema
-    columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in then.columns}
-    keys = _partition_keys(then)
     if exists:
         schema_changes.drop(scope, name)
-    schema_changes.create(scope, name, Definition(columns, keys, options.sorted_by, described.table, described.columns))
-    made = transaction.targets[table_key(name)].info
-    if _partition_keys(made) != keys:
-        raise UnsupportedError(f"the partition keys of {then.full_name} cannot be declared again: {', '.join(keys)}")
-    schema_changes.set_defaults(transaction, name, options.defaults)
+    schema_changes.create(scope, name, wanted)
+    if _partition_keys(transaction.targets[table_key(name)].info) != wanted.partitioned_by:
+        keys = ", ".join(wanted.partitioned_by)
+        raise UnsupportedError(f"the partition keys of {name} cannot be declared again: {keys}")
+    schema_changes.set_defaults(transaction, name, declared.defaults)
 
 
 def _partition_keys(table: TableInfo) -> list[str]:

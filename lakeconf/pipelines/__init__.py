@@ -8,7 +8,6 @@ from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_prob
 from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.model import Model, accepted_values, model, not_null, relationships, unique
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.promotion import Promotion, PromotionPlan, plan_promotion, promote
 from lakeconf.pipelines.run import ModelResult, plan, run
 
 __all__ = [
@@ -19,8 +18,6 @@ __all__ = [
     "Model",
     "ModelResult",
     "Pipeline",
-    "Promotion",
-    "PromotionPlan",
     "Query",
     "Seed",
     "SparkQuery",
@@ -32,8 +29,6 @@ __all__ = [
     "opened",
     "pipeline_problems",
     "plan",
-    "plan_promotion",
-    "promote",
     "relationships",
     "run",
     "unique",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
@@ -15,9 +14,9 @@ from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import runs_by_full_name
 from lakeconf.wording import counted
 
-# Definition of the record that a promotion or a new load of all files writes when it replaces the rows of a table:
+# Definition of the record that a new load of all files and `--rebuild` write when they replace the rows of a table:
 # earlier runs no longer count.
-PROMOTED = "promoted"
+RESET = "reset"
 
 
 # The version among `restores` of a table that was created without the rows of earlier runs. No table exists in it.
@@ -26,7 +25,7 @@ CREATED = 0
 
 def current_runs(runs: Sequence[ModelRun]) -> Sequence[ModelRun]:
     """Returns the runs that produced a table's current rows: those since it was last replaced."""
-    marks = [index for index, run in enumerate(runs) if run.definition == PROMOTED]
+    marks = [index for index, run in enumerate(runs) if run.definition == RESET]
     return runs[marks[-1] + 1 :] if marks else runs
 
 
@@ -139,33 +138,6 @@ def undone_intervals(undone: Iterable[tuple[ModelRun, Sequence[ModelRun]]]) -> l
 def reads_changes(model: Model) -> bool:
     """True if a run of the model reads only rows that changed since the run before, so that it repeats no other."""
     return isinstance(model.kind, Append) or (isinstance(model.kind, Merge) and model.driving_input is not None)
-
-
-def runs_in(model: Model, runs: Sequence[ModelRun], version: int, restores: Mapping[int, int]) -> Sequence[ModelRun]:
-    """Returns the runs that are done in a version of the table: a lake with its rows has to compute everything else.
-
-    Args:
-        runs: All recorded runs of the model, oldest first.
-    """
-    # A restored version may be older than the last replacement of the rows, so the runs before it count again.
-    has = [index for index, run in enumerate(runs) if _is_in(run, version, restores)]
-    kept = current_runs([runs[index] for index in has])
-    first = has[-len(kept)] if kept else 0
-    undone = [one for one in undone_runs(runs[first:], version, restores) if one[0].definition != PROMOTED]
-    if isinstance(model.kind, Incremental):
-        missing = [Batch(start, end, end) for start, end in undone_intervals(undone)]
-        return [part for run in kept for part in without_ranges(run, missing)]
-    if isinstance(model.kind, Append) and model.kind.files is not None:
-        return kept
-    is_complete = not undone if reads_changes(model) else all(later for _, later in undone)
-    return kept if is_complete else []
-
-
-def without_ranges(run: ModelRun, missing: Sequence[Batch]) -> list[ModelRun]:
-    """Returns a run without some ranges of its interval: one run for each part that is left."""
-    if run.interval is None:
-        return [run]
-    return [run if part == run.interval else replace(run, interval=part) for part in without([run.interval], missing)]
 
 
 def _is_in(run: ModelRun, version: int | None, restores: Mapping[int, int]) -> bool:

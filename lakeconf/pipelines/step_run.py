@@ -32,7 +32,7 @@ from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes, drop_hint, located
-from lakeconf.pipelines.recorded_runs import PROMOTED
+from lakeconf.pipelines.recorded_runs import RESET
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update
@@ -249,7 +249,7 @@ class StepRun:
         _add_checks(transaction, model)
         if not step.batches and step.rebuild and step.earlier:
             # The rows of earlier runs are gone. A file that is absent now is loaded when it returns.
-            transaction.runs.record(replace(recorded, definition=PROMOTED, files=(), file_states={}))
+            transaction.runs.record(replace(recorded, definition=RESET, files=(), file_states={}))
         transaction.runs.record(recorded)
         if pipeline.definition(model, on_disk=True) != definition:
             raise PipelineError(

@@ -41,7 +41,7 @@ def two_stores(events_folder: Path) -> Path:
         (["tables", "o"], ["other"]),
         (["files", "--store", "d"], ["dev"]),
         (["validate", "dev", "o"], ["other"]),
-        (["promote", "dev", "o"], ["other"]),
+        (["copy", "dev", "o"], ["other"]),
         (["files", ""], ["marts.daily", "raw.events"]),
         (["restore", "--store", "dev", "r"], ["raw.events"]),
         (["diff", "dev", "other", "m"], ["marts.daily"]),
@@ -49,7 +49,7 @@ def two_stores(events_folder: Path) -> Path:
         (["files", "--store", "other", ""], []),
         (["files", "--store", "none", ""], []),
         (["--config", "missing.toml", "files", ""], []),
-        (["pro"], ["promote"]),
+        (["pre"], ["preview-sql"]),
     ],
 )
 def test_names_that_begin_with_the_word(words: list[str], found: list[str], two_stores: Path) -> None:

@@ -65,13 +65,10 @@ def folder(project: Path) -> Path:
     return project
 
 
-def test_run_promote_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_copy_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     until = ("--to", "2024-01-03")
     assert run(["run", *until]) == 0
-    assert run(["promote", "dev", "prod", "--yes"]) == 0
-    capsys.readouterr()
-    assert run(["run", "--store", "prod", *until, "--format", "json"]) == 0
-    assert {one["status"] for one in json.loads(capsys.readouterr().out)} == {"skipped"}
+    assert run(["copy", "dev", "prod", "marts.by_day", "--yes"]) == 0
     assert run(["diff", "dev", "prod", "marts.by_day"]) == 0
     (folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n2024-01-02,4\n")
     assert run(["run", *until, "--from", "2024-01-01"]) == 0

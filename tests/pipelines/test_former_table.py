@@ -9,7 +9,7 @@ import pytest
 from promotions import done, rows
 
 from lakeconf.errors import PipelineError
-from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, View, plan, plan_promotion, run
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, View, plan, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,15 +184,6 @@ def test_table_that_was_renamed_and_renamed_back_keeps_its_runs(lake: Lake) -> N
     renamed(lake)
     lake.rename_table("marts.old", "marts.t")
     assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
-
-
-def test_promotion_of_a_table_that_was_created_again_copies_only_its_runs(lakes: tuple[Lake, Lake]) -> None:
-    dev, prod = lakes
-    done(DAILY, dev, until=UNTIL)
-    dropped(dev)
-    done(DAILY, dev, until=EARLY)
-    (step,) = plan_promotion(DAILY, dev, prod).steps
-    assert (step.reason, len(step.runs)) == ("new table, 2 rows", 1)
 
 
 def test_dropped_view_is_created_again(lake: Lake) -> None:

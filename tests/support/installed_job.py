@@ -26,7 +26,7 @@ ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:0
 CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
     ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
-    ["plan"], ["run"], ["promote", "dev", "prod", "--yes"], ["diff", "dev", "prod", "marts.names"],
+    ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
     ["rewrite", "raw.events", "--sorted-by", "id", "--dry-run"],
     ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],

@@ -1,18 +1,17 @@
-"""Two lakes and pipelines of one model, for the tests of promotions."""
+"""Two lakes, and runs of pipelines on them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import lakeconf
-from lakeconf.pipelines import Full, Model, Pipeline, Query, run
+from lakeconf.pipelines import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake, Store
-
-NUMBERS = "(VALUES (1, 'a'), (2, 'b')) AS t(id, name)"
+    from lakeconf.pipelines import Pipeline
 
 
 def stores(folder: Path, *names: str) -> dict[str, Store]:
@@ -25,10 +24,6 @@ def stores(folder: Path, *names: str) -> dict[str, Store]:
     }
     config = lakeconf.init({"stores": declared})
     return {name: config.get_store(name) for name in names}
-
-
-def full(query: str, **given: Any) -> Pipeline:
-    return Pipeline([Model("marts.t", Full(), Query(query), **given)])
 
 
 def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:

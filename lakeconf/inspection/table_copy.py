@@ -1,0 +1,164 @@
+"""Copies tables from one lake to another: a plan with the differences, then one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.table import INTERNAL_SCHEMA, TableInfo, load_table, tables
+from lakeconf.engines.frames import lazy_rows
+from lakeconf.errors import LakeconfError, TableNotFoundError, UnsupportedError
+from lakeconf.guard.guard import reader_of
+from lakeconf.inspection.diff import columns_of, difference
+from lakeconf.lake.lake import Lake
+from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
+from lakeconf.sql import Use
+from lakeconf.store import Store
+from lakeconf.wording import counted
+
+_SOURCE = "lakeconf_source"
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """What a copy does with one table.
+
+    Attributes:
+        table: The table.
+        action: What happens to it in the target.
+        added: Rows that only the source has.
+        removed: Rows that only the target has, which the copy deletes.
+        changes: Differences of its columns, partition keys, sort order and comments. The target's table is then created
+            again, without its history.
+    """
+
+    table: str
+    action: Literal["create", "replace", "skip"]
+    added: int = 0
+    removed: int = 0
+    changes: tuple[str, ...] = ()
+    source: str = field(default="", repr=False)
+    declared: Declared | None = field(default=None, repr=False)
+
+    @property
+    def reason(self) -> str:
+        """The differences in words."""
+        if self.action == "skip":
+            return "equal in both"
+        rows = ((self.added, "added"), (self.removed, "removed"))
+        counts = ", ".join(f"{counted(count, 'row')} {done}" for count, done in rows if count)
+        return "; ".join(filter(None, (counts, *self.changes))) or "no rows"
+
+
+def check_distinct(source: Store, target: Store) -> None:
+    """Refuses two stores with the same catalog: DuckDB opens a file only once."""
+    files = [store.metadata_backend.file() for store in (source, target)]
+    if source.name == target.name or (files[0] is not None and files[1] is not None and _same(files[0], files[1])):
+        raise LakeconfError(
+            f"{source.name} and {target.name} are the same lake", hint="name two stores with different catalogs"
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+class TableCopies:
+    """Copies of tables into a lake on DuckDB.
+
+    Args:
+        lake: The target. Its errors mask the secrets of the source too, if its store has them as `hidden`.
+        source: The store to copy from; its lake exists.
+    """
+
+    def __init__(self, lake: Lake, source: Store) -> None:
+        self._lake, self._name = lake, source.name
+        self._own = lake._session.reader  # noqa: SLF001 - not for users
+        store = source.for_reading()
+        if store.alias == self._own.alias:
+            store = store.replace(alias=_SOURCE)
+        store.attach_to(self._own.connection, without=Use)
+        self._own.connection.prefer_builtins(self._own.alias)
+        self._reader: CatalogReader = reader_of(store.metadata_backend, store.names, self._own.connection)
+        self._version = latest(self._reader).snapshot_id
+        if self._own.lake_id == self._reader.lake_id:
+            raise LakeconfError(
+                f"{self._name} and the target are the same lake", hint="name two stores with different catalogs"
+            )
+
+    def plan(self, names: Iterable[str] = ()) -> list[CopyStep]:
+        """What a copy would do; nothing is changed.
+
+        Args:
+            names: The tables; all of the source if empty.
+        """
+        found = [load_table(self._reader, name, self._version) for name in names]
+        if not found:
+            known = tables(self._reader, self._version)
+            found = sorted(
+                (one for one in known if one.schema_name.lower() != INTERNAL_SCHEMA), key=lambda one: one.full_name
+            )
+        return [self._step(table) for table in found]
+
+    def copy(self, steps: Sequence[CopyStep]) -> int:
+        """Carries out a plan in one snapshot of the target; returns that snapshot."""
+        left = [step for step in steps if step.action != "skip"]
+        names = ", ".join(step.table for step in left)
+        extra = {"copied_from": self._name, "copied_version": self._version}
+        with self._lake.transaction(f"copy {names} from {self._name}", extra=extra) as transaction:
+            for step in left:
+                table = transaction.table(step.table)
+                rows = lazy_rows(self._own.connection.relation(f"FROM {step.source}"))
+                if step.action == "replace" and not step.changes:
+                    table.overwrite(rows)
+                elif step.declared is not None:
+                    scope = transaction._scope  # noqa: SLF001 - not for users
+                    create_declared(scope, step.table, step.declared, exists=step.action == "replace")
+                    table.append(rows)
+        return self._lake.snapshot_id
+
+    def _step(self, table: TableInfo) -> CopyStep:
+        name, connection = table.full_name, self._own.connection
+        source = relation_at(self._reader, table, self._version)
+        wanted = declared_at(self._reader, table, self._version)
+        if wanted.computed:
+            raise UnsupportedError(
+                f"{name} cannot be copied: {', '.join(wanted.computed)} is an expression",
+                hint="create the table in the target, and append the rows to it",
+            )
+        try:
+            now = load_table(self._own, name, self._lake.snapshot_id)
+        except TableNotFoundError:
+            ((count,),) = connection.rows(f"SELECT count(*) FROM {source}")
+            return CopyStep(name, "create", count, source=source, declared=wanted)
+        there = relation_at(self._own, now, self._lake.snapshot_id)
+        changes = _changes(declared_at(self._own, now, self._lake.snapshot_id), wanted)
+        if columns_of(connection, source).keys() & columns_of(connection, there).keys():
+            added, removed = difference(connection, (self._name, self._own.alias), (source, there), name).only
+        else:
+            ((added, removed),) = connection.rows(
+                f"SELECT (SELECT count(*) FROM {source}), (SELECT count(*) FROM {there})"
+            )
+        action: Literal["replace", "skip"] = "replace" if changes or added or removed else "skip"
+        return CopyStep(name, action, added, removed, changes, source, wanted)
+
+
+def _changes(now: Declared, wanted: Declared) -> tuple[str, ...]:
+    """The differences of two tables apart from their rows, in words."""
+    before, after = now.definition, wanted.definition
+    columns = [f"+ {name} {kind}" for name, kind in after.columns.items() if before.columns.get(name) != kind]
+    columns += [f"- {name} {kind}" for name, kind in before.columns.items() if after.columns.get(name) != kind]
+    others = (
+        ("partitioned by", before.partitioned_by, after.partitioned_by),
+        ("sorted by", before.sorted_by, after.sorted_by),
+    )
+    found = [f"{what} {', '.join(new) or 'nothing'}" for what, old, new in others if list(old) != list(new)]
+    if (before.comment, before.column_comments) != (after.comment, after.column_comments):
+        found.append("other comments")
+    if now.defaults != wanted.defaults:
+        found.append("other default values")
+    return (*columns, *found)
