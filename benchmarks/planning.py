@@ -25,7 +25,6 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.engines.spark.read.groups import groups
-from lakeconf.engines.spark.read.scan_source import ClassicSource
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -100,7 +99,7 @@ def measure_columns(folder: Path) -> None:
     table = TableInfo(1, "main", "t", tuple(columns), "/t/")
     spark = session(lakeconf.init(configuration(folder)).get_store(ALIAS))
     started = time.process_time()
-    groups(ClassicSource(spark), ScanPlan(1, table, table.columns, tuple(files), {}, ()))
+    groups(spark, ScanPlan(1, table, table.columns, tuple(files), {}, ()))
     taken = (time.process_time() - started) / FILES_OF_COLUMNS
     print(f"\n`groups()` takes {taken * 1e6:.1f} µs for each file of {COLUMNS:,} columns", flush=True)
     spark.stop()

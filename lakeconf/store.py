@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeconf.arguments import check_flags, native_connection
+from lakeconf.backends.access import Reread
 from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
@@ -97,6 +98,8 @@ class Store(PublicNames):
         self.alias: str = chosen if chosen == name else hide(chosen, self.secrets)
         # The file that declares the store; None if Python code made it.
         self.config: str | None = None
+        # Reads its storage backend again, in another process.
+        self.reread: Reread | None = None
         checks = (("attach_options", self.attach_options, attach_option_problem),)
         for table, values, check in (*checks, ("maintenance", self.maintenance, maintenance_problem)):
             for key, value in values.items():
@@ -214,7 +217,7 @@ class Store(PublicNames):
         """
         kept = ("metadata_backend", "storage_backend", "alias", "attach_options", "committer", "hidden", "maintenance")
         copy = Store(self.name, **{name: getattr(self, name) for name in kept} | changes)
-        copy.config = self.config
+        copy.config, copy.reread = self.config, self.reread
         return copy
 
     def attach_to(self, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:

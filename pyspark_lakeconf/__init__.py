@@ -194,7 +194,7 @@ def _partitions(parts: Sequence[Any]) -> list[InputPartition]:
 
 
 def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    from lakeconf.datasource.reading import read_part
+    from lakeconf.engines.spark.read.parts import read_part
     from lakeconf.engines.spark.types import arrow_schema
 
     return iter(()) if partition.value is None else read_part(partition.value, arrow_schema(schema))

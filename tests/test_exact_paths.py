@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 FUNCTIONS = re.compile(
     r"\b(glob|parquet_\w+|read_\w+|sniff_csv|ducklake_add_data_files)\((?!\))|(?:FROM|JOIN)\s+'[^']*\.(?:parquet|csv|json)'"
 )
-# The patterns of users, the files on executors, which have no lakeconf, and files that a call registers.
+# The patterns of users, and files that a call registers.
 OTHERS = {
     ("lakeconf.pipelines.new_files", "SELECT file FROM glob("),
     ("lakeconf.pipelines.new_files", "SELECT filename, size, epoch_us(last_modified) FROM read_blob("),
-    ("lakeconf.engines.spark.read.executor_code", "read_parquet(?"),
-    ("lakeconf.engines.spark.read.fallback", "read_parquet(?, "),
-    ("lakeconf.engines.spark.read.fallback", "read_parquet(?)"),
     ("lakeconf.write.writes", "CALL ducklake_add_data_files("),
     ("lakeconf.sql", "SELECT file FROM glob("),
 }

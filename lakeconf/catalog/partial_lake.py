@@ -30,10 +30,11 @@ def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> s
         plan: The table and the files; inlined rows are not a part of the lake.
 
     Returns:
-        The table in DuckDB's SQL, at the plan's snapshot.
+        The table in DuckDB's SQL, at the plan's snapshot. Its columns have the names of `name_in_lake`.
     """
-    refuse_encrypted(plan)
-    connection.execute(f"ATTACH 'ducklake::memory:' AS {identifier(alias)} (DATA_PATH '/')")
+    keys = any(file.encryption_key is not None for file in plan.files)
+    options = f"DATA_PATH '/'{', ENCRYPTED true' * keys}"
+    connection.execute(f"ATTACH 'ducklake::memory:' AS {identifier(alias)} ({options})")
     metadata = identifier(metadata_database(alias))
     connection.execute("BEGIN")
     connection.execute(f"DELETE FROM {metadata}.ducklake_snapshot")  # noqa: S608 - a quoted name
@@ -47,13 +48,18 @@ def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> s
     return f"{identifier(alias)}.main.rows AT (VERSION => {plan.snapshot_id})"
 
 
+def name_in_lake(column: Column) -> str:
+    """The name of a column of the table; none hides a virtual column of DuckLake, such as `rowid`."""
+    return f"c{column.field_id}"
+
+
 def refuse_encrypted(plan: ScanPlan) -> None:
     """Refuses a plan with encrypted files: their keys would be a part of what describes the files."""
     for file in plan.files:
         if file.encryption_key is not None or (file.delete_file and file.delete_file.encryption_key is not None):
             raise UnsupportedError(
                 f"the files of {plan.table.full_name} are encrypted, and a plan of Spark must not contain their keys",
-                hint="read the table with lake.table(…).scan(), which sends the keys in another way",
+                hint="read the table with DuckDB, store.open(), or with lake.table(…).scan() on a classic session",
             )
 
 
@@ -77,7 +83,7 @@ def _contents(plan: ScanPlan) -> Iterator[tuple[str, _Rows]]:
         "ducklake_delete_file",
         [
             (last + 1 + number, _TABLE_ID, file.begin_snapshot, None, file.data_file_id, deleted.path, False,
-             deleted.format, deleted.delete_count, deleted.file_size_bytes, None, None, None)
+             deleted.format, deleted.delete_count, deleted.file_size_bytes, None, deleted.encryption_key, None)
             for number, (file, deleted) in enumerate(deletes)
         ],
     )  # fmt: skip
@@ -111,8 +117,9 @@ def _value(value: object) -> str:
 
 def _columns(columns: Sequence[Column], parent: int | None) -> Iterator[Sequence[object]]:
     for order, column in enumerate(columns, 1):
+        name = name_in_lake(column) if parent is None else column.name
         yield (
-            column.field_id, 0, None, _TABLE_ID, order, column.name, column.type, column.initial_default, "NULL", True,
+            column.field_id, 0, None, _TABLE_ID, order, name, column.type, column.initial_default, "NULL", True,
             parent, "literal", "duckdb",
         )  # fmt: skip
         yield from _columns(column.children, column.field_id)
@@ -123,7 +130,7 @@ def _data_file(file: DataFile, now: int) -> Sequence[object]:
     partial_max = None if file.snapshot_filter is None else now + 1
     return (
         file.data_file_id, _TABLE_ID, file.begin_snapshot, None, None, file.path, False, "parquet", file.record_count,
-        file.file_size_bytes, None, file.row_id_start, None, None, file.mapping_id, partial_max,
+        file.file_size_bytes, None, file.row_id_start, None, file.encryption_key, file.mapping_id, partial_max,
     )  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from lakeconf.backends.base import StorageBackend
 from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import SharedSecrets, data_path_problems
 from lakeconf.config.codes import Code
@@ -99,6 +101,12 @@ def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: Fil
         return Config(find(source, trusted=trusted), variables)
     check_limits(source)
     return Config(Source(source), variables)
+
+
+def _storage_of(path: str | None, name: str) -> StorageBackend | None:
+    """The storage backend of a store, in another process than the one that read the store from this file."""
+    # The file may be in another folder there.
+    return init(path if path is not None and Path(path).exists() else None).get_store(name).storage_backend
 
 
 class Config:
@@ -203,6 +211,7 @@ class Config:
         store, problems = self.reading(self.known(name))[:2]
         if store is None:
             raise ConfigError(problems)
+        store.reread = functools.partial(_storage_of, store.config, store.name)
         return store
 
     def known(self, name: str | None) -> str:

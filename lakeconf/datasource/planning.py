@@ -11,18 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.predicates import columns_of, to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
 from lakeconf.catalog.snapshot import chosen
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.types import all_types
 from lakeconf.catalog.where import predicate_of
 from lakeconf.commit.session import Session
 from lakeconf.config.config import init
-from lakeconf.datasource.reading import Access, Files, Part, Rows, divided, stream_of
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.read.scan import exact_rows
+from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
+from lakeconf.engines.spark.read.scan import exact_rows, refuse_columns
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Store
@@ -177,7 +177,7 @@ class Opened:
     @property
     def access(self) -> Access:
         """How executors reach the files."""
-        return Access.of(self.store, self.options.config)
+        return Access.of(self.store)
 
     def snapshot(self) -> int:
         """The snapshot that the options name, or the latest one."""
@@ -214,16 +214,6 @@ def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
         columns = selected(lake.table(snapshot_id), options.names)
         refuse_columns(columns)
         return columns, snapshot_id
-
-
-def refuse_columns(columns: Sequence[Column]) -> None:
-    """Refuses columns that cannot be passed from DuckDB to Spark."""
-    for column in columns:
-        if "variant" in all_types(column):
-            raise UnsupportedError(
-                f"the column {column.name!r} holds VARIANT, which DuckDB cannot pass on to Spark",
-                hint="name the other columns in the option columns, or read the table with lake.table(…).scan()",
-            )
 
 
 def plan(options: Options, snapshot_id: int) -> list[Part]:

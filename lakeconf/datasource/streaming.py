@@ -9,11 +9,11 @@ from lakeconf.catalog.changes import ChangesPlan, plan_changes_with_inlined_rows
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.datasource.planning import Opened, Options, opened, parts_of, refuse_columns
-from lakeconf.datasource.reading import Changes, Part, check_mapped, stream_of
+from lakeconf.datasource.planning import Opened, Options, opened, parts_of
 from lakeconf.engines.change_feed import check_range, refuse_hidden
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.read.scan import refuse_timetz
+from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
+from lakeconf.engines.spark.read.scan import refuse_columns, refuse_timetz
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 # The snapshot of an offset before all rows of the table.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.table import TableInfo
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -22,7 +23,6 @@ from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options
-from lakeconf.datasource.reading import Access
 from lakeconf.engines.base import Staged, announce, manifest_path, staging_folder
 from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
 from lakeconf.engines.spark.types import SHARED_TYPES
@@ -89,7 +89,7 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
         target = writes.current(scope, options.table)
         check_fit(target.info.full_name, given, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]
-        access = Access.of(store, options.config)
+        access = Access.of(store)
         write = Write(options, access, uuid.uuid4().hex, target.info, target.types, given, codec)
         with scope.writing():
             announce(session.writer, write.folder, session.reader.lake_id)

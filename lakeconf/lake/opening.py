@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import SETTINGS, Committing
@@ -92,9 +93,9 @@ def _check_spark(spark: Any) -> None:
 def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:
     if not hasattr(spark, "sparkContext"):
         connect = importlib.import_module("lakeconf.engines.spark.connect.engine")
-        connect_engine: Engine = connect.ConnectEngine(spark, reader, writer)
+        connect_engine: Engine = connect.ConnectEngine(spark, reader, writer, Access.of(store))
         return connect_engine
     engine = importlib.import_module("lakeconf.engines.spark.engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
-    spark_engine: Engine = engine.SparkEngine(spark, reader, writer, settings)
+    spark_engine: Engine = engine.SparkEngine(spark, reader, writer, settings, Access.of(store))
     return spark_engine

@@ -16,10 +16,11 @@ from local_stores import store_of
 from random_lakes import LAKES, build, examples
 from spark_changes import KEY, keys_by_state
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
-from lakeconf.datasource.reading import Access, Changes, check_mapped, read_part, stream_of
 from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.spark.read.parts import Changes, check_mapped, read_part, stream_of
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
@@ -39,7 +40,7 @@ def changed(
     schema = arrow_schema(spark_schema(wanted))
     if kinds:
         schema = pa.schema([*(pa.field(*one) for one in KEY_TYPES), *schema])
-    part = Changes(Access.of(store_of(source.folder), None), plan, stream_of(inlined), wanted, kinds)
+    part = Changes(Access.of(store_of(source.folder)), plan, stream_of(inlined), wanted, kinds)
     return pa.Table.from_batches(list(read_part(part, schema)), schema)
 
 
@@ -168,10 +169,10 @@ def test_other_changes_of_types_are_refused(usual: Lake) -> None:
         check_mapped(after, promoted)
 
 
-def test_columns_that_hide_the_place_of_deleted_rows_are_refused(usual: Lake) -> None:
+def test_columns_may_have_the_names_of_the_place_of_a_row(usual: Lake) -> None:
     usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
-    usual.run("CREATE TABLE lake.t AS SELECT 1 AS filename, range AS id FROM range(9)")
+    usual.run("CREATE TABLE lake.t AS SELECT 1 AS filename, 2 AS file_row_number, range AS id FROM range(9)")
     assert changed(usual, usual.newest, usual.newest).num_rows == 9
-    usual.run("DELETE FROM lake.t WHERE id = 1")
-    with pytest.raises(UnsupportedError, match="has a column 'filename', which hides the place of deleted rows"):
-        changed(usual, usual.newest, usual.newest)
+    usual.run("DELETE FROM lake.t WHERE id = 4")
+    (row,) = changed(usual, usual.newest, usual.newest).to_pylist()
+    assert (row["change_type"], row["rowid"], row["filename"], row["id"]) == ("delete", 4, 1, 4)

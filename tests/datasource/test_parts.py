@@ -11,8 +11,9 @@ from catalog_lake import Lake
 from local_stores import config_of, in_bucket
 
 import lakeconf
+from lakeconf.backends.access import Access
 from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.datasource.reading import Access, divided
+from lakeconf.engines.spark.read.parts import divided
 from lakeconf.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_a_secret_from_a_variable_is_sent_as_its_name(
     value, storage["secret"] = storage["secret"], "${LAKE_SECRET}"
     monkeypatch.setenv("LAKE_SECRET", value)
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    sent = pickle.dumps(Access.of(store, None))
+    sent = pickle.dumps(Access.of(store))
     assert value.encode() not in sent
     assert b"LAKE_SECRET" in sent
     with pickle.loads(sent).connect() as connection:  # noqa: S301 - its own pickle
@@ -82,7 +83,7 @@ def test_a_secret_that_another_text_repeats_is_not_sent(
     monkeypatch.setenv("LAKE_SECRET", "planted-secret-value")
     storage = in_bucket(s3_server) | {"secret": "${LAKE_SECRET}", "prefix": "a/planted-secret-value"}
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    assert b"planted-secret-value" not in pickle.dumps(Access.of(store, None))
+    assert b"planted-secret-value" not in pickle.dumps(Access.of(store))
 
 
 def test_a_secret_in_the_configuration_is_read_there(
@@ -91,13 +92,13 @@ def test_a_secret_in_the_configuration_is_read_there(
     monkeypatch.chdir(tmp_path)
     storage = in_bucket(s3_server)
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    sent = pickle.dumps(Access.of(store, None))
+    sent = pickle.dumps(Access.of(store))
     assert storage["secret"].encode() not in sent
     with pytest.raises(ConfigError, match=r"lakeconf\.toml"):
         pickle.loads(sent).connect()  # noqa: S301
 
 
 def test_local_files_need_no_configuration(store: lakeconf.Store) -> None:
-    access = pickle.loads(pickle.dumps(Access.of(store, "nowhere.toml")))  # noqa: S301
+    access = pickle.loads(pickle.dumps(Access.of(store)))  # noqa: S301
     with access.connect() as connection:
         assert connection.rows("SELECT current_setting('threads')") == [(1,)]

@@ -9,7 +9,7 @@ import pytest
 
 import lakeconf
 from lakeconf.datasource.planning import Options, plan, resolve
-from lakeconf.datasource.reading import Files, Rows
+from lakeconf.engines.spark.read.parts import Files, Rows
 from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

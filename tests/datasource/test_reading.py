@@ -15,10 +15,11 @@ from hypothesis import given
 from local_stores import store_of
 from random_lakes import LAKES, build, examples
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.where import parse
 from lakeconf.datasource.planning import parts_of
-from lakeconf.datasource.reading import Access, read_part
+from lakeconf.engines.spark.read.parts import read_part
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
@@ -33,7 +34,7 @@ def rows(source: Lake, version: int, columns: list[str] | None = None, where: st
     if where is not None:
         plan = replace(plan, predicate=parse(where, plan.table.columns))
     schema = arrow_schema(spark_schema(plan.columns))
-    access = Access.of(store_of(source.folder), None)
+    access = Access.of(store_of(source.folder))
     parts = parts_of(access, plan, inlined, plan.columns)
     return pa.Table.from_batches([batch for part in parts for batch in read_part(part, schema)], schema)
 
@@ -122,7 +123,7 @@ def test_rows_are_returned_while_duckdb_computes_the_next_ones(usual: Lake) -> N
     bad = "CASE WHEN range = 299999 THEN TIMESTAMP_NS '2026-01-01 00:00:00.000000001' END"
     usual.run(f"CREATE TABLE lake.t AS SELECT range AS id, {bad} AS at FROM range(300000)")
     plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest)
-    (part,) = parts_of(Access.of(store_of(usual.folder), None), plan, inlined, plan.columns)
+    (part,) = parts_of(Access.of(store_of(usual.folder)), plan, inlined, plan.columns)
     batches = read_part(part, arrow_schema(spark_schema(plan.columns)))
     assert next(batches).num_rows > 0
     with pytest.raises(QueryError, match="more digits than Spark's microseconds"):

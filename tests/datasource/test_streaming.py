@@ -11,8 +11,8 @@ import pytest
 
 import lakeconf
 from lakeconf.datasource.planning import Options, resolve
-from lakeconf.datasource.reading import Changes, Files, read_part
 from lakeconf.datasource.streaming import batch, initial_offset, latest_offset
+from lakeconf.engines.spark.read.parts import Changes, Files, read_part
 from lakeconf.engines.spark.types import arrow_schema, spark_schema
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import catalog_lake
 import pytest
+from spark_rows import access_to
 
 from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.duckdb import DuckDBEngine
@@ -31,7 +32,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def test_only_the_spark_engine_has_spark_operations(lake: Lake, spark: SparkSession) -> None:
     connection = lake.reader.connection
     on_duckdb: Engine = DuckDBEngine(lake.reader, connection)
-    on_spark: Engine = SparkEngine(spark, lake.reader, connection, {})
+    on_spark: Engine = SparkEngine(spark, lake.reader, connection, {}, access_to(lake))
     assert isinstance(spark_operations(on_spark, "a test"), SparkEngine)
     assert not isinstance(on_duckdb, SparkOperations)
     with pytest.raises(UnsupportedError) as caught:

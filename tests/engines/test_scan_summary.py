@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from spark_rows import access_to
 
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.scan_summary import ScanSummary, summary
@@ -76,7 +77,7 @@ def test_invalid_scan_raises_its_error(lake: Lake) -> None:
 
 def test_scan_that_the_engine_refuses_has_the_reason(usual: Lake, spark: SparkSession) -> None:
     usual.run("CREATE TABLE lake.t (z TIMETZ, a INTEGER)", "INSERT INTO lake.t VALUES ('12:00:00+01', 1)")
-    engine = SparkEngine(spark, usual.reader, usual.connection, {})
+    engine = SparkEngine(spark, usual.reader, usual.connection, {}, access_to(usual))
     refused = summary(engine, usual.reader, "t", usual.newest, None, None)
     assert (refused.engine, refused.inlined_rows) == ("spark", 1)
     assert str(refused.refusal).startswith("the column 'z' holds TIMETZ in the catalog")

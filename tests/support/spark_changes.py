@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from spark_rows import compared
+from spark_rows import access_to, compared
 
 from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.engines.change_feed import changes_sql
@@ -34,8 +34,8 @@ def changes(spark: SparkSession, lake: Lake, since: int, until: int) -> DataFram
 def planned_changes(spark: SparkSession, lake: Lake, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan, through a classic session or one of Spark Connect."""
     if hasattr(spark, "sparkContext"):
-        return read_changes(spark, plan, inlined)
-    return read_over_connect(spark, lake.reader, plan, inlined)
+        return read_changes(spark, access_to(lake), plan, inlined)
+    return read_over_connect(spark, access_to(lake), plan, inlined)
 
 
 def assert_changes_alike(spark: SparkSession, lake: Lake, ranges: Iterable[tuple[int, int]]) -> None:

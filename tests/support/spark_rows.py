@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from local_stores import store_of
 from strength import PROVE
 
+from lakeconf.backends.access import Access
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME, ROW_ID
 from lakeconf.engines.spark.connect.source import read as read_over_connect
-from lakeconf.engines.spark.read.scan import SNAPSHOT_ID, read
+from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
+from lakeconf.engines.spark.read.scan import read
 from lakeconf.engines.spark.types import duckdb_type
 from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier
@@ -52,8 +55,13 @@ def planned_frame(
 ) -> DataFrame:
     """The rows of a plan, through a classic session or one of Spark Connect."""
     if hasattr(spark, "sparkContext"):
-        return read(spark, plan, inlined, row_ids=row_ids)
-    return read_over_connect(spark, lake.reader, plan, inlined, row_ids=row_ids)
+        return read(spark, access_to(lake), plan, inlined, row_ids=row_ids)
+    return read_over_connect(spark, access_to(lake), plan, inlined)
+
+
+def access_to(lake: Lake) -> Access:
+    """How executors reach the files of a lake in a local folder."""
+    return Access.of(store_of(lake.folder))
 
 
 def assert_alike(
@@ -100,6 +108,7 @@ def _differences(
     spark: SparkSession, lake: Lake, planned: tuple[ScanPlan, pa.Table], version: int, *, row_ids: bool
 ) -> dict[str, list[tuple[str | None, ...]]]:
     plan, inlined = planned
+    row_ids = row_ids and hasattr(spark, "sparkContext")  # scans over Spark Connect have none
     frame = planned_frame(spark, lake, plan, inlined, row_ids=row_ids)
     source = f"lake.{identifier(plan.table.schema_name)}.{identifier(plan.table.name)} AT (VERSION => {version})"
     return compared(lake, plan.columns, frame, source, VIRTUAL if row_ids else {})

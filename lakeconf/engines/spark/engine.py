@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import duckdb
 import narwhals as nw
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
@@ -49,10 +51,10 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
-from lakeconf.engines.spark.read import executor_code
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.read.scan import read, read_files, to_spark
 from lakeconf.engines.spark.session import from_arrow, private_session
 from lakeconf.engines.spark.sql import collected, register, run_sql
@@ -70,6 +72,9 @@ from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, rem
 from lakeconf.errors import SparkError, UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import identifier, qualified
+
+# The name of the rows in the query of `_summing`.
+_ROWS = "lakeconf_rows"
 
 
 def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
@@ -100,17 +105,43 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
     for index in range(len(table.columns)):
         fields += [StructField(f"values{index}", LongType()), StructField(f"hash{index}", DecimalType(38, 0))]
     values = [_spark_value(column).alias(f"c{index}") for index, column in enumerate(table.columns)]
-    query = fingerprint_sql(len(table.columns), executor_code.ROWS)
+    query = fingerprint_sql(len(table.columns), _ROWS)
     sums = [F.coalesce(F.sum(F.col(field.name)), F.lit(0)) for field in fields]
     spark = frame.sparkSession
     # The user's session may ignore the case of names.
     with active_session_kept(spark):
         chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
-        parts = chosen.mapInArrow(executor_code.summing(query, time_zone), StructType(fields))
+        parts = chosen.mapInArrow(_summing(query, time_zone), StructType(fields))
         try:
             return fingerprints(parts.agg(*sums).collect()[0])
         except (PySparkException, Py4JJavaError) as error:
             raise missing_codec(error) or error from error
+
+
+def _summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function with which an executor runs DuckDB's SQL over each batch of rows.
+
+    Args:
+        time_zone: The time zone for formatting zoned timestamps.
+    """
+    name = _ROWS
+
+    # Spark sends this function by value: executors need no lakeconf.
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            import duckdb
+        except ImportError:
+            raise RuntimeError(
+                f"lakeconf: verify needs the package duckdb inside Spark's executors, and their Python "
+                f"{sys.executable} has none; install it there"
+            ) from None
+        with duckdb.connect() as connection:
+            connection.execute(f"SET TimeZone = '{time_zone}'")
+            for batch in batches:
+                connection.register(name, pa.Table.from_batches([batch]))
+                yield from connection.execute(query).to_arrow_table().to_batches()
+
+    return run
 
 
 def _has_text(column: Column) -> bool:
@@ -137,12 +168,18 @@ class SparkEngine:
     Args:
         spark: The user's session; its settings neither change nor affect the result.
         settings: The Hadoop settings that the session must have for the lake's files.
+        access: How DuckDB reaches the files inside executors.
     """
 
     name = "spark"
 
     def __init__(
-        self, spark: SparkSession, reader: CatalogReader, writer: Connection, settings: Mapping[str, str | Secret]
+        self,
+        spark: SparkSession,
+        reader: CatalogReader,
+        writer: Connection,
+        settings: Mapping[str, str | Secret],
+        access: Access,
     ) -> None:
         require_classic(spark)
         check_session(spark, reader.data_path, settings)
@@ -151,6 +188,7 @@ class SparkEngine:
         self._reader = reader
         self._lake_id = reader.lake_id
         self._writer = writer
+        self._access = access
         self._duckdb = DuckDBEngine(reader, writer)
         self._storage = LakeStorage(spark, writer, reader.data_path)
 
@@ -166,13 +204,15 @@ class SparkEngine:
     ) -> nw.LazyFrame[Any]:
         if where is not None:
             return self._filtered(table, snapshot_id, columns, where, row_ids=False)
-        return nw.from_native(read(self._spark, *plan_with_inlined_rows(self._reader, table, snapshot_id, columns)))
+        return nw.from_native(
+            read(self._spark, self._access, *plan_with_inlined_rows(self._reader, table, snapshot_id, columns))
+        )
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         if where is not None:
             return self._filtered(table, snapshot_id, None, where, row_ids=True)
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, None)
-        return nw.from_native(read(self._spark, *planned, row_ids=True))
+        return nw.from_native(read(self._spark, self._access, *planned, row_ids=True))
 
     def _filtered(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None, where: Where | Predicate, *, row_ids: bool
@@ -188,7 +228,7 @@ class SparkEngine:
         # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, *planned, row_ids=row_ids), private)
+            frame = rebind(read(self._spark, self._access, *planned, row_ids=row_ids), private)
             frame = frame.where(kept).select(*virtual, *(quoted(column.name) for column in wanted))
         return nw.from_native(rebind(frame, self._spark))
 
@@ -196,7 +236,7 @@ class SparkEngine:
         refuse_hidden(load_table(self._reader, table, until))
         try:
             planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
-            return nw.from_native(read_changes(self._spark, *planned))
+            return nw.from_native(read_changes(self._spark, self._access, *planned))
         except UnsupportedError as error:
             raise not_on_spark(self._reader, table, since, until, error) from error
 
@@ -223,7 +263,7 @@ class SparkEngine:
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
         private = private_session(self._spark)
         with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, plan, None, row_ids=True), private)
+            frame = rebind(read(self._spark, self._access, plan, None, row_ids=True), private)
             if plan.predicate is not None:
                 frame = frame.where(to_spark(plan.predicate))
             frame = frame.select(*POSITION_TYPES)
@@ -298,7 +338,7 @@ class SparkEngine:
         table, wanted = request.table, {file.path for file in request.group.files}
         plan = plan_scan(self._reader, table.full_name, request.snapshot_id)
         plan = replace(plan, files=tuple(file for file in plan.files if file.path in wanted))
-        frame = read(self._spark, plan, None, row_ids=True)
+        frame = read(self._spark, self._access, plan, None, row_ids=True)
         with self._announced(request.folder):
             return stage_sorted(self._storage, frame, request)
 

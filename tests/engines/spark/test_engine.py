@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from spark_rows import access_to
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import load_table
@@ -34,7 +35,7 @@ def engine(spark: SparkSession, usual: Lake) -> Iterator[SparkEngine]:
     usual.run("CREATE TABLE lake.t (a BIGINT NOT NULL, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, 'y')")
     with usual.connection.cursor() as writer:
         writer.execute("USE lake")
-        yield SparkEngine(spark, usual.reader, writer, {})
+        yield SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from catalog_lake import lake
-from spark_rows import scan
+from spark_rows import access_to, scan
 from strength import PROVE
 
 from lakeconf.catalog.scan import plan_scan
@@ -179,7 +179,7 @@ def test_spark_connect_session_is_rejected(rich: Lake) -> None:
         """Like `pyspark.sql.connect.session.SparkSession`, which has no JVM."""
 
     with pytest.raises(SparkError, match="Spark Connect"):
-        read(Connected(), plan_scan(rich.reader, "t", rich.newest), None)  # type: ignore[arg-type]
+        read(Connected(), access_to(rich), plan_scan(rich.reader, "t", rich.newest), None)  # type: ignore[arg-type]
 
 
 def test_frame_columns_have_no_metadata(spark: SparkSession, rich: Lake) -> None:

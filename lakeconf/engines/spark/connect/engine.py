@@ -33,6 +33,7 @@ from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
+from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.read.scan import to_spark
 from lakeconf.engines.spark.sql import collected
 from lakeconf.engines.spark.types import duckdb_schema
@@ -150,11 +151,12 @@ class ConnectEngine:
 
     Args:
         spark: The user's session; its settings do not change.
+        access: How DuckDB reaches the files inside executors.
     """
 
     name = "spark-connect"
 
-    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection) -> None:
+    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection, access: Access) -> None:
         if not is_remote():
             raise SparkError(
                 "the session is one of Spark Connect, but pyspark is in the mode for classic sessions",
@@ -164,6 +166,7 @@ class ConnectEngine:
         self._spark = spark
         self._reader = reader
         self._writer = writer
+        self._access = access
         self._duckdb = DuckDBEngine(reader, writer)
 
     def details(self) -> Mapping[str, str]:
@@ -182,7 +185,7 @@ class ConnectEngine:
         needed = [*wanted, *(columns_of(predicate) if predicate is not None else ())]
         names = list(dict.fromkeys(column.name for column in needed))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
-        frame = read(self._spark, self._reader, *planned)
+        frame = read(self._spark, self._access, *planned)
         if predicate is None:
             return nw.from_native(frame)
         return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in wanted)))
@@ -194,7 +197,7 @@ class ConnectEngine:
         refuse_hidden(load_table(self._reader, table, until))
         try:
             planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
-            return nw.from_native(read_changes(self._spark, self._reader, *planned))
+            return nw.from_native(read_changes(self._spark, self._access, *planned))
         except UnsupportedError as error:
             raise not_on_spark(self._reader, table, since, until, error) from error
 

@@ -1,131 +1,43 @@
-"""The schemas of Parquet files, from footers that DuckDB reads: a client of Spark Connect cannot let Spark do it."""
+"""Scans and change feeds over Spark Connect: Spark reads clean files, and DuckDB reads the others inside executors."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
 from lakeconf.catalog.changes import ChangesPlan
 from lakeconf.catalog.data_file import DataFile
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
-from lakeconf.engines.spark.read.change_feed import changed
-from lakeconf.engines.spark.read.executor_code import Tasks
-from lakeconf.engines.spark.read.file_index import (
-    OPTIONS,
-    WITHOUT_CHECKSUMS,
-    File,
-    Stored,
-    check_size,
-    group_type_name,
-    leaf_type_name,
-    remembered,
+from lakeconf.engines.spark.read.column_reader import Found, assumed, needs_footer, quoted, reading, requested
+from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
+from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
+from lakeconf.engines.spark.read.parts import (
+    KEY,
+    Access,
+    Changes,
+    Files,
+    Sent,
+    in_executors,
+    pickled,
+    stream_of,
+    with_deletes,
 )
-from lakeconf.engines.spark.read.scan import scanned
-from lakeconf.engines.spark.read.scan_source import FAILURE
-from lakeconf.errors import LakeconfError, SparkError, StorageError, UnsupportedError
-from lakeconf.sql import files_sql
-
-_COLUMNS = "name, type, repetition_type, num_children, converted_type, scale, precision, field_id, logical_type"
-
-
-_PHYSICAL = {"BYTE_ARRAY": "BINARY"}
-
-
-# Logical types without parameters, by DuckDB's name and by the older `converted_type`.
-_PLAIN = {
-    **{f"{name.title()}Type()": name for name in ("STRING", "ENUM", "JSON", "DATE", "LIST", "MAP")},
-    "UUIDType()": "UUID",
-    "UTF8": "STRING",
-    "MAP_KEY_VALUE": "MAP",
-    **{name: name for name in ("ENUM", "JSON", "DATE", "INTERVAL", "LIST", "MAP")},
-    **{f"INT_{bits}": f"INTEGER({bits},true)" for bits in (8, 16, 32, 64)},
-    **{f"UINT_{bits}": f"INTEGER({bits},false)" for bits in (8, 16, 32, 64)},
-    # Without a logical type, times and timestamps are those of UTC.
-    **{f"{kind}_{unit}": f"{kind}({unit},true)" for kind in ("TIME", "TIMESTAMP") for unit in ("MILLIS", "MICROS")},
-}
-
-
-_NUMBER = re.compile(r"IntType\(bitWidth=(\d+), isSigned=([01])\)")
-
-
-_MOMENT = re.compile(r"(Time|Timestamp)Type\(isAdjustedToUTC=([01]), unit=.*?(MILLIS|MICROS|NANOS)=(?!<null>)")
-
-
-def stored_schemas(reader: CatalogReader, files: Sequence[tuple[str, int]]) -> list[Stored]:
-    """The schema of each file: a struct of its columns.
-
-    Args:
-        reader: The lake; its connection can read the files.
-    """
-    return remembered(files, lambda unknown: _read(reader, [path for path, _ in unknown]))
-
-
-def _read(reader: CatalogReader, paths: Sequence[str]) -> list[Stored]:
-    found: dict[str, list[tuple[Any, ...]]] = {path: [] for path in paths}
-    try:
-        with reader.lake_cursor() as cursor:
-            rows = cursor.rows(f"SELECT file_name, {_COLUMNS} FROM {files_sql('parquet_schema', paths)}")
-    except LakeconfError as error:
-        raise StorageError(f"a file of the table cannot be read: {error.message}") from error
-    for path, *row in rows:
-        if path not in found:
-            raise StorageError(f"DuckDB read the footer of another file than those of the table: {path}")
-        found[path].append(tuple(row))
-    if not all(found.values()):
-        raise StorageError(f"the footer of {next(path for path in paths if not found[path])} was not found")
-    # Equal schemas are one object.
-    schemas: dict[Stored, Stored] = {}
-    return [schemas.setdefault(schema, schema) for schema in map(_file, found.values())]
-
-
-def _file(schema: Sequence[tuple[Any, ...]]) -> Stored:
-    rows = iter(schema)
-    return Stored("", None, "struct", _fields(rows, next(rows)[3]))
-
-
-def _fields(rows: Iterator[tuple[Any, ...]], count: int) -> tuple[Stored, ...]:
-    return tuple(_field(rows) for _ in range(count))
-
-
-def _field(rows: Iterator[tuple[Any, ...]]) -> Stored:
-    """The next field of a schema in depth-first order."""
-    name, physical, repetition, count, converted, scale, precision, field_id, logical = next(rows)
-    annotation = _annotation(converted, scale, precision, logical)
-    children = _fields(rows, count or 0)
-    if count:
-        type_, children = group_type_name(children, annotation)
-    else:
-        type_ = leaf_type_name(_PHYSICAL.get(physical, physical), annotation)
-    if repetition == "REPEATED":
-        type_ = f"REPEATED {type_}"
-    return Stored(name, field_id, type_, children)
-
-
-def _annotation(converted: str | None, scale: int | None, precision: int | None, logical: str | None) -> str:
-    """The logical type as Spark's Parquet library writes it."""
-    text = logical or ""
-    if text.startswith("DecimalType") or converted == "DECIMAL":
-        return f"DECIMAL({precision},{scale or 0})"
-    moment, number = _MOMENT.match(text), _NUMBER.match(text)
-    if moment:
-        return f"{moment[1].upper()}({moment[3]},{'true' if moment[2] == '1' else 'false'})"
-    if number:
-        return f"INTEGER({number[1]},{'true' if number[2] == '1' else 'false'})"
-    return _PLAIN.get(text) or _PLAIN.get(converted or "") or text.partition("Type(")[0].upper()
-
+from lakeconf.engines.spark.read.scan import inlined_frame, refuse_columns, refuse_timetz
+from lakeconf.engines.spark.types import spark_schema
+from lakeconf.errors import SparkError, StorageError, UnsupportedError
 
 # Settings with the only value with which scans are tested: Spark's default. Other settings of Spark's Parquet reader
 # are passed as options, or do not matter to a reader with an explicit schema.
@@ -201,21 +113,14 @@ _DUCKDB = "read the table with DuckDB: store.open()"
 
 
 class ConnectSource:
-    """Finds columns by the names in the files.
+    """The files of one scan.
 
     Args:
-        spark: The user's session; its settings have been checked.
-        reader: The lake; its connection reads footers.
+        spark: The user's session.
     """
 
-    by_name = True
-    # A setting of the session decides; it may change before the scan runs.
-    keeps_structs = False
-    most_files: int | None = 100
-
-    def __init__(self, spark: SparkSession, reader: CatalogReader) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self.session = spark
-        self._reader = reader
         self._names: dict[str, str] = {}
         self._files: dict[str, File] = {}
         self._state = 0
@@ -226,17 +131,18 @@ class ConnectSource:
         Args:
             files: The files that the scan may read.
         """
-        unknown = {file.path: file for file in files if file.path not in self._names}
-        if unknown:
-            found = self._listing(list(unknown.values()))
-            for path, file in unknown.items():
-                listed = found.get(_key(spark_uri(path)))
-                if listed is None:
-                    raise UnsupportedError(f"Spark does not read files of this name: {path}", hint=_DUCKDB)
-                check_size(file, listed.size)
-                self._names[path] = listed.path
-                self._files[path] = file
-                self._state ^= listed.state
+        self._files = {file.path: file for file in files}
+        if len(self._files) < len(files):
+            twice, _ = Counter(file.path for file in files).most_common(1)[0]
+            raise StorageError(f"the catalog lists {twice} twice, and Spark would read it once")
+        found = self._listing(files) if files else {}
+        for file in files:
+            listed = found.get(_key(spark_uri(file.path)))
+            if listed is None:
+                raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint=_DUCKDB)
+            check_size(file, listed.size)
+            self._names[file.path] = listed.path
+            self._state ^= listed.state
 
     def guarded(self, frame: DataFrame) -> DataFrame:
         """The same rows; its jobs fail if a file has changed or is missing since `prepare`.
@@ -251,77 +157,24 @@ class ConnectSource:
         check = check.selectExpr(f"IF({unchanged}, true, CAST(raise_error('{_CHANGED}') AS BOOLEAN))")
         return frame.where(check.scalar())
 
-    def relation(
-        self,
-        files: Sequence[File],
-        schema: StructType | None = None,
-        *,
-        format_name: str = "parquet",
-        can_filter: bool = True,
-    ) -> DataFrame:
-        if not can_filter:
-            raise UnsupportedError(
-                f"{files[0].path} has timestamps in milliseconds, and Spark would filter them incorrectly",
-                hint=_DUCKDB,
-            )
-        self.prepare(files)
-        reader = self.session.read.format(format_name).options(**OPTIONS)
-        if schema is not None:
-            reader = reader.schema(schema)
+    def parquet(self, files: Sequence[DataFile], schema: StructType) -> DataFrame:
+        """The rows of some files as Spark's Parquet reader returns them, with columns found by name."""
+        reader = self.session.read.format("parquet").options(**OPTIONS).schema(schema)
         if any(":" in file.path.rpartition("/")[2] for file in files):
             reader = reader.options(**WITHOUT_CHECKSUMS)
         return reader.load(spark_paths(file.path for file in files))
 
-    def file_number(self, files: Sequence[File]) -> SparkColumn:
-        return self.of_file(files, range(len(files)))
+    def by_duckdb(self, part: Files | Changes, files: Sequence[DataFile], schema: StructType) -> DataFrame:
+        """The rows of a part, which DuckDB reads inside executors.
 
-    def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:
-        # Comparing paths is slow.
-        by_size = len({file.file_size_bytes for file in files}) == len(files)
-        key = F.col(f"_metadata.{'file_size' if by_size else 'file_path'}")
-        known = [file.file_size_bytes if by_size else self._names[file.path] for file in files]
-        found = F.when(key == F.lit(known[0]), F.lit(values[0]).cast("long"))
-        for each, value in zip(known[1:], values[1:], strict=True):
-            found = found.when(key == F.lit(each), F.lit(value).cast("long"))
-        return found.otherwise(F.expr(FAILURE))
-
-    def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
-        self.prepare(files)
-        schemas = stored_schemas(self._reader, [(file.path, file.file_size_bytes) for file in files])
-        return {file.path: stored for file, stored in zip(files, schemas, strict=True)}
-
-    def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> None:
-        """Always None: a client cannot make an array of many numbers in a plan."""
-
-    def shared(self, tasks: Sequence[Any]) -> Tasks:
-        if any(task.key is not None or task.delete_key is not None for task in tasks):
-            raise UnsupportedError(
-                f"{tasks[0].path} is encrypted, and the key would be visible in a plan of Spark Connect",
-                hint="read the table with DuckDB: store.open(), or with a classic Spark session",
-            )
-        return Tasks(tuple(tasks))
-
-    def named(self, name: str) -> SparkColumn:
-        return F.col(name)
-
-    def renamed(self, column: SparkColumn, name: str) -> SparkColumn:
-        return column.alias(name)
-
-    def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
-        planned = _plain(schema)
-        for part in parts:
-            try:
-                found = part.schema
-            except PySparkException as error:
-                raise UnsupportedError(
-                    f"Spark cannot read files of the table: {first_line(error)}", hint=_DUCKDB
-                ) from error
-            if _plain(found) != planned:
-                raise UnsupportedError(
-                    f"Spark would read files of the table as {found.simpleString()}, but the table is "
-                    f"{schema.simpleString()}",
-                    hint="read the table with DuckDB, and report this as a bug of lakeconf",
-                )
+        Args:
+            files: Its files.
+        """
+        rows = self._states(files).select("_metadata.file_path") if files else self.session.range(1)
+        # One task computes all changes.
+        rows = rows.coalesce(1) if isinstance(part, Changes) else rows
+        keys = {self._names[file.path]: file for file in files}
+        return in_executors(rows, Sent(pickled(part, keys, schema)), schema)
 
     def _listing(self, files: Sequence[File]) -> dict[str, Row]:
         try:
@@ -358,43 +211,125 @@ def _plain(found: DataType) -> DataType:
     return found
 
 
-def read(
-    spark: SparkSession, reader: CatalogReader, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
-) -> DataFrame:
+def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet.
 
     Args:
         spark: The user's session; its settings do not change.
+        access: How executors reach files that DuckDB reads there.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
     """
-    source = _source(spark, reader, [plan])
-    return source.guarded(scanned(source, plan, inlined, row_ids=row_ids))
+    _refuse_alike(plan.columns)
+    schema = spark_schema(plan.columns)
+    clean, others = _divided(plan)
+    source, parts = ConnectSource(spark), []
+    source.prepare(with_deletes(plan.files))
+    if clean:
+        check_reading(settings_of(spark))
+        parts.append(_clean_frame(source, plan, clean))
+    if others:
+        refuse_columns(plan.columns)
+        refuse_encrypted(plan)
+        parts.append(source.by_duckdb(Files(access, replace(plan, files=())), others, schema))
+    if inlined is not None and inlined.num_rows:
+        parts.append(inlined_frame(spark, plan.columns, inlined, []))
+    if not parts:
+        parts.append(spark.createDataFrame([], schema))
+    _check_types(parts, schema)
+    return source.guarded(reduce(DataFrame.unionAll, parts))
 
 
-def read_changes(spark: SparkSession, reader: CatalogReader, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """The changes of a plan as a frame of the user's session; see `lakeconf.engines.spark.read.change_feed`.
+def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+    """The changes of a plan as a frame of the user's session. One task of DuckDB reads them.
 
     Args:
         spark: The user's session; its settings do not change.
+        access: How executors reach the files.
         inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
+
+    Returns:
+        A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
     """
-    source = _source(spark, reader, [plan.inserted, plan.deleted])
-    return source.guarded(changed(source, plan, inlined))
+    columns = plan.inserted.columns
+    refuse_columns(columns)
+    refuse_encrypted(plan.inserted)
+    refuse_encrypted(plan.deleted)
+    if inlined.num_rows:
+        refuse_timetz(columns)
+    files = list({file.path: file for file in (*plan.inserted.files, *plan.deleted.files)}.values())
+    deletes = [file for each in plan.deletes for file, _ in each.files]
+    source = ConnectSource(spark)
+    source.prepare([*with_deletes(files), *deletes])
+    key = [StructField(name, StringType() if name == "change_type" else LongType()) for name in KEY]
+    part = Changes(access, plan, stream_of(inlined), columns, kinds=True)
+    return source.guarded(source.by_duckdb(part, files, StructType([*key, *spark_schema(columns).fields])))
 
 
-def _source(spark: SparkSession, reader: CatalogReader, plans: Sequence[ScanPlan]) -> ConnectSource:
-    """The source of a scan; the files of all plans have been checked in one job."""
-    check_reading(settings_of(spark))
-    source = ConnectSource(spark, reader)
-    for plan in plans:
-        _refuse_alike(plan.columns)
-        paths = Counter(file.path for file in plan.files)
-        if len(paths) < len(plan.files):
-            twice, _ = paths.most_common(1)[0]
-            raise StorageError(f"the catalog lists {twice} twice, and Spark would read it once")
-    files = [file for plan in plans for file in plan.files]
-    source.prepare([*files, *(file.delete_file for file in files if file.delete_file is not None)])
-    return source
+def _divided(plan: ScanPlan) -> tuple[list[DataFile], list[DataFile]]:
+    """The clean files of a plan, in which Spark finds the columns of the table by name, and the others."""
+    assumed = tuple(map(_assumed, plan.columns))
+    if _are_alike(plan.table.columns) or not all(map(_is_clean, plan.columns)) or not is_readable(plan, assumed):
+        return [], list(plan.files)
+    contents = known_contents(plan)
+    clean: list[DataFile] = []
+    others: list[DataFile] = []
+    for file in plan.files:
+        is_plain = file.encryption_key is None and file.snapshot_filter is None
+        is_whole = file.delete_file is None and not file.inlined_deletes
+        places: Sequence[Found | None] = assumed
+        if file.mapping_id is not None:
+            places = mapped_places(plan, file, contents[file.path].children) if file.path in contents else (None,)
+        same = all(place in (None, at) for place, at in zip(places, assumed, strict=False)) and any(places)
+        (clean if is_plain and is_whole and same else others).append(file)
+    return clean, others
+
+
+def _assumed(column: Column) -> Found:
+    """The location of a column in a clean file."""
+    return replace(assumed(column), name=column.name, field_id=None, children=tuple(map(_assumed, column.children)))
+
+
+def _is_clean(column: Column) -> bool:
+    """True if a column has always had its name, its type and its fields."""
+    is_same = column.name_is_unique and column.initial_default is None and all(map(_is_clean, column.children))
+    return is_same and not needs_footer(column, keeps_structs=False)
+
+
+def _are_alike(columns: Sequence[Column]) -> bool:
+    """True if two names differ only by case: a session that ignores the case cannot tell them apart."""
+    names = [column.name.lower() for column in columns]
+    return len(set(names)) < len(names) or any(_are_alike(column.children) for column in columns)
+
+
+def _clean_frame(source: ConnectSource, plan: ScanPlan, files: Sequence[DataFile]) -> DataFrame:
+    """The rows of clean files."""
+    places = list(map(_assumed, plan.columns))
+    readings = [how for column, place in zip(plan.columns, places, strict=True) if (how := reading(column, place))]
+    fields = [requested(place, how.type) for place, how in zip(places, readings, strict=True)]
+    rows = source.parquet(files, StructType(fields))
+    values = []
+    for place, how in zip(places, readings, strict=True):
+        value = F.col(quoted(place.name))
+        values.append((value if how.convert is None else how.convert(value)).alias(place.name))
+    return rows.select(*values)
+
+
+def _check_types(parts: Sequence[DataFrame], schema: StructType) -> None:
+    """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts."""
+    planned = _plain(schema)
+    for part in parts:
+        try:
+            found = part.schema
+        except PySparkException as error:
+            raise UnsupportedError(
+                f"Spark cannot read files of the table: {first_line(error)}", hint=_DUCKDB
+            ) from error
+        if _plain(found) != planned:
+            raise UnsupportedError(
+                f"Spark would read files of the table as {found.simpleString()}, but the table is "
+                f"{schema.simpleString()}",
+                hint="read the table with DuckDB, and report this as a bug of lakeconf",
+            )
 
 
 def _refuse_alike(columns: Sequence[Column]) -> None:

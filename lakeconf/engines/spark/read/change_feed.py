@@ -18,8 +18,10 @@ from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read import scan
 from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, Access
 from lakeconf.engines.spark.read.scan import inlined_frame
-from lakeconf.engines.spark.read.scan_source import ClassicSource, Source, join_known
+from lakeconf.engines.spark.read.scan_source import file_number, join_known
 from lakeconf.engines.spark.session import private_session
 from lakeconf.engines.spark.types import spark_schema
 from lakeconf.errors import UnsupportedError
@@ -32,11 +34,12 @@ _STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
 _POSITION, _DELETED, _END = FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 
-def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan as a frame of the user's session. Reads no rows yet.
 
     Args:
         spark: The user's session; its settings neither change nor affect the result.
+        access: How executors reach files that DuckDB reads there.
         inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
 
     Returns:
@@ -44,12 +47,8 @@ def read_changes(spark: SparkSession, plan: ChangesPlan, inlined: pa.Table) -> D
     """
     private = private_session(spark)
     with active_session_kept(spark):
-        return rebind(changed(ClassicSource(private), plan, inlined), spark)
-
-
-def changed(source: Source, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """Like `read_changes`, as a frame of the session that reads the files."""
-    return _typed(source.session, plan, _inserted(source, plan, inlined), _deleted(source, plan, inlined))
+        inserted, deleted = _inserted(private, access, plan, inlined), _deleted(private, access, plan, inlined)
+        return rebind(_typed(private, plan, inserted, deleted), spark)
 
 
 def _typed(
@@ -76,21 +75,21 @@ def _typed(
     return none.select(*_KEY, F.lit("insert").alias("change_type"), *names)
 
 
-def _inserted(source: Source, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.inserted.files:
-        rows = scan.scanned(source, plan.inserted, None, row_ids=True)
-        parts.append(_keyed(plan, rows, scan.SNAPSHOT_ID))
-    parts += _inlined(source.session, plan, inlined, BEGIN)
+        rows = scan.scanned(private, access, plan.inserted, None, row_ids=True)
+        parts.append(_keyed(plan, rows, SNAPSHOT_ID))
+    parts += _inlined(private, plan, inlined, BEGIN)
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
-def _deleted(source: Source, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.deleted.files:
-        rows = scan.scanned(source, plan.deleted, None, row_ids=True)
-        parts.append(_keyed(plan, _with_deleted(source, rows, plan.deletes), _DELETED))
-    parts += _inlined(source.session, plan, inlined, END)
+        rows = scan.scanned(private, access, plan.deleted, None, row_ids=True)
+        parts.append(_keyed(plan, _with_deleted(private, rows, plan.deletes), _DELETED))
+    parts += _inlined(private, plan, inlined, END)
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
@@ -116,15 +115,15 @@ def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot:
     return [frame.select(*_KEY, *(quoted(column.name) for column in plan.inserted.columns))]
 
 
-def _with_deleted(source: Source, rows: DataFrame, deletes: Sequence[Deletes]) -> DataFrame:
+def _with_deleted(private: SparkSession, rows: DataFrame, deletes: Sequence[Deletes]) -> DataFrame:
     """The deleted rows, with the deleting snapshot in `_DELETED`."""
-    positions = _positions(source, deletes)
+    positions = _positions(private, deletes)
     ends = {each.path: each.end_snapshot for each in deletes if each.end_snapshot is not None}
     if not ends:
         # The plan has files, and none of them has ended: there are positions.
         return rows if positions is None else rows.join(positions, [FILENAME, _POSITION])
     lost = pa.table({FILENAME: pa.array(list(ends), pa.string()), _END: pa.array(list(ends.values()), pa.int64())})
-    frame = rows.join(F.broadcast(source.session.createDataFrame(lost)), FILENAME, "left")
+    frame = rows.join(F.broadcast(private.createDataFrame(lost)), FILENAME, "left")
     if positions is None:
         return frame.withColumnRenamed(_END, _DELETED)
     joined = frame.join(positions, [FILENAME, _POSITION], "left")
@@ -132,12 +131,12 @@ def _with_deleted(source: Source, rows: DataFrame, deletes: Sequence[Deletes]) -
     return joined.withColumn(_DELETED, F.least(_DELETED, _END))
 
 
-def _positions(source: Source, deletes: Sequence[Deletes]) -> DataFrame | None:
+def _positions(private: SparkSession, deletes: Sequence[Deletes]) -> DataFrame | None:
     """The deleted rows of the files: file, position, and the first snapshot that deleted each."""
     parts = []
     owners = {file: (each.path, begin) for each in deletes for file, begin in each.files}
     if owners:
-        parts.append(_in_files(source, owners))
+        parts.append(_in_files(private, owners))
     in_catalog = [(each.path, *pair) for each in deletes for pair in each.inlined]
     if in_catalog:
         paths, positions, snapshots = zip(*in_catalog, strict=True)
@@ -148,18 +147,18 @@ def _positions(source: Source, deletes: Sequence[Deletes]) -> DataFrame | None:
                 _DELETED: pa.array(snapshots, pa.int64()),
             }
         )
-        parts.append(source.session.createDataFrame(table))
+        parts.append(private.createDataFrame(table))
     if not parts:
         return None
     return reduce(DataFrame.unionAll, parts).groupBy(FILENAME, _POSITION).agg(F.min(_DELETED).alias(_DELETED))
 
 
-def _in_files(source: Source, owners: Mapping[DeleteFile, tuple[str, int]]) -> DataFrame:
+def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]]) -> DataFrame:
     """The positions in delete files; `owners` has the path of the data file and the first snapshot of each."""
     for file in owners:
         if file.encryption_key is not None:
             raise UnsupportedError(f"the delete file {file.path} is encrypted, and Spark cannot read it")
-    rows = source.relation(list(owners), StructType([StructField("pos", LongType()), _STORED]))
+    rows = relation(private, list(owners), StructType([StructField("pos", LongType()), _STORED]))
     table = pa.table(
         {
             "file": pa.array(range(len(owners)), pa.int64()),
@@ -167,6 +166,6 @@ def _in_files(source: Source, owners: Mapping[DeleteFile, tuple[str, int]]) -> D
             "begin": pa.array([begin for _, begin in owners.values()], pa.int64()),
         }
     )
-    found = rows.select(F.col("pos").alias(_POSITION), _STORED.name, source.file_number(list(owners)).alias("file"))
-    joined = join_known(found, source.session.createDataFrame(table), "file", "begin")
+    found = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
+    joined = join_known(found, private.createDataFrame(table), "file", "begin")
     return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

@@ -95,24 +95,14 @@ def assumed_by_name(column: Column) -> Found:
     return Found(column.name, None, _STORED_AS.get(column.type, column.type), children)
 
 
-def without_ids(found: Found) -> Found:
-    """The same location, found by the names in the file."""
-    children = tuple(None if child is None else without_ids(child) for child in found.children)
-    witness = None if found.witness is None else without_ids(found.witness)
-    return replace(found, field_id=None, children=children, witness=witness)
-
-
-def needs_footer(column: Column, *, keeps_structs: bool, by_name: bool = False) -> bool:
+def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
     """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
 
     Args:
         column: The column, or a field inside a nested one.
         keeps_structs: False if Spark's reader returns NULL for every struct of which the file lacks all requested
             fields, even for structs that are not NULL. Spark may request fewer fields than the plan.
-        by_name: True for a reader without field ids, which fills in no defaults either.
     """
-    if by_name and (column.initial_default is not None or not column.name_is_unique):
-        return True
     if column.former_types or column.later_types:
         return True
     if column.initial_default is not None and not _can_have_default(column):
@@ -120,7 +110,7 @@ def needs_footer(column: Column, *, keeps_structs: bool, by_name: bool = False) 
     if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
         return True
     return any(
-        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs, by_name=by_name)
+        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs)
         for child in column.children
     )
 
@@ -130,25 +120,20 @@ def _can_have_default(column: Column) -> bool:
     return column.type not in _WITHOUT_DEFAULT and (digits is None or digits[0] <= _DIGITS_OF_A_LONG)
 
 
-def by_field_id(column: Column, fields: Sequence[Stored], *, as_stored: bool = False) -> Found | None:
-    """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it.
-
-    Args:
-        as_stored: True for the name in the file; False for the name to request from Spark.
-    """
+def by_field_id(column: Column, fields: Sequence[Stored]) -> Found | None:
+    """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it."""
     stored = next((field for field in fields if field.field_id == column.field_id), None)
     if stored is None:
         return None
     if column.type == "struct":
-        children = tuple(by_field_id(child, stored.children, as_stored=as_stored) for child in column.children)
+        children = tuple(by_field_id(child, stored.children) for child in column.children)
     else:
         # Parquet identifies the element of a list, and the key and the value of a map, by position.
         children = tuple(
-            by_field_id(child, [replace(at, field_id=child.field_id)], as_stored=as_stored)
+            by_field_id(child, [replace(at, field_id=child.field_id)])
             for child, at in zip(column.children, stored.children, strict=False)
         )
-    name = stored.name if as_stored else read_name(column)
-    return Found(name, column.field_id, stored.type, children, _witness(children, stored))
+    return Found(read_name(column), column.field_id, stored.type, children, _witness(children, stored))
 
 
 def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:

@@ -15,22 +15,19 @@ from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import connect
-from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, InternalColumn
 from lakeconf.engines.base import FILE_ID, FILENAME, is_staged
 from lakeconf.engines.spark.read.column_reader import (
     IN_PATH,
     Found,
     assumed,
-    assumed_by_name,
     by_field_id,
     by_name,
     is_reserved,
     needs_footer,
     reading,
-    without_ids,
 )
-from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored
-from lakeconf.engines.spark.read.scan_source import Source, join_known
+from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.scan_source import join_known, keeps_structs
 from lakeconf.engines.spark.types import duckdb_type, is_shared, spark_type
 from lakeconf.errors import StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier
@@ -87,11 +84,10 @@ class Group:
         places: Location of each column of the plan in the files; None if they lack it.
         is_mapped: True if their columns are matched by name.
         is_assumed: True if their footers have not been read.
-        by_duckdb: True if Spark's reader cannot read them.
+        by_duckdb: True if Spark's reader cannot read them, and DuckDB does.
         has_deletes: True if they have deleted rows.
         snapshot_filter: As `DataFile.snapshot_filter`.
         can_filter: False if Spark would filter row groups incorrectly.
-        internal: The names of the columns with row ids and snapshots; None for each that is missing or unknown.
         files: The files.
     """
 
@@ -102,72 +98,63 @@ class Group:
     has_deletes: bool
     snapshot_filter: int | None
     can_filter: bool = True
-    internal: tuple[str | None, str | None] = (None, None)
     files: tuple[DataFile, ...] = ()
 
 
-def groups(source: Source, plan: ScanPlan, *, row_ids: bool = False) -> list[Group]:
-    """Groups the files of a plan; reads footers only if the catalog does not contain the required information.
-
-    Args:
-        row_ids: True if the scan also returns the ids of the rows.
-    """
-    contents = _contents(source, plan, row_ids=row_ids)
+def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
+    """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
+    contents = _contents(private, plan)
     found: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in plan.files:
-        has_deletes = file.delete_file is not None or bool(file.inlined_deletes)
         # Equal schemas are one object.
         schema = id(contents.get(file.path))
-        found[schema, file.mapping_id, file.encryption_key is None, has_deletes, file.snapshot_filter].append(file)
+        state = (file.encryption_key is None, _has_deletes(file), _has_vector(file), file.snapshot_filter)
+        found[schema, file.mapping_id, state].append(file)
     merged: defaultdict[Group, list[DataFile]] = defaultdict(list)
     for files in found.values():
-        merged[_group(source, plan, files[0], contents.get(files[0].path))] += files
+        merged[_group(plan, files[0], contents.get(files[0].path))] += files
     return [replace(group, files=tuple(files)) for group, files in merged.items()]
 
 
-def _group(source: Source, plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
+def _has_deletes(file: DataFile) -> bool:
+    return file.delete_file is not None or bool(file.inlined_deletes)
+
+
+def _has_vector(file: DataFile) -> bool:
+    """True if its deletes are in a format that Spark's Parquet reader does not read."""
+    return file.delete_file is not None and file.delete_file.format != "parquet"
+
+
+def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
     """The group of a file, without its files."""
     fields = None if content is None else content.children
-    if fields is not None:
-        places = _places(plan, file, fields, as_stored=source.by_name)
-    else:
-        places = tuple(map(assumed_by_name if source.by_name else assumed, plan.columns))
-    if source.by_name:
-        places = tuple(None if place is None else without_ids(place) for place in places)
-    is_clear = not source.by_name or not _are_alike(fields or ())
-    by_duckdb = file.encryption_key is not None or not is_clear or not _is_readable(plan, places)
-    if by_duckdb and fields is not None:
-        places = _places(plan, file, fields, as_stored=True)
+    places = tuple(map(assumed, plan.columns)) if fields is None else _places(plan, file, fields)
+    is_read = file.encryption_key is None and not _has_vector(file) and is_readable(plan, places)
     return Group(
         places=places,
         is_mapped=file.mapping_id is not None,
         is_assumed=fields is None,
-        by_duckdb=by_duckdb,
-        has_deletes=file.delete_file is not None or bool(file.inlined_deletes),
+        by_duckdb=not is_read,
+        has_deletes=_has_deletes(file),
         snapshot_filter=file.snapshot_filter,
         can_filter=not any(place is not None and _has_milliseconds(place) for place in places),
-        internal=(_name_of(INTERNAL_ROW_ID, fields), _name_of(INTERNAL_SNAPSHOT_ID, fields)),
     )
 
 
-def _contents(source: Source, plan: ScanPlan, *, row_ids: bool) -> dict[str, Stored]:
+def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
     """The schemas of the files whose columns are not all known otherwise, by path."""
-    named = source.by_name
-    look = any(needs_footer(column, keeps_structs=source.keeps_structs, by_name=named) for column in plan.columns)
+    look = any(needs_footer(column, keeps_structs=keeps_structs(private)) for column in plan.columns)
     contents = known_contents(plan)
+    opened = [
+        file
+        for file in plan.files
+        if (look or file.mapping_id is not None) and file.encryption_key is None and file.path not in contents
+    ]
+    known = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
+    return contents | {file.path: stored for file, stored in zip(opened, known, strict=True)}
 
-    def is_opened(file: DataFile) -> bool:
-        # Only the footer tells if a column with the name of an internal one is DuckLake's.
-        has_internal = named and (row_ids or file.snapshot_filter is not None)
-        needed = look or has_internal or file.mapping_id is not None
-        return needed and file.encryption_key is None and file.path not in contents
 
-    return contents | source.contents(list(filter(is_opened, plan.files)))
-
-
-def _places(
-    plan: ScanPlan, file: DataFile, fields: Sequence[Stored], *, as_stored: bool = False
-) -> tuple[Found | None, ...]:
+def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
     if file.mapping_id is None:
         if fields and all(field.field_id is None for field in fields):
             raise UnsupportedError(
@@ -175,28 +162,25 @@ def _places(
                 "are in lakes that are older than DuckLake 0.2",
                 hint="read the table with DuckDB, and write it to a new table",
             )
-        return tuple(by_field_id(column, fields, as_stored=as_stored) for column in plan.columns)
+        return tuple(by_field_id(column, fields) for column in plan.columns)
+    return mapped_places(plan, file, fields)
+
+
+def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+    """The location of each column of the plan in a file with a name mapping."""
+    assert file.mapping_id is not None  # noqa: S101 - the caller has checked it
     mappings = plan.name_mappings[file.mapping_id]
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
 
 
-def _name_of(internal: InternalColumn, fields: Sequence[Stored] | None) -> str | None:
-    return next((field.name for field in fields or () if field.field_id == internal.field_id), None)
-
-
-def _is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+    """True if Spark's reader returns what DuckDB returns for columns at these places."""
     # The session that runs the scan may ignore the case of names.
     names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
     return len(set(names)) == len(names) and all(
         place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
         for column, place in zip(plan.columns, places, strict=True)
     )
-
-
-def _are_alike(fields: Sequence[Stored]) -> bool:
-    """True if two names in a file differ only by case: a session that ignores the case cannot tell them apart."""
-    names = [field.name.lower() for field in fields]
-    return len(set(names)) < len(names) or any(_are_alike(field.children) for field in fields)
 
 
 def _is_hidden(place: Found) -> bool:

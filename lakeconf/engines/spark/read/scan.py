@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.predicates import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
 from lakeconf.catalog.scan import ScanPlan
@@ -25,9 +25,9 @@ from lakeconf.catalog.table import Column
 from lakeconf.catalog.types import all_types
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.engines.spark.hadoop import spark_paths
-from lakeconf.engines.spark.internals import active_session_kept, rebind
+from lakeconf.engines.spark.internals import Columns, active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import (
     FIELD_ID,
     IN_PATH,
@@ -40,10 +40,27 @@ from lakeconf.engines.spark.read.column_reader import (
     reading,
     requested,
 )
-from lakeconf.engines.spark.read.fallback import fallback_frame
+from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, Group, groups, path_value, with_constants
-from lakeconf.engines.spark.read.scan_source import ROW, ClassicSource, Source, row_number, without_deleted
-from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.read.parts import (
+    SNAPSHOT_ID,
+    Access,
+    Files,
+    in_executors,
+    pickled,
+    virtual_fields,
+    with_deletes,
+)
+from lakeconf.engines.spark.read.scan_source import (
+    ROW,
+    bitmap_condition,
+    check_types,
+    file_number,
+    of_file,
+    row_number,
+    without_deleted,
+)
+from lakeconf.engines.spark.session import private_session, without_pushdown
 from lakeconf.engines.spark.types import duckdb_schema, exact_cast, spark_schema, spark_type
 from lakeconf.errors import LakeconfError, QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier, literal
@@ -108,6 +125,16 @@ def refuse_timetz(columns: Sequence[Column]) -> None:
             )
 
 
+def refuse_columns(columns: Sequence[Column]) -> None:
+    """Refuses columns that cannot be passed from DuckDB to Spark."""
+    for column in columns:
+        if "variant" in all_types(column):
+            raise UnsupportedError(
+                f"the column {column.name!r} holds VARIANT, which DuckDB cannot pass on to Spark",
+                hint="omit the column with scan(columns=…) or the option columns, or read the table with DuckDB",
+            )
+
+
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
     """Raises the error for a value that Spark cannot hold."""
@@ -119,17 +146,13 @@ def _refused() -> Iterator[None]:
         ) from error
 
 
-# A column that a scan with row ids adds besides ROW_ID and those of positions.
-SNAPSHOT_ID = "__lakeconf_snapshot_id"
-
-
-# Each column with its SQL for inlined rows.
-_VIRTUAL = (
-    (StructField(ROW_ID, LongType()), INTERNAL_ROW_ID.name),
-    (StructField(SNAPSHOT_ID, LongType()), INTERNAL_SNAPSHOT_ID.name),
-    (StructField(FILENAME, StringType()), "CAST(NULL AS VARCHAR)"),
-    (StructField(FILE_ID, LongType()), "CAST(NULL AS BIGINT)"),
-    (StructField(FILE_ROW_NUMBER, LongType()), "CAST(NULL AS BIGINT)"),
+# The SQL of each of `virtual_fields` for inlined rows.
+_VIRTUAL_SQL = (
+    INTERNAL_ROW_ID.name,
+    INTERNAL_SNAPSHOT_ID.name,
+    "CAST(NULL AS VARCHAR)",
+    "CAST(NULL AS BIGINT)",
+    "CAST(NULL AS BIGINT)",
 )
 
 
@@ -142,11 +165,14 @@ _STORED_SNAPSHOT = StructField(
 )
 
 
-def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
+def read(
+    spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet.
 
     Args:
         spark: The user's session; its settings neither change nor affect the result.
+        access: How executors reach files that DuckDB reads there.
         inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
         row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME`, `FILE_ID` and `FILE_ROW_NUMBER`.
 
@@ -155,10 +181,12 @@ def read(spark: SparkSession, plan: ScanPlan, inlined: pa.Table | None, *, row_i
     """
     private = private_session(spark)
     with active_session_kept(spark):
-        return rebind(scanned(ClassicSource(private), plan, inlined, row_ids=row_ids), spark)
+        return rebind(scanned(private, access, plan, inlined, row_ids=row_ids), spark)
 
 
-def scanned(source: Source, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False) -> DataFrame:
+def scanned(
+    private: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+) -> DataFrame:
     """Like `read`, as a frame of the session that reads the files."""
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
     if reserved:
@@ -166,60 +194,51 @@ def scanned(source: Source, plan: ScanPlan, inlined: pa.Table | None, *, row_ids
             f"the column {reserved[0]!r} has a name that lakeconf reserves for the ids of rows",
             hint="rename the column, or use DuckDB: store.open()",
         )
-    virtual = _VIRTUAL if row_ids else ()
-    schema = StructType([*spark_schema(plan.columns).fields, *(field for field, _ in virtual)])
-    found = _limited(source, groups(source, plan, row_ids=row_ids), row_ids=row_ids)
-    parts = [_frame(source, plan, group, row_ids=row_ids) for group in found]
+    virtual = virtual_fields() if row_ids else []
+    schema = StructType([*spark_schema(plan.columns).fields, *virtual])
+    parts = [
+        _by_duckdb(private, access, plan, group, schema, row_ids=row_ids)
+        if group.by_duckdb
+        else _frame(private, plan, group, row_ids=row_ids)
+        for group in groups(private, plan)
+    ]
     if inlined is not None and inlined.num_rows:
-        parts.append(inlined_frame(source.session, plan.columns, inlined, virtual))
+        parts.append(inlined_frame(private, plan.columns, inlined, list(zip(virtual, _VIRTUAL_SQL, strict=False))))
     if not parts:
-        parts.append(source.session.createDataFrame([], schema))
-    source.check_types(parts, schema)
+        parts.append(private.createDataFrame([], schema))
+    check_types(private, parts, schema)
     return reduce(DataFrame.unionAll, parts)
 
 
-def _limited(source: Source, found: Sequence[Group], *, row_ids: bool) -> Iterator[Group]:
-    """The groups, each with as many files as a relation may have that tells them apart."""
-    for group in found:
-        is_apart = row_ids or group.has_deletes or group.by_duckdb or IN_PATH in group.places
-        most = source.most_files if is_apart and source.most_files is not None else len(group.files)
-        for start in range(0, len(group.files), most):
-            yield replace(group, files=group.files[start : start + most])
+def _by_duckdb(
+    private: SparkSession, access: Access, plan: ScanPlan, group: Group, schema: StructType, *, row_ids: bool
+) -> DataFrame:
+    """The rows of files that Spark cannot read."""
+    refuse_columns(plan.columns)
+    # The relation compares the sizes of all files with the catalog. It reads no content.
+    files = with_deletes(group.files)
+    rows = relation(private, files, source="binaryFile").select(of_file(private, range(len(files))).alias("file"))
+    part = Files(access, replace(plan, files=()), row_ids)
+    sent = private.sparkContext.broadcast(pickled(part, dict(enumerate(group.files)), schema))
+    return in_executors(rows, sent, schema)
 
 
-def _frame(source: Source, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
+def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
     """The rows of one group of files."""
-    if group.by_duckdb:
-        return fallback_frame(source, plan, group, [field for field, _ in _VIRTUAL] if row_ids else [])
     readings = [_reading(column, place) for column, place in zip(plan.columns, group.places, strict=True)]
-    stored = _stored(source, group, row_ids=row_ids)
-    fields = [*_schema(plan.columns, group, readings), *(field for field in stored if field is not None)]
-    rows = source.relation(group.files, StructType(fields), can_filter=group.can_filter)
-    frame = _with_positions(source, plan, group, rows, row_ids=row_ids)
-    row_id, snapshot = (None if field is None else F.col(field.name) for field in stored)
+    has_stored = not group.is_mapped and (row_ids or group.snapshot_filter is not None)
+    stored = [_STORED_ROW_ID, _STORED_SNAPSHOT] if has_stored else []
+    fields = [*_schema(plan.columns, group, readings), *stored]
+    reader = private if group.can_filter else without_pushdown(private)
+    rows = relation(reader, group.files, StructType(fields))
+    frame = _with_positions(private, plan, group, rows, row_ids=row_ids)
+    row_id, snapshot = (F.col(field.name) for field in stored) if has_stored else (None, None)
     if snapshot is not None and group.snapshot_filter is not None:
         frame = frame.where(snapshot <= group.snapshot_filter)
     if row_ids:
         frame = _with_row_ids(frame, row_id, snapshot)
-    columns = _columns(source, plan.columns, group, readings)
-    return frame.select(*columns, *([field.name for field, _ in _VIRTUAL] if row_ids else []))
-
-
-def _stored(source: Source, group: Group, *, row_ids: bool) -> tuple[StructField | None, StructField | None]:
-    """The columns with row ids and snapshots to request; None for each that is not needed or not in the files."""
-    if group.is_mapped or not (row_ids or group.snapshot_filter is not None):
-        return None, None
-    if not source.by_name:
-        return _STORED_ROW_ID, _STORED_SNAPSHOT
-    names = {place.name.lower() for place in group.places if place is not None}
-    hidden = [name for name in group.internal if name is not None and name.lower() in names]
-    if hidden or (group.snapshot_filter is not None and group.internal[1] is None):
-        raise UnsupportedError(
-            f"{group.files[0].path} does not tell which snapshot or id its rows have",
-            hint="read the table with DuckDB: store.open()",
-        )
-    row_id, snapshot = (None if name is None else StructField(name, LongType()) for name in group.internal)
-    return row_id, snapshot
+    columns = _columns(private, plan.columns, group, readings)
+    return frame.select(*columns, *([field.name for field in virtual_fields()] if row_ids else []))
 
 
 def _reading(column: Column, place: Found | None) -> Reading | None:
@@ -238,36 +257,39 @@ def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading 
 
 
 def _columns(
-    source: Source, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
+    private: SparkSession, columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]
 ) -> list[SparkColumn]:
     """The columns of the plan, in their Spark types, with their names and without metadata."""
     values: list[SparkColumn] = []
+    made = Columns(private)
     for column, place, how in zip(columns, group.places, readings, strict=True):
-        value = missing(column) if place is None else source.named(quoted(place.name if how else path_value(column)))
+        value = missing(column) if place is None else made.named(quoted(place.name if how else path_value(column)))
         if how is not None and how.convert is not None:
             value = how.convert(value)
-        values.append(source.renamed(value, column.name))
+        values.append(made.renamed(value, column.name))
     return values
 
 
-def _with_positions(source: Source, plan: ScanPlan, group: Group, rows: DataFrame, *, row_ids: bool) -> DataFrame:
+def _with_positions(
+    private: SparkSession, plan: ScanPlan, group: Group, rows: DataFrame, *, row_ids: bool
+) -> DataFrame:
     """The rows that are not deleted, with the columns that identify them."""
     in_path = [column for column, place in zip(plan.columns, group.places, strict=True) if place == IN_PATH]
-    is_there = source.kept_rows(group.files, plan.snapshot_id) if group.has_deletes else None
+    is_there = bitmap_condition(private, group.files, plan.snapshot_id) if group.has_deletes else None
     is_joined = group.has_deletes and is_there is None
     # Spark provides `_metadata` only below the first join.
     added = {}
     if is_joined:
-        added[ROW] = row_number(source, group.files)
+        added[ROW] = row_number(private, group.files)
     if row_ids:
         added[FILE_ROW_NUMBER] = F.col("_metadata.row_index")
     if row_ids or in_path:
-        added[FILE] = source.file_number(group.files)
+        added[FILE] = file_number()
     frame = rows if is_there is None else rows.where(is_there)
     frame = frame.withColumns(added) if added else frame
     if FILE in added:
-        frame = with_constants(source.session, frame, plan, group.files, in_path)
-    return without_deleted(source, frame, group.files, plan.snapshot_id) if is_joined else frame
+        frame = with_constants(private, frame, plan, group.files, in_path)
+    return without_deleted(private, frame, group.files, plan.snapshot_id) if is_joined else frame
 
 
 def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkColumn | None) -> DataFrame:

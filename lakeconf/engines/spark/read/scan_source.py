@@ -6,89 +6,19 @@ import functools
 import struct
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.spark.internals import Columns, frame_type, long_array, schema_type
-from lakeconf.engines.spark.read import executor_code
-from lakeconf.engines.spark.read.file_index import File, Stored, check_local, footers, relation
-from lakeconf.engines.spark.session import without_pushdown
+from lakeconf.engines.spark.internals import frame_type, long_array, schema_type
+from lakeconf.engines.spark.read.file_index import check_local, relation
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import files_sql
-
-
-class Source(Protocol):
-    """Reads the files of one scan.
-
-    Attributes:
-        session: The session that creates the frames of the scan.
-        by_name: True if columns are found by their names in the files, not by field id.
-        keeps_structs: As for `columns.needs_footer`.
-        most_files: The maximum number of files of a relation that tells them apart; None if there is none.
-    """
-
-    session: SparkSession
-    by_name: bool
-    keeps_structs: bool
-    most_files: int | None
-
-    def relation(
-        self,
-        files: Sequence[File],
-        schema: StructType | None = None,
-        *,
-        format_name: str = "parquet",
-        can_filter: bool = True,
-    ) -> DataFrame:
-        """The rows of some files.
-
-        Args:
-            files: At least one; no two have the same path.
-            schema: The requested schema; None if the format has its own.
-            can_filter: False if Spark must not use the statistics in the files.
-        """
-        ...
-
-    def file_number(self, files: Sequence[File]) -> SparkColumn:
-        """The position of a row's file in the files of its relation; for another file, another number or a failure."""
-        ...
-
-    def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:
-        """A property of a row's file; a row of an unknown file fails the job."""
-        ...
-
-    def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
-        """The schema of each file, by its path."""
-        ...
-
-    def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> SparkColumn | None:
-        """The condition for the rows of a relation that are not deleted; None if the scan must use a join."""
-        ...
-
-    def shared(self, tasks: Sequence[Any]) -> Any:
-        """An object for the executors, with the tasks in its attribute `value`."""
-        ...
-
-    def named(self, name: str) -> SparkColumn:
-        """The column of a quoted name."""
-        ...
-
-    def renamed(self, column: SparkColumn, name: str) -> SparkColumn:
-        """The column under another name, without metadata."""
-        ...
-
-    def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
-        """Checks that all parts of a union have the names and types of a schema."""
-        ...
-
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
 
@@ -183,8 +113,8 @@ def _is_at_hand(files: Sequence[DataFile]) -> bool:
 
 
 def _is_readable(file: DeleteFile) -> bool:
-    """True if DuckDB reads it directly: a local, unencrypted Parquet file."""
-    return file.format == "parquet" and file.encryption_key is None and file.path.startswith("/")
+    """True if DuckDB reads it directly."""
+    return file.path.startswith("/")
 
 
 def _shifted(value: Column, count: Column) -> Column:
@@ -252,56 +182,9 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
 _KEEPS_STRUCTS = (4, 1)
 
 
-class ClassicSource:
-    """Finds columns by field id.
-
-    Args:
-        private: The session that fixes the settings of the readers.
-    """
-
-    by_name = False
-    most_files: int | None = None
-
-    def __init__(self, private: SparkSession) -> None:
-        self.session = private
-        self.keeps_structs = tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
-        self._columns = Columns(private)
-
-    def relation(
-        self,
-        files: Sequence[File],
-        schema: StructType | None = None,
-        *,
-        format_name: str = "parquet",
-        can_filter: bool = True,
-    ) -> DataFrame:
-        reader = self.session if can_filter else without_pushdown(self.session)
-        return relation(reader, files, schema, source=format_name)
-
-    def file_number(self, files: Sequence[File]) -> SparkColumn:  # noqa: ARG002 - as in `Source`
-        return file_number()
-
-    def of_file(self, files: Sequence[File], values: Sequence[int]) -> SparkColumn:  # noqa: ARG002 - as in `Source`
-        return of_file(self.session, values)
-
-    def contents(self, files: Sequence[DataFile]) -> dict[str, Stored]:
-        known = footers(self.session, [(file.path, file.file_size_bytes) for file in files]) if files else []
-        return {file.path: stored for file, stored in zip(files, known, strict=True)}
-
-    def kept_rows(self, files: Sequence[DataFile], snapshot_id: int) -> SparkColumn | None:
-        return bitmap_condition(self.session, files, snapshot_id)
-
-    def shared(self, tasks: Sequence[Any]) -> Any:
-        return self.session.sparkContext.broadcast(tasks)
-
-    def named(self, name: str) -> SparkColumn:
-        return self._columns.named(name)
-
-    def renamed(self, column: SparkColumn, name: str) -> SparkColumn:
-        return self._columns.renamed(column, name)
-
-    def check_types(self, parts: Sequence[DataFrame], schema: StructType) -> None:
-        check_types(self.session, parts, schema)
+def keeps_structs(private: SparkSession) -> bool:
+    """As for `column_reader.needs_footer`."""
+    return tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
 
 
 # One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
@@ -326,7 +209,7 @@ _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
 _FEW_FILES = 16
 
 
-def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
+def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
     """The rows of a relation that are not deleted.
 
     Args:
@@ -339,17 +222,17 @@ def without_deleted(source: Source, frame: DataFrame, files: Sequence[DataFile],
         len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
     )
     has_few = count <= _BY_ONE_TASK and sum(file.delete_file is not None for file in files) <= _FEW_FILES
-    words = _words(_deleted(source, files, bases, snapshot_id), by_one_task=has_few)
+    words = _words(_deleted(private, files, bases, snapshot_id), by_one_task=has_few)
     if count <= _BROADCAST:
         words = F.broadcast(words)
     joined = frame.join(words, F.expr(f"shiftright({ROW}, {_WORD_BITS}) = {_WORD}"), "left")
     return joined.where(f"{_BITS} IS NULL OR (shiftright({_BITS}, cast({ROW} & {_MASK} AS int)) & 1) = 0")
 
 
-def row_number(source: Source, files: Sequence[DataFile]) -> Column:
+def row_number(private: SparkSession, files: Sequence[DataFile]) -> Column:
     """The value of `ROW`; a row of an unknown file fails the job."""
     bases = [number << POSITION_BITS for number in range(len(files))]
-    return source.of_file(files, bases) + F.col("_metadata.row_index")
+    return of_file(private, bases) + F.col("_metadata.row_index")
 
 
 def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
@@ -360,29 +243,20 @@ def _words(deleted: DataFrame, *, by_one_task: bool) -> DataFrame:
     return deleted.groupBy(F.expr(f"shiftright(row, {_WORD_BITS}) AS {_WORD}")).agg(bits)
 
 
-def _deleted(source: Source, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
+def _deleted(private: SparkSession, files: Sequence[DataFile], bases: Mapping[str, int], snapshot_id: int) -> DataFrame:
     """The deleted rows, in one column `row`."""
     parts = []
     in_files = {file.delete_file: bases[file.path] for file in files if file.delete_file is not None}
-    in_parquet = {file: base for file, base in in_files.items() if file.format == "parquet"}
-    if in_parquet:
-        parts.append(_in_parquet(source, in_parquet, snapshot_id))
-    if len(in_parquet) < len(in_files):
-        parts.append(_in_vectors(source, {file: in_files[file] for file in in_files if file not in in_parquet}))
+    if in_files:
+        parts.append(_in_files(private, in_files, snapshot_id))
     in_catalog = [bases[file.path] + position for file in files for position in file.inlined_deletes]
     if in_catalog:
-        parts.append(source.session.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
+        parts.append(private.createDataFrame(pa.table({"row": pa.array(in_catalog, pa.int64())})))
     return reduce(DataFrame.unionAll, parts)
 
 
-def _in_parquet(source: Source, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
+def _in_files(private: SparkSession, bases: Mapping[DeleteFile, int], snapshot_id: int) -> DataFrame:
     schema = StructType([StructField("pos", LongType()), StructField(SNAPSHOT_COLUMN, LongType())])
-    frame = source.relation(list(bases), schema)
+    frame = relation(private, list(bases), schema)
     visible = frame.where(f"{SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id}")
-    return visible.select((source.of_file(list(bases), list(bases.values())) + F.col("pos")).alias("row"))
-
-
-def _in_vectors(source: Source, bases: Mapping[DeleteFile, int]) -> DataFrame:
-    contents = source.relation(list(bases), format_name="binaryFile")
-    found = contents.select(source.of_file(list(bases), list(bases.values())).alias("base"), "content")
-    return found.mapInArrow(executor_code.puffin_reader, StructType([StructField("row", LongType())]))
+    return visible.select((of_file(private, list(bases.values())) + F.col("pos")).alias("row"))

@@ -75,13 +75,22 @@ def test_failing_frame_commits_nothing(lake: lakeconf.Lake, connect: SparkSessio
     assert lake.refresh() == before
 
 
-def test_changes_that_spark_cannot_read_name_the_query(lake: lakeconf.Lake, connect: SparkSession) -> None:
+def test_changes_that_spark_cannot_read_name_the_query(lake: lakeconf.Lake) -> None:
+    table = lake.create_table("u", {"v": "VARIANT"})
+    with pytest.raises(UnsupportedError, match="Spark cannot read the changes of u") as raised:
+        table.changes(1)
+    assert "lake.sql(" in str(raised.value)
+
+
+def test_settings_matter_only_where_spark_reads_the_files(lake: lakeconf.Lake, connect: SparkSession) -> None:
     table = lake.table("t")
     table.append(pl.DataFrame({"id": range(20), "name": [None] * 20, "at": [None] * 20}))
     connect.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
-    with pytest.raises(UnsupportedError, match="Spark cannot read the changes of t") as raised:
-        table.changes(1)
-    assert "lake.sql(" in str(raised.value)
+    with pytest.raises(UnsupportedError, match=r"spark\.sql\.parquet\.enableVectorizedReader = false"):
+        table.scan()
+    assert table.changes(1).to_native().count() == 20
+    table.delete("id = 3")
+    assert table.scan().to_native().count() == 19
 
 
 def test_operations_that_need_a_classic_session_are_refused(lake: lakeconf.Lake) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from catalog_lake import lake
 from spark_changes import assert_changes_alike
-from spark_rows import assert_alike, scan
+from spark_rows import access_to, assert_alike, scan
 
 from lakeconf.catalog.changes import plan_changes_with_inlined_rows
-from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.spark.connect.source import ConnectSource, read_changes
+from lakeconf.engines.spark.connect.source import read_changes
 from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def test_file_that_is_missing_when_a_cached_frame_is_read_again_fails_jobs(conne
 def test_changes_of_a_replaced_file_fail_jobs(connect: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
     plan, inlined = plan_changes_with_inlined_rows(files.reader, "t", 1, files.newest)
-    frame = read_changes(connect, files.reader, plan, inlined)
+    frame = read_changes(connect, access_to(files), plan, inlined)
     assert frame.count() == 9
     (path,) = (files.folder / "data").rglob("*.parquet")
     os.utime(path, (1, 1))
@@ -210,28 +208,11 @@ def test_file_that_spark_would_skip_raises(connect: SparkSession, files: Lake) -
         scan(connect, files, "t")
 
 
-@pytest.mark.parametrize("of", [DataFile, DeleteFile])
-def test_row_of_an_unknown_file_raises(
-    connect: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch, of: type
-) -> None:
-    """Simulates that Spark reads a file with another size or time than it listed."""
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
-    known = ConnectSource.of_file
-
-    def other(source: ConnectSource, given: Any, values: Any) -> Any:
-        resized = [replace(file, file_size_bytes=file.file_size_bytes + 1) for file in given]
-        return known(source, resized if isinstance(given[0], of) else given, values)
-
-    monkeypatch.setattr(ConnectSource, "of_file", other)
-    with pytest.raises(Exception, match="a file that is not in the plan of this scan"):
-        scan(connect, files, "t").collect()
-
-
 def test_encrypted_files_are_refused(connect: SparkSession, tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", ENCRYPTED, DATA_INLINING_ROW_LIMIT 0") as encrypted:
         load_extension(encrypted.connection, "httpfs")
         encrypted.run("CREATE TABLE lake.t AS SELECT 1 AS a")
-        with pytest.raises(UnsupportedError, match="is encrypted, and the key would be visible in a plan") as raised:
+        with pytest.raises(UnsupportedError, match="are encrypted, and a plan of Spark must not") as raised:
             scan(connect, encrypted, "t")
         ((key,),) = encrypted.metadata("SELECT encryption_key FROM ducklake_data_file")
     assert key not in str(raised.value)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import SparkConf
+from spark_rows import access_to
 
 from lakeconf.engines.spark.engine import SparkEngine
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
@@ -41,7 +42,7 @@ def test_engine_that_replaces_the_parquet_reader_is_rejected(
     key, value = SETTINGS[engine]
     with_setting(spark, monkeypatch, key, f"{HARMLESS[0]},{value}" if "runtime" not in key else value)
     with pytest.raises(UnsupportedError, match=f"uses {engine.split()[0]} ") as caught:
-        SparkEngine(spark, files.reader, files.reader.connection, {})
+        SparkEngine(spark, files.reader, files.reader.connection, {}, access_to(files))
     assert value in str(caught.value)
     assert "read and write with DuckDB" in str(caught.value)
 

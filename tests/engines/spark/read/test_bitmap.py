@@ -33,8 +33,6 @@ PLAIN = replace(FILE, delete_file=None)
     ("deletes", "expected"),
     [
         (DELETES, True),
-        (replace(DELETES, format="puffin"), False),
-        (replace(DELETES, encryption_key="k"), False),
         (replace(DELETES, path="s3://b/d.parquet"), False),
         (replace(DELETES, path="data/d.parquet"), False),
         *((replace(DELETES, path=f"/a{sign}b/d.parquet"), True) for sign in "*?[]"),

@@ -10,7 +10,6 @@ from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.connection.connection import load_extension
-from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,12 +50,13 @@ def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession
     assert all(key and key not in shown for key in keys)
 
 
-def test_renamed_fields_in_encrypted_files_are_rejected(spark: SparkSession, encrypted: Lake) -> None:
+def test_renamed_fields_in_encrypted_files(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
     encrypted.run("ALTER TABLE lake.t RENAME COLUMN s.x TO y")
-    with pytest.raises(UnsupportedError, match="fields in the column 's' were renamed"):
-        scan(spark, encrypted, "t")
-    assert scan(spark, encrypted, "t", columns=["a"]).collect() == [(1,)]
+    encrypted.run(
+        "ALTER TABLE lake.t ADD COLUMN s.z INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, {'y': 3, 'z': 4})"
+    )
+    assert_alike(spark, encrypted, "t")
 
 
 def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake) -> None:
@@ -78,15 +78,16 @@ def test_promotion_to_json(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
-def test_executors_without_duckdb_raise_an_error(
-    spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("package", ["duckdb", "pydantic"])
+def test_executors_without_a_package_raise_an_error(
+    spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    (encrypted.folder / "no" / "duckdb").mkdir(parents=True)
-    (encrypted.folder / "no" / "duckdb" / "__init__.py").write_text("raise ImportError")
+    (encrypted.folder / "no" / package).mkdir(parents=True)
+    (encrypted.folder / "no" / package / "__init__.py").write_text("raise ImportError")
     monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", str(encrypted.folder / "no"))
     frame = scan(spark, encrypted, "t")
-    with pytest.raises(Exception, match=r"inside Spark's executors, and their Python .* has no package duckdb"):
+    with pytest.raises(Exception, match=r"executors, .* cannot import what it needs .* install lakeconf"):
         frame.collect()
 
 
@@ -98,3 +99,22 @@ def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> Non
     assert_alike(spark, vectors, "t")
     vectors.run("DELETE FROM lake.t WHERE a % 5 = 0")
     assert_alike(spark, vectors, "t")
+
+
+def test_files_that_duckdb_reads_are_large_for_spark(spark: SparkSession, vectors: Lake) -> None:
+    """A join would send a small frame to all executors."""
+    vectors.run("CREATE TABLE lake.t AS SELECT i AS a, md5(i::VARCHAR) AS b FROM range(10000) r(i)")
+    vectors.run("DELETE FROM lake.t WHERE a = 1")
+    frame = scan(spark, vectors, "t")
+    size = sum(file.file_size_bytes for file in plan_scan(vectors.reader, "t", vectors.newest).files)
+    assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > size / 2
+
+
+def test_replaced_file_that_duckdb_reads_raises_an_error(spark: SparkSession, vectors: Lake) -> None:
+    """A file without rows would be no rows without an error."""
+    vectors.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a = 1")
+    frame = scan(spark, vectors, "t")
+    (path,) = (file.path for file in plan_scan(vectors.reader, "t", vectors.newest).files)
+    vectors.run(f"COPY (SELECT 1 AS a LIMIT 0) TO '{path}' (FORMAT parquet)")
+    with pytest.raises(Exception, match="it was truncated or replaced"):
+        frame.collect()

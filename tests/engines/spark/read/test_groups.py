@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import scan_source as module
+from lakeconf.engines.spark.read import groups as module
 from lakeconf.engines.spark.read.groups import Group, groups
-from lakeconf.engines.spark.read.scan_source import ClassicSource
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_table(private: SparkSession, lake: Lake, columns: list[str] | None = None) -> list[Group]:
-    return groups(ClassicSource(private), plan_scan(lake.reader, "t", lake.newest, columns))
+    return groups(private, plan_scan(lake.reader, "t", lake.newest, columns))
 
 
 def register(lake: Lake, select: str) -> None:
@@ -38,7 +37,7 @@ def test_files_of_ducklake_need_no_footers(private: SparkSession, files: Lake, m
     assert sorted((len(group.files), group.has_deletes) for group in found) == [(1, True), (3, False)]
     for group in found:
         assert (group.is_assumed, group.is_mapped, group.by_duckdb, group.can_filter) == (True, False, False, True)
-        assert (group.internal, group.snapshot_filter) == ((None, None), None)
+        assert group.snapshot_filter is None
 
 
 def test_promoted_column_is_located_in_the_footers(private: SparkSession, files: Lake) -> None:

@@ -12,7 +12,7 @@ from spark_rows import scan
 
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.engines.spark.read import scan_source
-from lakeconf.engines.spark.read.scan_source import ClassicSource, check_types
+from lakeconf.engines.spark.read.scan_source import check_types
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, m
     with_deletes(files)
     planned = plan_scan(files.reader, "t", files.newest).files
     bases = {file.delete_file: 0 for file in planned if file.delete_file is not None}
-    assert len(scan_source._in_parquet(ClassicSource(spark), bases, files.newest).collect()) == 60
+    assert len(scan_source._in_files(spark, bases, files.newest).collect()) == 60
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
-        scan_source._in_parquet(ClassicSource(spark), bases, files.newest).collect()
+        scan_source._in_files(spark, bases, files.newest).collect()
 
 
 class DataFrameActions:

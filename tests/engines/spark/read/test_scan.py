@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jvm_calls import counted_calls
+from spark_rows import access_to
 
 from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
-from lakeconf.engines.spark.read.scan import SNAPSHOT_ID, read
+from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
+from lakeconf.engines.spark.read.scan import read
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def rows(
     ids: bool = False,
 ) -> list[tuple[Any, ...]]:
     plan, inlined = plan_with_inlined_rows(lake.reader, "t", version or lake.newest, columns)
-    return sorted(tuple(row) for row in read(spark, plan, inlined, row_ids=ids).collect())
+    return sorted(tuple(row) for row in read(spark, access_to(lake), plan, inlined, row_ids=ids).collect())
 
 
 def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
@@ -51,7 +53,7 @@ def test_frame_has_the_columns_of_the_plan_and_no_metadata(spark: SparkSession, 
     )
     usual.run("INSERT INTO lake.t VALUES (20, 'y', '2026-01-01')")
     plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest, ["c", "A"])
-    frame = read(spark, plan, inlined)
+    frame = read(spark, access_to(usual), plan, inlined)
     assert frame.dtypes == [("c", "date"), ("a", "int")]
     assert all(field.metadata == {} for field in frame.schema.fields)
     assert frame.count() == 21
@@ -59,7 +61,7 @@ def test_frame_has_the_columns_of_the_plan_and_no_metadata(spark: SparkSession, 
 
 def test_table_without_rows_keeps_its_schema(spark: SparkSession, usual: Lake) -> None:
     usual.run("CREATE TABLE lake.t (a DECIMAL(9, 2), s STRUCT(x INTEGER))")
-    frame = read(spark, plan_scan(usual.reader, "t", usual.newest), None, row_ids=True)
+    frame = read(spark, access_to(usual), plan_scan(usual.reader, "t", usual.newest), None, row_ids=True)
     assert frame.columns == ["a", "s", *IDS]
     assert frame.collect() == []
 
@@ -116,9 +118,9 @@ def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(spark: SparkSes
             files.run(f"INSERT INTO lake.t SELECT i // 2, {sign}i FROM range({first}, {last}) AS r(i)")
         files.run("DELETE FROM lake.t WHERE i < 0 AND i % 2 = 0")
         plan = plan_scan(files.reader, "t", files.newest)
-        read(spark, plan, None)  # compiles a class when it is the first one
+        read(spark, access_to(files), plan, None)  # compiles a class when it is the first one
         with counted_calls(spark) as calls:
-            read(spark, plan, None)
+            read(spark, access_to(files), plan, None)
         found.append((len(plan.files), len([file for file in plan.files if file.delete_file]), calls.count))
     assert [counts[:2] for counts in found] == [(6, 2), (132, 65)]
     assert found[0][2] == found[1][2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.scan import plan_scan
-from lakeconf.engines.spark.read import scan_source
+from lakeconf.engines.spark.read import groups
 from lakeconf.engines.spark.read.file_index import Stored, footers
 from lakeconf.engines.spark.read.groups import known_contents
 from lakeconf.engines.spark.session import private_session
@@ -80,7 +80,7 @@ def test_scan_opens_no_footer_of_the_files_of_lakeconf(
     with store.connect() as con:
         for change in CHANGES:
             con.execute(change)
-    monkeypatch.setattr(scan_source, "footers", None)
+    monkeypatch.setattr(groups, "footers", None)
     with store.open(spark) as lake:
         lake.table("t").append(lake.table("t").scan().to_native())
         for name in ("t", "p"):

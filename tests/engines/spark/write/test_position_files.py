@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from spark_rows import access_to
 
 from lakeconf.catalog.table import load_table
 from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, StagingRequest
@@ -32,7 +33,7 @@ def test_positions_are_sorted_in_one_file_for_each_data_file(
         session.conf.set(name, value)
     with usual.connection.cursor() as writer:
         writer.execute("USE lake")
-        engine = SparkEngine(session, usual.reader, writer, {})
+        engine = SparkEngine(session, usual.reader, writer, {}, access_to(usual))
         info = load_table(usual.reader, "t", usual.newest)
         types = {FILE_ID: "BIGINT", FILE_ROW_NUMBER: "BIGINT", "kept": "BOOLEAN"}
         rows = session.range(0, 3000, 1, 4).selectExpr(
@@ -56,7 +57,7 @@ def test_without_rows_there_are_no_files(spark: SparkSession, usual: Lake) -> No
     usual.run("CREATE TABLE lake.t (a BIGINT)")
     with usual.connection.cursor() as writer:
         writer.execute("USE lake")
-        engine = SparkEngine(spark, usual.reader, writer, {})
+        engine = SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
         info = load_table(usual.reader, "t", usual.newest)
         rows = spark.range(5).selectExpr(f"id AS {FILE_ID}", f"id AS {FILE_ROW_NUMBER}")
         staged = engine.stage_rows(rows, StagingRequest(info, {FILE_ID: "BIGINT", FILE_ROW_NUMBER: "BIGINT"}, "a1"))

@@ -1,93 +1,44 @@
-"""Reads parts of a lake on an executor, or on the driver."""
+"""Reads parts of a lake with DuckDB on an executor, or on the driver."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from socket import gethostname
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lakeconf.backends.base import StorageBackend, StoreNames
-from lakeconf.catalog.changes import BEGIN, END, ROW_ID, ChangesPlan, Deletes
-from lakeconf.catalog.partial_lake import attach_partial_lake
+from lakeconf import __version__
+from lakeconf.catalog.changes import BEGIN, END, ChangesPlan, Deletes
+from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.partial_lake import attach_partial_lake, name_in_lake
 from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
-from lakeconf.config.config import init
-from lakeconf.connection.connection import Connection, connect, load_extension
+from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.spark.read.fallback import constant_sql
-from lakeconf.engines.spark.types import duckdb_type, exact_cast
-from lakeconf.errors import SchemaError, StorageError, UnsupportedError
-from lakeconf.sql import files_sql, folded, identifier, literal
-from lakeconf.store import Store
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.spark.types import arrow_schema, duckdb_type, exact_cast
+from lakeconf.errors import SchemaError, SparkError
+from lakeconf.secret import Secret
+from lakeconf.sql import files_sql, identifier, literal
 
 # The files of one task: small ones are read together.
 _BYTES, _FILES = 64 * 2**20, 200
 
 
-@dataclass(frozen=True)
-class Access:
-    """How an executor reaches the files of a lake, with credentials that it finds itself.
-
-    Attributes:
-        names: The names of the store.
-        storage: The pickled storage backend, with the names of variables in place of secrets; None if a secret is
-            written in the configuration.
-        config: The configuration file that an executor reads in this case; None to find it.
-    """
-
-    names: StoreNames
-    storage: bytes | None = field(repr=False)
-    config: str | None = None
-
-    @classmethod
-    def of(cls, store: Store, config: str | None) -> Access:
-        """The access to the files of a store."""
-        try:
-            pickled = pickle.dumps(store.storage_backend)
-        except TypeError:  # a secret that does not come from a variable
-            return cls(store.names, None, config)
-        # Another text of the backend may contain the same value.
-        shows = any(secret.reveal().encode() in pickled for secret in store.secrets)
-        return cls(store.names, None, config) if shows else cls(store.names, pickled)
-
-    def backend(self) -> StorageBackend:
-        """The storage backend."""
-        if self.storage is None:
-            storage = init(self.config).get_store(self.names.store).storage_backend
-        else:
-            try:
-                storage = pickle.loads(self.storage)  # noqa: S301 - the driver wrote it
-            except KeyError as error:
-                raise StorageError(
-                    f"the variable {error.args[0]} is not set in the Python processes of Spark on {gethostname()}",
-                    hint="set it on the machines of the cluster, or use a role; Spark passes on no variables by itself",
-                ) from None
-        if storage is None:
-            raise StorageError(f"the store {self.names.store!r} has no storage_backend on {gethostname()}")
-        return storage
+class Access(Protocol):
+    """How an executor reaches the files of a lake; it is pickled and contains no secret."""
 
     def connect(self) -> Connection:
-        """Opens an in-memory DuckDB instance that reaches the files; errors are those of `backend`."""
-        storage = self.backend()
-        connection = connect(storage.secrets_held())
-        try:
-            # The other tasks of the executor use the other cores and the rest of the memory.
-            connection.execute("SET threads = 1; SET memory_limit = '2GB'")
-            for name in ("ducklake", *storage.extensions):
-                load_extension(connection, name)
-            for setting in storage.duckdb_settings:
-                connection.run(setting)
-            for secret in storage.secrets(self.names):
-                connection.run(secret)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        """Opens an in-memory DuckDB instance that reaches the files."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -97,10 +48,12 @@ class Files:
     Attributes:
         access: How to reach them.
         plan: A plan that consists of these files.
+        row_ids: True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`.
     """
 
     access: Access
     plan: ScanPlan
+    row_ids: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,10 +116,6 @@ ALL = 2**63 - 1
 KEY = ("snapshot_id", "rowid", "change_type")
 
 
-# DuckDB's columns that tell where a row is.
-_PLACE = ("filename", "file_row_number")
-
-
 _INLINED = "lakeconf_inlined"
 
 
@@ -212,6 +161,13 @@ def _fields(column: Column) -> Sequence[object]:
     return [child.shape for child in column.children]
 
 
+def constant_sql(text: str | None, column: Column) -> str:
+    """Casts a text from the catalog to the column's type."""
+    # DuckDB does not validate this JSON; a cast would.
+    type_ = "VARCHAR" if column.type == "json" else duckdb_type(column, for_spark=False)
+    return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"
+
+
 def _value(column: Column, found: Sequence[Column]) -> str:
     """A column of the query, from the columns that the table had at the end of the range."""
     now = next((one for one in found if one.field_id == column.field_id), None)
@@ -234,7 +190,7 @@ def _kind(other: str | None, alone: str, both: str) -> str:
 
 def _inserted(connection: Connection, plan: ChangesPlan, *, has_inlined: bool) -> str:
     """The query for inserted rows: the key of the change, and the columns of the table."""
-    names = _names(plan)
+    names = _names(plan.inserted.columns)
     source = attach_partial_lake(connection, "inserted", plan.inserted)
     parts = [f"(SELECT snapshot_id, rowid, {names} FROM {source} LIMIT {ALL})"]
     if has_inlined:
@@ -244,21 +200,16 @@ def _inserted(connection: Connection, plan: ChangesPlan, *, has_inlined: bool) -
 
 def _deleted(connection: Connection, plan: ChangesPlan, *, has_inlined: bool) -> str | None:
     """The query for deleted rows, like `_inserted`; None if there are none."""
-    names, parts = _names(plan), []
+    names, parts = _names(plan.inserted.columns), []
     if plan.deleted.files:
-        hidden = [column.name for column in plan.deleted.columns if folded(column.name) in _PLACE]
-        if hidden:
-            raise UnsupportedError(
-                f"{plan.deleted.table.full_name} has a column {hidden[0]!r}, which hides the place of deleted rows",
-                hint="rename the column, or read the changes with lake.table(…).changes(…)",
-            )
         _place_deletes(connection, plan)
         source = attach_partial_lake(connection, "deleted", plan.deleted)
-        rows = f"(SELECT rowid, filename, file_row_number, {names} FROM {source} LIMIT {ALL})"
+        inner = ", ".join(name_in_lake(column) for column in plan.deleted.columns)
+        rows = f"(SELECT rowid, filename, file_row_number, {inner} FROM {source} LIMIT {ALL})"
         # A row that was deleted before its file ended was not deleted by the end of the file.
         at = f"least({_DELETED}.deleted_at, {_ENDED}.ended_at)"
         parts.append(
-            f"(SELECT {at} AS snapshot_id, rows.rowid, {_names(plan, 'rows.')} FROM {rows} AS rows "
+            f"(SELECT {at} AS snapshot_id, rows.rowid, {names} FROM {rows} AS rows "
             f"LEFT JOIN temp.main.{_DELETED} USING (filename, file_row_number) "
             f"LEFT JOIN temp.main.{_ENDED} USING (filename))"
         )
@@ -273,11 +224,12 @@ def _in_catalog(plan: ChangesPlan, snapshot: str) -> str:
         f"CAST({identifier(column.name)} AS {duckdb_type(column, for_spark=False)}) AS {identifier(column.name)}"
         for column in plan.inserted.columns
     )
-    return f"(SELECT {snapshot} AS snapshot_id, {ROW_ID} AS rowid, {values} FROM {_INLINED})"
+    return f"(SELECT {snapshot} AS snapshot_id, {CHANGED_ROW_ID} AS rowid, {values} FROM {_INLINED})"
 
 
-def _names(plan: ChangesPlan, of: str = "") -> str:
-    return ", ".join(f"{of}{identifier(column.name)}" for column in plan.inserted.columns)
+def _names(columns: Sequence[Column]) -> str:
+    """The columns of a partial lake, under their names."""
+    return ", ".join(f"{name_in_lake(column)} AS {identifier(column.name)}" for column in columns)
 
 
 def _in_range(plan: ChangesPlan) -> str:
@@ -320,6 +272,17 @@ def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) ->
     )
 
 
+# The columns of `Files.row_ids`, each with its SQL.
+SNAPSHOT_ID = "__lakeconf_snapshot_id"
+
+
+def virtual_fields() -> list[StructField]:
+    """The columns that identify rows, after those of the table."""
+    longs = dict.fromkeys((ROW_ID, SNAPSHOT_ID, FILE_ID, FILE_ROW_NUMBER), LongType())
+    names = (ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ID, FILE_ROW_NUMBER)
+    return [StructField(name, longs.get(name, StringType())) for name in names]
+
+
 _ROWS = 10_000
 
 
@@ -335,19 +298,34 @@ def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         return
     with part.access.connect() as connection:
         if isinstance(part, Files):
-            query = scan_sql(part.plan, attach_partial_lake(connection, "part", part.plan))
+            files = with_deletes(part.plan.files)
+            connection.secrets += tuple(Secret(file.encryption_key) for file in files if file.encryption_key)
+            query = _scan_sql(part, attach_partial_lake(connection, "part", part.plan))
         else:
             query = changes_sql(connection, part)
         yield from conforming(connection.batches(query, _ROWS), schema)
 
 
-def scan_sql(plan: ScanPlan, source: str) -> str:
+def with_deletes(files: Sequence[DataFile]) -> list[DataFile | DeleteFile]:
+    """Data files and their delete files."""
+    return [*files, *(file.delete_file for file in files if file.delete_file is not None)]
+
+
+def _scan_sql(part: Files, source: str) -> str:
     """The query for the rows of a plan, with the types of Spark."""
-    values = ", ".join(
-        f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in plan.columns
-    )
+    plan = part.plan
+    values = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in plan.columns]
+    inner = [_names(plan.table.columns)]
+    if part.row_ids:
+        ids = ", ".join(f"{literal(file.path)}: {file.data_file_id}" for file in plan.files)
+        known = f"coalesce(MAP {{{ids}}}[filename], error('an unknown file: ' || filename))::BIGINT"
+        sources = {ROW_ID: "rowid", SNAPSHOT_ID: "snapshot_id", FILENAME: "filename", FILE_ID: known}
+        sources[FILE_ROW_NUMBER] = "file_row_number"
+        inner += [f"{sql} AS {name}" for name, sql in sources.items()]
+        values += sources
     condition = to_duckdb_sql(plan.predicate) if plan.predicate else "true"
-    return f"SELECT {values} FROM (FROM {source} LIMIT {ALL}) WHERE {condition}"
+    rows = f"(SELECT {', '.join(inner)} FROM {source} LIMIT {ALL})"
+    return f"SELECT {', '.join(values)} FROM {rows} WHERE {condition}"
 
 
 def conforming(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -362,3 +340,70 @@ def stream_of(rows: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Pickled tasks that are a part of the plan of a job, for sessions without broadcasts.
+
+    Attributes:
+        value: The pickled function and its arguments.
+    """
+
+    value: bytes = field(repr=False)
+
+
+def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
+    """A part as executors receive it.
+
+    Args:
+        keys: The files of a plan by the keys of the rows that `in_executors` receives.
+        schema: The schema of the frame.
+    """
+    return pickle.dumps((_run, __version__, part, keys, schema))
+
+
+def in_executors(keys: DataFrame, sent: Any, schema: StructType) -> DataFrame:
+    """The rows of a part as a frame.
+
+    Args:
+        keys: A frame of the format `binaryFile` with one column and a row for each file: each task reads the data
+            files of its rows.
+        sent: A broadcast of `pickled`, or `Sent`.
+    """
+    version = __version__
+
+    # Spark sends this function by value: executors may have no lakeconf.
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            run, *task = pickle.loads(sent.value)  # noqa: S301 - the driver wrote it
+            yield from run(*task, batches)
+        except (ImportError, AttributeError) as error:
+            raise RuntimeError(
+                "lakeconf: DuckDB must read files of this scan inside Spark's executors, and their Python "
+                f"{sys.executable} cannot import what it needs ({error!r}); install lakeconf[spark,bundled]=={version} "
+                "there, or read the table with DuckDB: store.open()"
+            ) from None
+
+    # Spark estimates the size of the frame from that of the files and the width of these columns. Without a wide one,
+    # it would send large tables to all executors in a join.
+    return keys.select("*", F.lit(None).cast("binary").alias("content")).mapInArrow(read, schema)
+
+
+def _run(
+    version: str,
+    part: Files | Changes,
+    keys: Mapping[Any, DataFile],
+    schema: StructType,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Reads the rows of one task."""
+    if version != __version__:
+        raise SparkError(f"the driver has lakeconf {version}, and {sys.executable} has {__version__}")
+    chosen = [key for batch in batches for key in batch.column(0).to_pylist()]
+    if isinstance(part, Files):
+        files = tuple(keys[key] for key in chosen if key in keys)
+        for plan in divided(replace(part.plan, files=files)):
+            yield from read_part(replace(part, plan=plan), arrow_schema(schema))
+    elif chosen:
+        yield from read_part(part, arrow_schema(schema))
