@@ -74,11 +74,9 @@ _COLUMNS = {
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
 
 
-# The prefix of `late_since` keys among the inputs; the name of a table has no space in its schema.
-_LATE = "late rows of "
-
-
-_RESTORE = "restore in "  # the same for the snapshots of `restores`
+# In place of the hash of a definition: the rows of the table were replaced, so earlier runs no longer count; or the
+# table was restored to the version `restored`.
+RESET, RESTORED = "reset", "restored"
 
 
 class FormerName(NamedTuple):
@@ -131,11 +129,11 @@ class CommitKey:
 
 @dataclass(frozen=True)
 class ModelRun:
-    """A committed run of a model, or one that is about to be committed.
+    """A run of a model, or another event of its table, which is committed or about to be.
 
     Attributes:
         model: The table of the model.
-        definition: The hash of the model's definition.
+        definition: The hash of the model's definition; `RESET` or `RESTORED` for an event that is no run.
         run: The id of the pipeline run.
         interval: The completed time range, without its end; None if the model has no intervals.
         inputs: The snapshot at which each input was read, by table name.
@@ -145,7 +143,7 @@ class ModelRun:
             rows were added, by table name.
         file_states: The states of the files when the run loaded them, by file.
         snapshot_id: The snapshot of the commit; None before it.
-        restores: The version that the table was restored to before this run, by the snapshot of the restore.
+        restored: The version that the table was restored to, for such an event.
     """
 
     model: str
@@ -158,7 +156,7 @@ class ModelRun:
     late_since: Mapping[str, int] = field(default_factory=dict)
     file_states: Mapping[str, FileState] = field(default_factory=dict)
     snapshot_id: int | None = field(default=None, compare=False)
-    restores: Mapping[int, int] = field(default_factory=dict)
+    restored: int | None = None
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -234,21 +232,25 @@ def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]
             definition,
             run,
             interval=None if start is None else (start, end),
-            inputs={table: snapshot for table, snapshot in found.items() if not table.startswith((_LATE, _RESTORE))},
+            inputs=found["inputs"],
             files=loaded,
             earlier=earlier,
-            late_since=_without(_LATE, found),
+            late_since=found["late_since"],
             file_states=states,
             snapshot_id=snapshot_id,
-            restores={int(text): version for text, version in _without(_RESTORE, found).items()},
+            restored=found["restored"],
         )
         for earlier, (definition, run, start, end, inputs, files, snapshot_id) in enumerate(rows)
         for found, (loaded, states) in [(json.loads(inputs), loaded_files(files))]
     ]
 
 
-def _without(prefix: str, inputs: Mapping[str, int]) -> dict[str, int]:
-    return {name.removeprefix(prefix): number for name, number in inputs.items() if name.startswith(prefix)}
+def models_of(connection: Connection, alias: str, table: str) -> list[str]:
+    """The models with recorded runs whose table has a name, in any case."""
+    if not _columns(connection, alias):
+        return []
+    rows = connection.rows(f"SELECT DISTINCT model FROM {identifier(alias)}.{TABLE} WHERE model IS NOT NULL")
+    return [model for (model,) in rows if folded(model) == folded(table)]
 
 
 def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
@@ -296,8 +298,7 @@ def _text(value: str | None) -> str:
 
 def _run_values(run: ModelRun) -> str:
     interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
-    inputs = {**run.inputs, **{f"{_LATE}{table}": snapshot_id for table, snapshot_id in run.late_since.items()}}
-    inputs |= {f"{_RESTORE}{snapshot_id}": version for snapshot_id, version in run.restores.items()}
+    inputs = {"inputs": dict(run.inputs), "late_since": dict(run.late_since), "restored": run.restored}
     texts = (json.dumps(inputs), loaded_files_json(run.files, run.file_states))
     return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
 

@@ -20,7 +20,8 @@ from lakeconf.catalog.table import (
     split_name,
     table_options,
 )
-from lakeconf.commit.journal import names_of
+from lakeconf.commit import journal
+from lakeconf.commit.journal import RESTORED, ModelRun, names_of
 from lakeconf.commit.scope import Scope
 from lakeconf.errors import (
     CommitConflictError,
@@ -104,7 +105,17 @@ class Restores:
                 declared = declared_at(self._session.reader, then, found)
                 create_declared(scope, name, declared, exists=plan.rows_now is not None)
                 Table(scope, name).append(rows)
+            self._record(scope, plan)
         return self._scope.snapshot_id
+
+    def _record(self, scope: Scope, plan: RestorePlan) -> None:
+        """Records the restore in the open transaction for the models of the table."""
+        connection, alias = self._session.reader.connection, self._session.alias
+        assert scope.transaction is not None  # noqa: S101 - the caller opened it
+        for model in journal.models_of(connection, alias, journal.recorded_name(*split_name(plan.table))):
+            earlier = len(journal.model_runs(connection, alias, model))
+            event = ModelRun(model, RESTORED, scope.transaction.token, earlier=earlier, restored=plan.version)
+            scope.transaction.runs.append(event)
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
         found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id

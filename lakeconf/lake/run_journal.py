@@ -17,7 +17,6 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.commit.journal import ModelRun
@@ -117,30 +116,6 @@ class RunJournal:
         except (TableNotFoundError, UnsupportedError, SnapshotNotFoundError):
             return None
         return min(one.begin for one in journal.names_of(self._session.reader, info.table_id)[1])
-
-    def restores(self, table: str, since: int) -> dict[int, int]:
-        """The version that a table was restored to, by the snapshot of the restore, except those that have expired.
-
-        Args:
-            table: Its full name.
-            since: The snapshot after which restores count; a lake may have very many.
-        """
-        with self._session.reader.transaction() as transaction:
-            rows = transaction.rows(
-                "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes "
-                "WHERE snapshot_id > ? AND contains(commit_extra_info, ?)",
-                [since, '"restored_table"'],
-            )
-        found = {}
-        for snapshot_id, text in rows:
-            extra = _read(text).get("extra")
-            if not isinstance(extra, dict) or folded(str(extra.get("restored_table"))) != folded(table):
-                continue
-            version = extra.get("restored_version")
-            # Other writers may store anything.
-            if type(version) is int and version < snapshot_id:
-                found[int(snapshot_id)] = version
-        return found
 
     def commit_info(self, snapshot_id: int) -> dict[str, Any]:
         """The commit info of a lakeconf commit: `rows`, `seconds`, `engine`, `extra` and more; otherwise empty."""

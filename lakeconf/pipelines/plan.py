@@ -16,7 +16,7 @@ from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import changed_file_warnings, found_files, runs_by_full_name
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import argument, check_former, done_ranges, undone_warnings
+from lakeconf.pipelines.recorded_runs import History, argument, done_ranges, reads_changes, undone_warnings
 from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
 from lakeconf.write.schema_changes import evolution_for
@@ -185,7 +185,6 @@ class Step:
         warnings: Work that the run leaves undone, and how to do it.
         columns: Changes to the columns of the table; only set by `plan`.
         replaces: True if rows of an existing table are replaced; only set by `plan`.
-        restores: The version that the table was restored to, by the snapshot of the restore, if earlier runs count.
     """
 
     model: Model
@@ -202,7 +201,6 @@ class Step:
     warnings: Sequence[str] = ()
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     replaces: bool = False
-    restores: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,8 +214,8 @@ class Known:
         earlier: The number of all recorded runs of the model.
         pending: Tables that this run would change; only for plans.
         loaded_files: The files that all recorded runs of the model have loaded.
-        restores: The version that the model's table was restored to, by the snapshot of the restore.
-        former: Runs of a former table of this name, if the table that exists may have their rows.
+        history: What the recorded events say about the rows of the table.
+        has_other_rows: True if the table has rows, but runs wrote only a former table of its name.
     """
 
     lakes: Mapping[str, Lake]
@@ -226,8 +224,8 @@ class Known:
     earlier: int = 0
     pending: frozenset[str] = frozenset()
     loaded_files: frozenset[str] = frozenset()
-    restores: Mapping[int, int] = field(default_factory=dict)
-    former: Sequence[ModelRun] = ()
+    history: History = field(default_factory=History)
+    has_other_rows: bool = False
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
@@ -237,15 +235,16 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
         known: The recorded state of the model.
     """
     step = _decided(pipeline, model, known, bounds, late)
-    if not known.exists:
-        return replace(step, restores=known.restores)
-    asked = bounds.rebuild or (isinstance(model.kind, Incremental) and bounds.since is not None)
-    if step.runs and known.former and not asked:
-        check_former(model, pipeline.definition(model), known.runs, known.former, step.batches, step.files)
-    if not known.restores or (step.runs and step.rebuild and not step.batches):
+    if known.has_other_rows and step.runs and not bounds.rebuild and reads_changes(model):
+        raise PipelineError(
+            f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
+            "whether these are the rows of earlier runs",
+            hint="run with --rebuild to compute all rows again, or restore the former table: lakeconf restore",
+        )
+    if not known.exists or not known.history.undone or (step.runs and step.rebuild and not step.batches):
         return step
-    warnings = undone_warnings(model, known.runs, known.restores, step.batches)
-    return replace(step, warnings=[*warnings, *step.warnings], restores=known.restores)
+    warnings = undone_warnings(model, known.history, step.batches)
+    return replace(step, warnings=[*warnings, *step.warnings])
 
 
 def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:

@@ -25,7 +25,7 @@ from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, column_changes, decide
-from lakeconf.pipelines.recorded_runs import CREATED, current_runs, former_runs, restores_of, standing_runs
+from lakeconf.pipelines.recorded_runs import history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
@@ -388,13 +388,11 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
         one.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     loaded = frozenset(file for one in runs for file in one.files)
-    current = current_runs(runs)
-    restores = restores_of(lake, model.table, current, current[-1]) if current else {}
-    if current and not exists:
-        restores[lake.snapshot_id] = CREATED  # the next run creates it
-    standing = standing_runs(runs, restores)
-    former = former_runs(lake, model.table, runs, restores) if exists else []
-    return Known(lakes, exists, standing, len(runs), pending, loaded, restores, former)
+    found = history(runs, lake.runs.created(model.table) if exists else None)
+    other_rows = (
+        exists and found.is_former and not isinstance(model.kind, View) and bool(lake.table(model.table).count())
+    )
+    return Known(lakes, exists, found.runs, len(runs), pending, loaded, found, other_rows)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

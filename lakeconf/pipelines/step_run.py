@@ -11,7 +11,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.commit.journal import ModelRun
+from lakeconf.commit.journal import RESET, ModelRun
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import (
     CommitError,
@@ -32,7 +32,6 @@ from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes, drop_hint, located
-from lakeconf.pipelines.recorded_runs import RESET
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update
@@ -230,7 +229,6 @@ class StepRun:
         states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
             model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states,
-            restores=step.restores,
         )  # fmt: skip
         extra |= {
             "model": model.table,
@@ -244,10 +242,12 @@ class StepRun:
         if isinstance(model.kind, View) and isinstance(model.body, Query):
             model.body.check(self.lakes[""])
             transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
+            is_new = False
         else:
+            is_new = model.table not in transaction.tables()
             extra["columns"] = self._write_rows(transaction, step, batch)
         _add_checks(transaction, model)
-        if not step.batches and step.rebuild and step.earlier:
+        if step.earlier and (is_new or (step.rebuild and not step.batches)):
             # The rows of earlier runs are gone. A file that is absent now is loaded when it returns.
             transaction.runs.record(replace(recorded, definition=RESET, files=(), file_states={}))
         transaction.runs.record(recorded)

@@ -78,21 +78,6 @@ def test_commit_info_of_another_writer_is_empty(info: str | None, two_tables: La
     assert two_tables.runs.commit_info(3) == {}
 
 
-@pytest.mark.parametrize("version", ["'7'", "null", "9", "3", "true", "[1]"])
-def test_restores_that_another_writer_made_up_do_not_count(version: str, two_tables: Lake) -> None:
-    value = version.replace("'", '"')
-    info = f'{{"extra": {{"restored_table": "main.t", "restored_version": {value}}}}}'
-    run_plain(
-        two_tables,
-        "BEGIN",
-        "INSERT INTO t VALUES (1)",
-        f"CALL ducklake_set_commit_message('dev', NULL, NULL, extra_info => '{info}')",
-        "COMMIT",
-    )
-    assert two_tables.runs.commit_info(3)["extra"]["restored_table"] == "main.t"
-    assert two_tables.runs.restores("main.t", since=0) == {}
-
-
 def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:
     run_plain(two_tables, "ALTER TABLE t RENAME TO v", "DROP TABLE u", "CREATE TABLE u (i INTEGER)")
     assert two_tables.runs.created("u") == 2

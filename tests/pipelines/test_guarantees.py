@@ -85,7 +85,7 @@ def test_columns_and_rows_change_in_one_commit(lake: Lake) -> None:
 
 def test_sql_comment_does_not_cause_a_run(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id FROM raw.events")]), lake)
-    (result,) = run(Pipeline([totals("-- All of them.\nselect  id from raw.events")]), lake)
+    (result,) = run(Pipeline([totals("-- All of them.\nSELECT  id\nFROM raw.events;")]), lake)
     assert result.status == "skipped"
 
 

@@ -30,7 +30,7 @@ def test_kinds_are_found_by_the_name_that_a_configuration_writes() -> None:
         (Append(new_rows_of="events", columns={"id": "BIGINT"}), "append events {'id': 'BIGINT'}"),
         (Incremental("day"), "incremental day day"),
         (Incremental("at", "hour"), "incremental at hour"),
-        (Merge("id"), "merge id None None True"),
+        (Merge("id"), "merge ['id'] None None True"),
         (Merge(["a", "b"], "events", "gone", update=False), "merge ['a', 'b'] events gone False"),
         (View(), "view"),
         (Seed("prices.csv"), "seed {}"),
