@@ -51,7 +51,7 @@ def measure_delete(lake: lakeconf.Lake, con: duckdb.DuckDBPyConnection, what: st
     def theirs() -> None:
         con.execute(f"DELETE FROM theirs WHERE {condition()}")
 
-    goal = 2 if row_changes.SEARCHED_BYTES else None
+    goal = 2 if row_changes.ROWS_PER_STATEMENT else None
     compare(f"delete of 1 % by condition, {what}", ours, "DuckDB's DELETE", theirs, goal=goal)
     print(f"the driver reads {bytes_read(ours):,} bytes, DuckDB's DELETE {bytes_read(theirs):,}")
 
@@ -114,9 +114,9 @@ def main(rows: int) -> None:
             for table in ("ours", "theirs"):
                 lake.create_table(table, frame).append(frame)
             measure_delete(lake, con, "as chosen")
-            limit, row_changes.SEARCHED_BYTES = row_changes.SEARCHED_BYTES, 0
+            limit, row_changes.ROWS_PER_STATEMENT = row_changes.ROWS_PER_STATEMENT, 0
             measure_delete(lake, con, "by Spark")
-            row_changes.SEARCHED_BYTES = limit
+            row_changes.ROWS_PER_STATEMENT = limit
             measure_days(lake, con, source, folder)
         spark.stop()
 

@@ -1,372 +1,487 @@
-"""Deleted rows of a change: by position, by row id, or with their whole files."""
+"""Deleted rows: the positions that an engine has found, and DuckLake's files of deleted positions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from lakeconf.catalog.data_file import DataFile
+from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.predicates import Predicate, columns_of
-from lakeconf.catalog.pruned_files import Coverage, coverage
 from lakeconf.catalog.reader import CatalogReader, own_rows, repeated
-from lakeconf.catalog.scan import ScanPlan, plan_in, plan_scan
+from lakeconf.catalog.scan import ScanPlan, plan_in
 from lakeconf.catalog.table import TableInfo, split_name
 from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.position_files import (
-    DELETED_ROWS,
-    IDS_IN_MEMORY,
-    SORTED_IN_MEMORY,
-    DeletedPositions,
-    LiveFiles,
-    PositionFile,
-    SortedPositions,
-    count_and_sum,
-    kept_ids,
-    live_files,
-    locate,
-    write_position_files,
-    write_positions,
-)
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import DELETED_POSITION
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.ducklake import (
+    DELETED_FILE,
+    DELETED_POSITION,
+    INTERNAL_ROW_ID,
+    INTERNAL_SNAPSHOT_ID,
+    visible_at,
+)
+from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CatalogError, CommitConflictError
-from lakeconf.sql import literal, qualified
+from lakeconf.sql import files_sql, identifier, literal, qualified
 
-# DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
-ROWS_PER_STATEMENT = 2_000_000
+_DELETE_FILES = f"""
+    SELECT data_file_id, delete_file_id, path, path_is_relative, begin_snapshot, format
+    FROM ducklake_delete_file WHERE table_id = $2 AND {visible_at()}
+"""
+_POSITION, _SNAPSHOT = DELETED_POSITION.name, INTERNAL_SNAPSHOT_ID.name
+# DuckDB needs about 50 bytes of memory for each position that it sorts.
+SORTED_IN_MEMORY = 500_000
+
+
+class Positions(NamedTuple):
+    """The positions of rows in data files.
+
+    Attributes:
+        paths: The file with the positions in each data file, by the id of the data file. Its only column is
+            `FILE_ROW_NUMBER`, in ascending order.
+        counts: The numbers of these positions.
+    """
+
+    paths: Mapping[int, str]
+    counts: Mapping[int, int]
+
+
+# Finds the rows to delete in the files of a plan.
+Search: TypeAlias = Callable[[ScanPlan], Positions]
+
+
+class RowsMoved(Exception):  # noqa: N818 - no error: the commit searches again
+    """Rows to delete are in other files than when they were found.
+
+    Args:
+        conflict: The error if they are not found again.
+    """
+
+    def __init__(self, conflict: CommitConflictError) -> None:
+        super().__init__(conflict.message)
+        self.conflict = conflict
 
 
 @dataclass(frozen=True)
-class PositionDelete:
-    """The rows of a table that satisfy a predicate, as far as they were found before the commit.
+class Found:
+    """The rows of data files to delete, as an engine has found them at a snapshot.
 
     Data files do not change, so what was found in a file is right for as long as the file exists and no other row of it
     is deleted.
 
     Attributes:
-        name: The table, quoted, without the lake.
-        table: The table, quoted, with the lake.
-        plan: The plan of the search: the predicate, and the files that may match, at the snapshot that was the latest.
-        condition: The predicate in SQL.
-        covered: Files of which every row satisfies it.
-        searched: Other files.
-        found: The number of matching rows in each of the searched files that has any, by path.
-        source: SQL that returns the positions of these rows, with the columns of `POSITION_TYPES`; empty if no file was
-            searched.
-        has_few_others: True if one statement can delete the rows of all files that were not searched: they are few.
+        snapshot_id: The snapshot.
+        files: The data files that were searched, as they were then.
+        positions: The positions; files of which all rows are deleted may have a count only.
     """
 
-    name: str
-    table: str
-    plan: ScanPlan
-    condition: str
-    covered: tuple[DataFile, ...] = ()
-    searched: tuple[DataFile, ...] = ()
-    found: Mapping[str, int] = field(default_factory=dict)
-    source: str = ""
-    has_few_others: bool = False
+    snapshot_id: int
+    files: frozenset[DataFile]
+    positions: Positions
 
-    def statements(self, reader: CatalogReader, begun: int) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
-        """The statements that delete exactly the rows that satisfy the predicate at a snapshot.
-
-        Rows that were not searched are selected by the predicate itself: those in the catalog, and those in files that
-        are new or have lost rows.
-
-        Args:
-            begun: The snapshot. The caller must check afterwards that it is still the latest one: a flush changes where
-                the rows of an older snapshot are.
-
-        Returns:
-            The statements, and the number of rows that each must delete; None if the number is not known.
-        """
-        plan = self.plan
-        if begun != plan.snapshot_id:
-            plan = plan_scan(reader, self.name, begun, (), plan.predicate)
-        unchanged = set(plan.files)
-        ids = {file.data_file_id for file in self.covered}
-        covered = [file for file in plan.files if file.data_file_id in ids]
-        searched = [file.path for file in self.searched if file in unchanged]
-        known = {*(file.path for file in covered), *searched}
-        others = {file.path: file.record_count for file in plan.files if file.path not in known}
-        counted = {file.path: visible_rows(file) for file in covered if is_exact(file)}
-        uncounted = {file.path: file.record_count for file in covered if not is_exact(file)}
-        matching = {path: self.found[path] for path in searched if self.found.get(path)}
-        others |= dict.fromkeys(plan.inlined_tables, 0)
-        most = sum(others.values()) if self.has_few_others else None
-        parts: list[tuple[dict[str, int], str, bool]] = [
-            *((files, "", True) for files in batches(counted)),
-            *((files, "", False) for files in batches(uncounted)),
-            *((files, self._by_position(files), True) for files in batches(matching)),
-            *((files, self.condition, False) for files in batches(others, most)),
-        ]
-        statements = {
-            f"DELETE FROM {self.table} WHERE {in_files(files)}{f' AND {condition}' if condition else ''}": (
-                sum(files.values()) if is_known else None
-            )
-            for files, condition, is_known in parts
-        }
-        return tuple(statements), tuple(statements.values())
-
-    def _by_position(self, files: Iterable[str]) -> str:
-        positions = f"SELECT {FILENAME}, {FILE_ROW_NUMBER} FROM ({self.source}) WHERE {in_files(files, FILENAME)}"
-        return f"(filename, file_row_number) IN ({positions})"
+    @property
+    def row_count(self) -> int:
+        """The number of the rows."""
+        return sum(self.positions.counts.values())
 
 
-def batches(files: Mapping[str, int], most: int | None = None) -> Iterator[dict[str, int]]:
-    """Divides files, so that no batch of several files has more rows than wanted.
-
-    Args:
-        files: The number of rows of each file, by path.
-        most: The number of rows; default: `ROWS_PER_STATEMENT`.
-    """
-    most = ROWS_PER_STATEMENT if most is None else most
-    batch: dict[str, int] = {}
-    for path, rows in files.items():
-        if batch and sum(batch.values()) + rows > most:
-            yield batch
-            batch = {}
-        batch[path] = rows
-    if batch:
-        yield batch
-
-
-def is_exact(file: DataFile) -> bool:
-    """True if all rows of a file are visible, except those that its deletes name in one place.
-
-    DuckDB does not combine a delete file with deletes in the catalog of the same rows.
-    """
-    return file.snapshot_filter is None and not (file.delete_file is not None and file.inlined_deletes)
-
-
-def visible_rows(file: DataFile) -> int:
-    """The number of rows of a file that are not deleted, if its deletes are exact."""
-    deleted = len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0)
-    return file.record_count - deleted
-
-
-def in_files(paths: Iterable[str], column: str = "filename") -> str:
-    """The SQL condition that a row is in one of these files, or of the catalog's tables."""
-    return f"{column} IN ({', '.join(map(literal, paths))})"
-
-
-def delete_rows(
-    reader: CatalogReader,
-    writer: Connection,
-    table: TableInfo,
-    row_ids: str,
-    row_count: int,
-    begun: int,
-    folder: str,
-    found: SortedPositions | None = None,
-) -> DeletedPositions:
-    """Writes files of the positions of rows, and returns them with the rows that are in the catalog.
-
-    Args:
-        row_ids: SQL that returns their ids, as `ROW_ID`; and `FILE_ID` if there is `found`.
-        begun: The snapshot that the commit builds on.
-        folder: The folder for the files of positions.
-        found: The positions of those of the rows that have a `FILE_ID`. They are not used if other files have these
-            rows now, such as after a compaction.
-    """
-    live = live_files(reader, table, begun)
-    # In an open transaction, DuckDB would keep the memory of dropped tables.
-    with writer.cursor() as cursor:
-        if found is None or not found.are_of(live):
-            return _written(live, cursor, reader.alias, row_ids, row_count, folder)
-        files = tuple(found.write(cursor, live, found.counts.keys(), folder))
-        count = row_count - sum(found.counts.values())
-        if not count:
-            return DeletedPositions(files, ())
-        others = _written(live, cursor, reader.alias, f"FROM ({row_ids}) WHERE {FILE_ID} IS NULL", count, folder)
-        return replace(others, files=(*files, *others.files))
-
-
-def _written(
-    live: LiveFiles, writer: Connection, lake: str, row_ids: str, row_count: int, folder: str
-) -> DeletedPositions:
-    table = live.table
-    named = qualified(lake, table.schema_name, table.name)
-    places = f"SELECT filename, file_row_number, rowid AS row_id FROM {named} AT (VERSION => {live.begun}) WHERE "
-    files: list[PositionFile] = []
-    inlined: list[tuple[str, int]] = []
-    count = total = 0
-    with kept_ids(writer, row_ids, row_count) as kept:
-        wanted = count_and_sum(writer, kept)
-        for condition, parts in _searches(live.row_counts, kept, row_count):
-            located = locate(live, writer, f"{places}{condition}", parts)
-            found, hashes = count_and_sum(writer, f"SELECT row_id AS {ROW_ID} FROM {DELETED_ROWS}")
-            count, total = count + found, total + hashes
-            written = write_position_files(writer, located, folder)
-            files += written.files
-            inlined += written.inlined
-    if not (count, total) == wanted == (row_count, total):
-        raise CommitConflictError(
-            f"expected to change {row_count} rows of {table.full_name}, but found {count}: nothing was written",
-            hint="call lake.refresh() and try again",
-        )
-    return DeletedPositions(tuple(files), tuple(inlined))
-
-
-def _searches(row_counts: Mapping[str, int], kept: str, row_count: int) -> Iterator[tuple[str, Sequence[str]]]:
-    """Conditions on rows of the lake, each with conditions on the places of these rows that select the deleted ones."""
-    if row_count <= IDS_IN_MEMORY:
-        yield f"rowid IN (SELECT {ROW_ID} FROM ({kept}))", ()
-        return
-    # A file has more rows than fit, or there are more ids: DuckDB gets parts of both that fit, by a hash.
-    for names in batches(row_counts):
-        count = max(1, -(-sum(names.values()) // (IDS_IN_MEMORY // 2)))
-        parts = [
-            f"hash(row_id) % {count} = {part} AND row_id IN "
-            f"(SELECT {ROW_ID} FROM ({kept}) WHERE hash({ROW_ID}) % {count} = {part})"
-            for part in range(count)
-        ]
-        yield f"filename IN ({', '.join(map(literal, names))})", parts
-
-
-class DeletedFiles(NamedTuple):
-    """The data files of a delete.
+class Deleted(NamedTuple):
+    """What a staged commit deletes.
 
     Attributes:
-        dropped: Files that a staged commit can drop, because all of their rows are deleted.
-        searched: Files of which only some rows may be deleted, or that are outside the data path.
+        dropped: Files of which every row is deleted.
+        files: The new files of positions in other files.
+        inlined: Rows in the catalog: the name of the catalog's table, and the id of the row.
     """
 
     dropped: tuple[DataFile, ...]
-    searched: tuple[DataFile, ...]
+    files: tuple[PositionFile, ...]
+    inlined: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows to delete that an engine has found: all that satisfy a condition at the commit, or a known number of rows.
+
+    Attributes:
+        table: The table.
+        folder: The folder for files of deleted positions; it is announced.
+        found: The rows in data files.
+        search: Finds them in other files, if these are new or have lost rows.
+        in_catalog: SQL that selects the rows in the catalog.
+        predicate: The condition; None for all rows, or if there is a `row_count`.
+        row_count: The number of rows, in files and in the catalog; None for all that satisfy the condition.
+        is_few: True if few rows are deleted in files that keep other rows.
+    """
+
+    table: TableInfo
+    folder: str
+    found: Found
+    search: Search
+    in_catalog: str
+    predicate: Predicate | None = None
+    row_count: int | None = None
+    is_few: bool = False
+
+    @property
+    def by_statements(self) -> bool:
+        """True if statements must delete the rows, so that DuckLake's change feed is right.
+
+        DuckLake keeps few deletes in the catalog, and the feed is wrong for those in a file of positions if the data
+        file was merged or flushed. If all rows of a file with deletes in the catalog go, it returns these again.
+        """
+        counts = self.found.positions.counts
+        return self.is_few or (
+            self.row_count is None
+            and any(
+                file.inlined_deletes and counts.get(file.data_file_id) == visible_rows(file)
+                for file in self.found.files
+            )
+        )
+
+    def searched(self, reader: CatalogReader) -> Outcome:
+        """The same rows in the latest files; only files that have changed are searched."""
+        is_all = self.row_count is None
+        return replace(self, found=find(reader, self.table, self.predicate, self.search, self.found, is_all=is_all))
+
+    def deleted(self, reader: CatalogReader, writer: Connection, begun: int) -> Deleted:
+        """Writes the files of positions for a commit that builds on a snapshot.
+
+        Raises:
+            RowsMoved: Other files have the rows at this snapshot.
+        """
+        plan, inlined = self._current(reader, writer, begun)
+        earlier, dropped, files = _earlier_deletes(reader, self.table, begun), [], []
+        paths, counts = self.found.positions
+        for file in plan.files:
+            number = file.data_file_id
+            if not counts.get(number):
+                continue
+            if self.row_count is None and counts[number] == visible_rows(file) and is_droppable(file, reader.data_path):
+                dropped.append(file)
+                continue
+            source = f"FROM {files_sql('read_parquet', paths[number], 'hive_partitioning = false')}"
+            rows = f"SELECT {FILE_ROW_NUMBER} AS {_POSITION} {source}"
+            files.append(write_positions(writer, file, rows, counts[number], self.folder, begun, earlier.get(number)))
+        return Deleted(tuple(dropped), tuple(files), inlined)
+
+    def statements(
+        self, reader: CatalogReader, writer: Connection, begun: int
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The statements that delete the rows in a commit that builds on a snapshot, and the numbers of rows.
+
+        Raises:
+            RowsMoved: Other files have the rows at this snapshot.
+        """
+        plan, inlined = self._current(reader, writer, begun)
+        delete, counts = f"DELETE FROM {self._name(reader)} WHERE", self.found.positions.counts
+        sources = {file.path: self.found.positions.paths.get(file.data_file_id) for file in plan.files}
+        whole = {
+            file.path: counts[file.data_file_id]
+            for file in plan.files
+            if file.data_file_id in counts and sources[file.path] is None
+        }
+        places = " UNION ALL ".join(
+            f"SELECT {literal(path)}, {FILE_ROW_NUMBER} FROM "
+            + files_sql("read_parquet", source, "hive_partitioning = false")
+            for path, source in sources.items()
+            if source is not None
+        )
+        found = {f"{delete} {in_files(whole)}": sum(whole.values())} if whole else {}
+        if places:
+            names = in_files(path for path, source in sources.items() if source is not None)
+            by_position = f"{delete} {names} AND (filename, file_row_number) IN ({places})"
+            found[by_position] = self.found.row_count - sum(whole.values())
+        if inlined:
+            found[f"{delete} {in_files(plan.inlined_tables)} AND ({self.in_catalog})"] = len(inlined)
+        return tuple(found), tuple(found.values())
+
+    def _current(
+        self, reader: CatalogReader, writer: Connection, begun: int
+    ) -> tuple[ScanPlan, tuple[tuple[str, int], ...]]:
+        """The files at a snapshot, and the rows to delete that are in the catalog."""
+        plan = plan_delete(reader, self.table, self.predicate, begun)
+        counts, files = self.found.positions.counts, set(plan.files)
+        moved = any(file.data_file_id in counts and file not in files for file in self.found.files)
+        if self.row_count is None:
+            moved = moved or not files <= self.found.files
+        inlined = self._inlined(reader, writer, plan)
+        count = self.found.row_count + len(inlined)
+        if moved or self.row_count not in (None, count):
+            conflict = CommitConflictError(
+                f"expected to change {self.row_count or count} rows of {self.table.full_name}, but found "
+                f"{'them in other files' if moved else count}: nothing was written",
+                hint="call lake.refresh() and try again",
+            )
+            raise conflict if self.found.snapshot_id == begun else RowsMoved(conflict)
+        return plan, inlined
+
+    def _inlined(self, reader: CatalogReader, writer: Connection, plan: ScanPlan) -> tuple[tuple[str, int], ...]:
+        if not plan.inlined_tables:
+            return ()
+        rows = f"FROM {self._name(reader)} AT (VERSION => {plan.snapshot_id}) WHERE {in_files(plan.inlined_tables)}"
+        ((time_zone,),) = writer.rows("SELECT system.main.current_setting('TimeZone')")
+        with writer.cursor() as cursor:
+            cursor.execute(f"SET TimeZone = {literal(time_zone)}")
+            return tuple(cursor.rows(f"SELECT filename, rowid {rows} AND ({self.in_catalog}) ORDER BY ALL"))
+
+    def _name(self, reader: CatalogReader) -> str:
+        return qualified(reader.alias, self.table.schema_name, self.table.name)
 
 
 @repeated
 def plan_delete(
-    reader: CatalogReader, name: str, predicate: Predicate | None, snapshot_id: int | None = None
-) -> tuple[ScanPlan, Coverage]:
-    """The files that may contain rows to delete, and which of them are covered.
+    reader: CatalogReader, table: TableInfo, predicate: Predicate | None, snapshot_id: int | None = None
+) -> ScanPlan:
+    """The files that may contain rows to delete.
 
     Args:
-        name: The table, quoted, without the lake.
         predicate: The condition on the rows; None for all rows.
         snapshot_id: The snapshot; by default the latest one, so that the commit finds as little as possible changed. In
             an older plan, delete files could contain deletes of later snapshots.
     """
     names = [] if predicate is None else [column.name for column in columns_of(predicate)]
-    time_zone = reader.time_zone
+    name, time_zone = qualified(table.schema_name, table.name), reader.time_zone
     with reader.transaction() as transaction:
         if snapshot_id is None:
             ((snapshot_id,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-        plan = plan_in(transaction, time_zone, name, snapshot_id, names, predicate)
-        known = None if predicate is None else coverage(transaction, plan.table, snapshot_id, predicate)
-        return plan, known or Coverage(frozenset(), {})
+        return plan_in(transaction, time_zone, name, snapshot_id, names, predicate)
 
 
-def divided_files(plan: ScanPlan, covered: Collection[int], data_path: str) -> DeletedFiles | None:
-    """Divides the files of a delete; None if no staged commit can delete their rows.
+def find(
+    reader: CatalogReader,
+    table: TableInfo,
+    predicate: Predicate | None,
+    search: Search,
+    known: Found | None = None,
+    *,
+    is_all: bool,
+) -> Found:
+    """Finds the rows to delete in the latest files.
 
     Args:
-        covered: The ids of files of which every row satisfies its condition, if it has one.
-        data_path: The data path of the lake.
+        known: What was found before; files that have not changed since are not searched again.
+        is_all: True if all rows that satisfy the predicate are deleted: then files can be dropped without a search, if
+            there is no predicate.
     """
-    files = plan.files
-    # A file that another writer has registered twice has two ids, and DuckLake finds it by its path.
-    if len({file.path for file in files}) < len(files):
-        return None
-    # In a file with rows of later snapshots, other rows than the visible ones would be deleted.
-    if any(file.snapshot_filter is not None for file in files):
-        return None
-    is_whole = plan.predicate is None
-    whole = tuple(file for file in files if is_whole or file.data_file_id in covered)
-    # If a dropped file has deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
-    if any(file.inlined_deletes for file in whole):
-        return None
-    dropped = tuple(file for file in whole if file.path.startswith(data_path))
-    searched = tuple(file for file in files if file not in set(dropped))
-    if any(map(_has_other_deletes, searched)):
-        return None
-    # Without a row, there is nothing to commit.
-    return DeletedFiles(dropped if any(map(visible_rows, dropped)) else (), searched)
+    plan = plan_delete(reader, table, predicate)
+    old = frozenset[DataFile]() if known is None else known.files
+    new = [file for file in plan.files if file not in old]
+    whole = {file for file in new if is_all and predicate is None and is_droppable(file, reader.data_path)}
+    searched = tuple(file for file in new if file not in whole)
+    paths: dict[int, str] = {}
+    counts = {file.data_file_id: visible_rows(file) for file in whole if visible_rows(file)}
+    if searched:
+        found = search(replace(plan, files=searched, inlined_tables=(), inlined_row_count=0))
+        paths, counts = paths | dict(found.paths), counts | dict(found.counts)
+    if known is not None:
+        kept = {file.data_file_id for file in plan.files if file in old}
+        paths |= {number: path for number, path in known.positions.paths.items() if number in kept}
+        counts |= {number: count for number, count in known.positions.counts.items() if number in kept}
+    return Found(plan.snapshot_id, frozenset(plan.files), Positions(paths, counts))
 
 
-def _has_other_deletes(file: DataFile) -> bool:
-    """True if a file of deleted positions would not be encrypted, or cannot contain the earlier deletes."""
-    deletes = file.delete_file
-    return file.encryption_key is not None or (deletes is not None and deletes.format != "parquet")
+def is_droppable(file: DataFile, data_path: str) -> bool:
+    """True if a staged commit can drop a file of which every visible row is deleted.
+
+    If a dropped file has deletes in the catalog, DuckLake's change feed returns these rows again, and not the others.
+    """
+    return not file.inlined_deletes and file.snapshot_filter is None and file.path.startswith(data_path)
 
 
-class StatementsNeeded(Exception):  # noqa: N818 - no error: the commit continues with statements
-    """A staged commit cannot delete all rows that satisfy the condition."""
+def visible_rows(file: DataFile) -> int:
+    """The number of rows of a file that are not deleted, if its deletes are in one place."""
+    deleted = len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0)
+    return file.record_count - deleted
 
 
-@dataclass(frozen=True)
-class StagedDelete:
-    """The rows of a table that satisfy a condition.
+def in_files(paths: Iterable[str]) -> str:
+    """The SQL condition that a row is in one of these files, or of the catalog's tables."""
+    return f"filename IN ({', '.join(map(literal, paths))})"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDeletes:
+    """The live delete file of a data file.
 
     Attributes:
-        table: The table.
-        predicate: The condition; None for all rows.
-        condition: The same condition in SQL.
-        folder: The folder for files of deleted positions; empty if whole files contained all rows when it was planned.
-        found: Positions that executors have found in some files.
+        delete_file_id: Its id.
+        path: Its path.
+        begin_snapshot: The snapshot of its first delete.
     """
 
-    table: TableInfo
-    predicate: Predicate | None
-    condition: str
-    folder: str = ""
-    found: SortedPositions | None = None
+    delete_file_id: int
+    path: str
+    begin_snapshot: int
 
-    def rows(
-        self, reader: CatalogReader, writer: Connection, begun: int
-    ) -> tuple[tuple[DataFile, ...], DeletedPositions]:
-        """The files to drop, and the other rows to delete, at a snapshot."""
-        name = qualified(self.table.schema_name, self.table.name)
-        plan, known = plan_delete(reader, name, self.predicate, begun)
-        files = divided_files(plan, known.covered, reader.data_path)
-        if files is None:
-            raise StatementsNeeded
-        others = DeletedPositions((), ())
-        if files.searched or plan.inlined_row_count:
-            if not self.folder or (files.searched and reader.encrypted):
-                raise StatementsNeeded
-            live = live_files(reader, self.table, begun)
-            ((time_zone,),) = writer.rows("SELECT system.main.current_setting('TimeZone')")
-            with writer.cursor() as cursor:
-                # A file may contain TIMESTAMP values of a column that is a TIMESTAMPTZ now.
-                cursor.execute(f"SET TimeZone = {literal(time_zone)}")
-                others = self._positions(live, cursor, reader.alias, plan, files.searched)
-        if not (files.dropped or others.files or others.inlined):
-            raise StatementsNeeded
-        return files.dropped, others
 
-    def _positions(
-        self, live: LiveFiles, writer: Connection, lake: str, plan: ScanPlan, searched: Sequence[DataFile]
-    ) -> DeletedPositions:
-        found = self.found
-        known = set[DataFile]() if found is None else set(found.data_files)
-        same = {file.data_file_id for file in searched if file in known}
-        written: list[PositionFile] = []
-        if found is not None:
-            written += found.write(writer, live, same & found.counts.keys(), self.folder)
-        row_counts = {file.path: file.record_count for file in searched if file.data_file_id not in same}
-        row_counts |= dict.fromkeys(plan.inlined_tables, 0)
-        inlined: list[tuple[str, int]] = []
-        for names in batches(row_counts, SORTED_IN_MEMORY):
-            rows = f"FROM {qualified(lake, self.table.schema_name, self.table.name)} AT (VERSION => {live.begun}) "
-            rows += f"WHERE {in_files(names)} AND ({self.condition})"
-            if sum(names.values()) > SORTED_IN_MEMORY:
-                written += self._of_large_file(live, writer, rows, *names)
-                continue
-            places = f"SELECT filename, file_row_number, rowid AS row_id {rows}"
-            part = write_position_files(writer, locate(live, writer, places), self.folder)
-            written += part.files
-            inlined += part.inlined
-        return DeletedPositions(tuple(written), tuple(inlined))
+@dataclass(frozen=True, slots=True)
+class PositionFile:
+    """A new file of deleted positions.
 
-    def _of_large_file(self, live: LiveFiles, writer: Connection, rows: str, path: str) -> list[PositionFile]:
-        ((count,),) = writer.rows(f"SELECT count(*) {rows}")
-        if not count:
-            return []
-        positions = f"SELECT file_row_number AS {DELETED_POSITION.name} {rows}"
-        return [write_positions(writer, live, path, positions, count, self.folder, is_sorted=True)]
+    Attributes:
+        path: Its path.
+        data_file: The data file.
+        data_file_id: The id of the data file.
+        row_count: The number of its positions.
+        snapshot_id: The snapshot of the new positions.
+        earlier: The delete file that it replaces and contains.
+    """
+
+    path: str
+    data_file: str
+    data_file_id: int
+    row_count: int
+    snapshot_id: int
+    earlier: EarlierDeletes | None = None
+
+
+def _earlier_deletes(reader: CatalogReader, table: TableInfo, begun: int) -> dict[int, EarlierDeletes]:
+    """The live delete files by the id of their data file."""
+    earlier: dict[int, EarlierDeletes] = {}
+    with reader.transaction() as transaction:
+        found = transaction.rows(_DELETE_FILES, [begun, table.table_id])
+    for data_file_id, file_id, path, is_relative, begin, form in found:
+        if form != "parquet" or data_file_id in earlier:
+            raise CommitConflictError(f"a file of {table.full_name} has deletes that cannot be extended")
+        earlier[data_file_id] = EarlierDeletes(file_id, compose_path(table.path, path, is_relative=is_relative), begin)
+    return earlier
+
+
+def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions | None:
+    """Positions that an engine has sorted; None if a position is repeated.
+
+    Args:
+        writer: A connection with access to the files.
+        paths: The files of positions, by the id of the data file.
+    """
+    counts: dict[int, int] = {}
+    for data_file_id, path in paths.items():
+        source = files_sql("read_parquet", path, "hive_partitioning = false")
+        # DuckDB reads a file in its order on one thread, and keeps only the row before.
+        numbered = f"SELECT {FILE_ROW_NUMBER} AS this, lag({FILE_ROW_NUMBER}) OVER () AS before FROM {source}"
+        query = f"SELECT count(*), count(*) FILTER (this <= before) FROM ({numbered})"
+        ((counts[data_file_id], repeated_count),) = writer.rows(query)
+        if repeated_count:
+            return None
+    return Positions(paths, counts)
+
+
+def write_positions(
+    writer: Connection,
+    data_file: DataFile,
+    positions: str,
+    count: int,
+    folder: str,
+    begun: int,
+    earlier: EarlierDeletes | None = None,
+) -> PositionFile:
+    """Writes the file of deleted positions of a data file.
+
+    Args:
+        positions: SQL that returns the positions of visible rows in ascending order, each once, in a column named like
+            that of the file.
+        begun: The snapshot that the commit builds on.
+        earlier: The live delete file of the data file.
+    """
+    snapshot_id = begun + 1
+    if "://" not in folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    # DuckDB could read an earlier file of this name, of an overtaken attempt of the commit, from its cache.
+    path = f"{folder}{data_file.data_file_id}-{snapshot_id}.parquet"
+    columns = [DELETED_FILE, DELETED_POSITION]
+    if earlier is not None:
+        columns.append(INTERNAL_SNAPSHOT_ID)
+        positions, before = _with_earlier(writer, earlier, positions, snapshot_id)
+        count += before
+    with _ordered(writer, positions, len(columns) - 1, count, is_ordered=earlier is None) as rows:
+        # The name is added after the sort, which would need ten times the memory for it.
+        named = f"SELECT {literal(data_file.path)} AS {DELETED_FILE.name}, * FROM ({rows})"
+        ids = ", ".join(f"{column.name}: {column.field_id}" for column in columns)
+        writer.execute(f"COPY ({named}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+    return PositionFile(path, data_file.path, data_file.data_file_id, count, snapshot_id, earlier)
+
+
+def _with_earlier(writer: Connection, earlier: EarlierDeletes, positions: str, snapshot_id: int) -> tuple[str, int]:
+    """SQL for the positions and those of earlier deletes, with their snapshots; and the number of the earlier ones."""
+    old = files_sql("read_parquet", earlier.path, "hive_partitioning = false")
+    names = {name for name, *_ in writer.rows(f"DESCRIBE FROM {old}")}
+    ((before,),) = writer.rows(f"SELECT count(*) FROM {old}")
+    since = _SNAPSHOT if _SNAPSHOT in names else f"{earlier.begin_snapshot}::BIGINT"
+    rows = (
+        f"SELECT {_POSITION}, {snapshot_id}::BIGINT AS {_SNAPSHOT} FROM ({positions}) UNION ALL "
+        f"SELECT {_POSITION}::BIGINT AS {_POSITION}, {since} AS {_SNAPSHOT} FROM {old}"
+    )
+    return rows, int(before)
+
+
+@contextmanager
+def _ordered(writer: Connection, rows: str, columns: int, count: int, *, is_ordered: bool) -> Iterator[str]:
+    """SQL that returns rows in the order of their positions."""
+    if is_ordered:
+        yield _in_order(rows, columns)
+        return
+    if count <= SORTED_IN_MEMORY:
+        yield f"FROM ({rows}) ORDER BY {_POSITION}"
+        return
+    # Ranges of positions are sorted one after the other; each is in a local file, to spare a bucket.
+    with tempfile.TemporaryDirectory(prefix="lakeconf-") as local:
+        everything = str(Path(local) / "all.parquet")
+        writer.execute(f"COPY ({_in_order(rows, columns)}) TO {literal(everything)} (FORMAT parquet)")
+        found = files_sql("read_parquet", everything, "hive_partitioning = false")
+        ((low, high),) = writer.rows(f"SELECT min({_POSITION}), max({_POSITION}) FROM {found}")
+        parts = []
+        for start in range(low, high + 1, SORTED_IN_MEMORY):
+            part = str(Path(local) / f"{start}.parquet")
+            within = f"{_POSITION} BETWEEN {start} AND {start + SORTED_IN_MEMORY - 1}"
+            ordered = f"FROM {found} WHERE {within} ORDER BY {_POSITION}"
+            writer.execute(f"COPY ({ordered}) TO {literal(part)} (FORMAT parquet)")
+            parts.append(part)
+        yield _in_order(f"FROM {files_sql('read_parquet', parts, 'hive_partitioning = false')}", columns)
+
+
+def _in_order(rows: str, columns: int) -> str:
+    """SQL that returns rows in their order, so that COPY needs no memory for them.
+
+    COPY would keep each row group of a source in memory until its turn: 500 MB for three million positions. It does not
+    if a source cannot tell its row groups apart, such as `range`.
+    """
+    none = ", ".join(["range"] * columns)
+    return f"FROM ({rows}) UNION ALL SELECT {none} FROM system.main.range(0)"
+
+
+def have_row_ids(connection: Connection, files: Sequence[str], rows: str) -> bool:
+    """True if files contain exactly the ids of rows; compared are the count, a sum of hashes, and the bounds.
+
+    Args:
+        connection: Reads the files and the rows.
+        files: Files that contain the ids of their rows.
+        rows: SQL that returns the rows, with their ids as `ROW_ID`.
+    """
+    written = f"FROM {files_sql('read_parquet', files, 'hive_partitioning = false')}"
+    return _summary(connection, written, INTERNAL_ROW_ID.name) == _summary(connection, f"FROM ({rows})", ROW_ID)
+
+
+def repeated_id(connection: Connection, rows: str) -> tuple[int, int] | None:
+    """An id that several rows have, and their number; None if all ids differ.
+
+    Args:
+        rows: SQL that returns the rows, with their ids as `ROW_ID`.
+    """
+    grouped = f"SELECT {ROW_ID}, count(*) FROM ({rows}) GROUP BY {ROW_ID} HAVING count(*) > 1"
+    found = connection.rows(f"{grouped} ORDER BY {ROW_ID} LIMIT 1")
+    return (int(found[0][0]), int(found[0][1])) if found else None
+
+
+def _summary(connection: Connection, source: str, column: str) -> tuple[int, ...]:
+    name = identifier(column)
+    query = f"SELECT count({name}), coalesce(sum(hash({name})::HUGEINT), 0), min({name}), max({name}) {source}"
+    (found,) = connection.rows(query)
+    return found
 
 
 # DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from lakeconf.catalog.data_file import FileGroup, folder_values, groups_of, inlined_deletes
+from lakeconf.catalog.data_file import folder_values, groups_of, inlined_deletes
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.health import forgotten_bounds, table_bounds
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo
-from lakeconf.commit.deletions import StagedDelete, delete_rows
-from lakeconf.commit.position_files import DeletedPositions, PositionFile, SortedPositions
+from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.commit import journal
+from lakeconf.commit.change import Body, Files, Replacement
+from lakeconf.commit.deletions import Outcome, PositionFile
 from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import failed_before_commit
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
+from lakeconf.errors import CommitConflictError, CommitError, LakeconfError, TableNotFoundError
 from lakeconf.sql import identifier, literal
 
 Rows = Mapping[str, Sequence[Sequence[object]]]
@@ -133,19 +135,6 @@ _KIND = "rewrite_delete"
 ReplacedRows = Mapping[str, list[tuple[object, ...]]]
 
 
-@dataclass(frozen=True)
-class Replacement:
-    """New files with the rows of a group of files.
-
-    Attributes:
-        group: The files that they replace.
-        footers: What the footers of the new files say; at least one file.
-    """
-
-    group: FileGroup
-    footers: tuple[Footer, ...]
-
-
 def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequence[Replacement], begun: int) -> None:
     """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows.
 
@@ -182,7 +171,6 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
 
 def add_replacement(
     rows: ReplacedRows,
-    table: TableInfo,
     replacement: Replacement,
     hidden: Callable[[str], str],
     bounds: Mapping[int, tuple[str, str]],
@@ -194,8 +182,7 @@ def add_replacement(
         bounds: The bounds of the table, by field id. Columns without values get them: DuckLake would forget the bounds
             of the table in its next rewrite because of a file without bounds.
     """
-    group = replacement.group
-    first = len(rows["data_file"])
+    table, group, first = replacement.table, replacement.group, len(rows["data_file"])
     for number, footer in enumerate(replacement.footers, start=first):
         sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
         names = (number, table.table_id, number, hidden(footer.path), False, "parquet")
@@ -235,32 +222,26 @@ _OWN_ROW_IDS = 10**15
 _SNAPSHOT = "SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = ?"
 
 
-@dataclass(frozen=True)
-class FileChange:
-    """A change to the rows of a table that needs no statement: its files exist, except those of deleted positions.
+def table_of_keys(reader: CatalogReader, snapshot_id: int) -> TableInfo | None:
+    """The table of idempotency keys, if it has the columns of the current version of lakeconf."""
+    try:
+        info = load_table(reader, journal.TABLE, snapshot_id)
+    except TableNotFoundError:
+        return None
+    found = {column.name: column.type for column in info.columns}
+    return info if found == journal.STORED_TYPES and all(column.nullable for column in info.columns) else None
 
-    Attributes:
-        table: The table.
-        files: New data files; of a partitioned table, each in the folder of its partition.
-        own_row_ids: True if the files contain the ids of their rows.
-        row_ids: SQL that returns the ids of rows to delete, as `ROW_ID`; empty if none is deleted.
-        row_count: The number of these rows.
-        folder: The folder for the files of deleted positions; it exists.
-        found: Positions of these rows, which executors have found.
-        deleted: Rows that satisfy a condition; the change has no other attributes then.
-        replacement: Files that other files replace, with the same rows; the change has no other attributes then, and
-            all changes of the commit are replacements in this table.
+
+def write_key(writer: Connection, keys: TableInfo, row: str, path: str) -> None:
+    """Writes a file of the table of idempotency keys.
+
+    Args:
+        row: SQL that returns the row of the key.
     """
-
-    table: TableInfo
-    files: tuple[str, ...] = ()
-    own_row_ids: bool = False
-    row_ids: str = ""
-    row_count: int = 0
-    folder: str = ""
-    found: SortedPositions | None = None
-    deleted: StagedDelete | None = None
-    replacement: Replacement | None = None
+    if "://" not in path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    ids = ", ".join(f"{identifier(column.name)}: {column.field_id}" for column in keys.columns)
+    writer.execute(f"COPY ({row}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
 
 
 @dataclass(frozen=True)
@@ -280,35 +261,37 @@ class StagedCatalog(AttachedCatalog):
         """The folder that does not exist, instead of the lake's data path."""
         return f"/lakeconf-{self.token}/"
 
-    def stage(self, changes: Sequence[FileChange | None], begun: int, info: tuple[str | None, str | None, str]) -> None:
+    def stage(self, bodies: Sequence[Body], begun: int, info: tuple[str | None, str | None, str]) -> bool:
         """Prepares the commit inside the transaction, which has read the snapshot `begun`.
 
         Args:
-            changes: The changes; it refuses one that needs statements.
+            bodies: The changes; it refuses one that needs statements.
             info: Author, message and extra info of the commit.
+
+        Returns:
+            False if there is nothing to commit.
         """
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
-            replaced = next((change.table for change in changes if change and change.replacement), None)
+            replaced = next((body.table for body in bodies if isinstance(body, Replacement)), None)
             bounds = {} if replaced is None else table_bounds(transaction, replaced.table_id)
         rows: dict[str, list[tuple[object, ...]]] = defaultdict(list)
-        rows["commit"].append((*info, begun, self.data_path, "/", *next_ids))
-        replacements: list[Replacement] = []
-        for change in changes:
-            if change is None:
+        for body in bodies:
+            if isinstance(body, Files):
+                for footer in read_footers(self.writer, body.staged.files, body.table.columns):
+                    self._add_data_file(rows, body, footer)
+            elif isinstance(body, Outcome):
+                self._add_deleted(rows, body, begun)
+            elif isinstance(body, Replacement):
+                add_replacement(rows, body, self._hidden, bounds)
+            else:
                 raise AssertionError("a staged commit runs no statements")
-            for footer in read_footers(self.writer, change.files, change.table.columns):
-                self._add_data_file(rows, change, footer)
-            if change.row_ids:
-                self._add_deletes(rows, change, begun)
-            if change.deleted is not None:
-                self._add_deleted(rows, change.deleted, begun)
-            if change.replacement is not None:
-                replacements.append(change.replacement)
-                add_replacement(rows, change.table, change.replacement, self._hidden, bounds)
         if replaced is not None:
-            check_replaced(self.reader, replaced, replacements, begun)
+            check_replaced(self.reader, replaced, [one for one in bodies if isinstance(one, Replacement)], begun)
+        is_empty = not any(rows.values())
+        rows["commit"].append((*info, begun, self.data_path, "/", *next_ids))
         self._staged[:] = [(rows, int(schema_version))]
+        return not is_empty
 
     def commit(self) -> None:
         ((rows, schema_version),) = self._staged
@@ -347,9 +330,9 @@ class StagedCatalog(AttachedCatalog):
             raise CommitError(f"the file {path} is outside the data path {self.reader.data_path}: nothing was written")
         return self.data_path + path.removeprefix(self.reader.data_path)
 
-    def _add_data_file(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, footer: Footer) -> None:
-        number, table = len(rows["data_file"]), change.table
-        first = _OWN_ROW_IDS if change.own_row_ids else None
+    def _add_data_file(self, rows: dict[str, list[tuple[object, ...]]], body: Files, footer: Footer) -> None:
+        number, table = len(rows["data_file"]), body.table
+        first = _OWN_ROW_IDS if body.own_row_ids else None
         sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
         path = self._hidden(footer.path)
         # DuckLake records a partitioning for the files of a table only while the table has keys.
@@ -363,22 +346,16 @@ class StagedCatalog(AttachedCatalog):
             values = zip(table.partition_fields, folder_values(table, footer.path), strict=True)
             rows["data_file_partition"] += [(number, key.index, value) for key, value in values]
 
-    def _add_deletes(self, rows: dict[str, list[tuple[object, ...]]], change: FileChange, begun: int) -> None:
-        ids = (change.row_ids, change.row_count)
-        found = delete_rows(self.reader, self.writer, change.table, *ids, begun, change.folder, change.found)
-        self._add_positions(rows, change.table, found)
-
-    def _add_deleted(self, rows: dict[str, list[tuple[object, ...]]], deleted: StagedDelete, begun: int) -> None:
-        dropped, found = deleted.rows(self.reader, self.writer, begun)
-        rows["dropped_file"] += [(self._hidden(file.path), file.data_file_id) for file in dropped]
-        rows["tables_deleted_from"] += [(deleted.table.table_id,)] if dropped else []
-        self._add_positions(rows, deleted.table, found)
-
-    def _add_positions(
-        self, rows: dict[str, list[tuple[object, ...]]], table: TableInfo, found: DeletedPositions
-    ) -> None:
-        rows["inlined_delete"] += [(table.table_id, name, row_id) for name, row_id in found.inlined]
-        rows["delete_file"] += [self._delete_file(table, file) for file in found.files]
+    def _add_deleted(self, rows: dict[str, list[tuple[object, ...]]], outcome: Outcome, begun: int) -> None:
+        table, (dropped, files, inlined) = outcome.table, outcome.deleted(self.reader, self.writer, begun)
+        found: dict[str, list[tuple[object, ...]]] = {
+            "dropped_file": [(self._hidden(file.path), file.data_file_id) for file in dropped],
+            "tables_deleted_from": [(table.table_id,)] if dropped else [],
+            "inlined_delete": [(table.table_id, name, row_id) for name, row_id in inlined],
+            "delete_file": [self._delete_file(table, file) for file in files],
+        }
+        for name, listed in found.items():
+            rows[name] += listed
 
     def _delete_file(self, table: TableInfo, file: PositionFile) -> tuple[object, ...]:
         (footer,) = read_footers(self.writer, [file.path])

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from lakeconf.backends.access import Access
 from lakeconf.catalog.table import TableInfo
+from lakeconf.commit.change import Change, Files
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.commit.transaction import Transaction
 from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
@@ -176,8 +177,7 @@ def _append(transaction: Transaction, write: Write, files: Sequence[str]) -> Non
     ((count,),) = session.writer.rows(f"SELECT count(*) FROM ({source})")
     registered = tuple(files) if _can_register(session.writer, table, files) else ()
     staged = Staged(source, registered, folder=write.folder, row_count=count, keeps_files=bool(registered))
-    statements = writes.insert(session, table, staged)
-    transaction.add(Change(statements, table.full_name, staged, written_for=table))
+    transaction.add(Change(table.full_name, Files(table, transaction.own(staged)), written_for=table))
 
 
 def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) -> bool:

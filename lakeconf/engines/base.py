@@ -218,13 +218,22 @@ class SparkOperations(Protocol):
         ...
 
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
-        """The positions of the rows in data files that satisfy the predicate of a plan.
+        """The ids and positions of the rows in data files that satisfy the predicate of a plan.
 
         Args:
             plan: The files to search and the predicate; it has the columns of the predicate.
 
         Returns:
-            A frame with the columns of `positions.POSITION_TYPES`; the paths are those of the plan.
+            A frame with the columns `ROW_ID`, `FILE_ID` and `FILE_ROW_NUMBER`.
+        """
+        ...
+
+    def sort_positions(self, rows: nw.LazyFrame[Any], request: StagingRequest) -> PositionFiles:
+        """Writes the positions of rows to one file for each data file.
+
+        Args:
+            rows: A frame of the engine with the columns `FILE_ID` and `FILE_ROW_NUMBER`.
+            request: The table, and the token of the write.
         """
         ...
 
@@ -340,10 +349,6 @@ FILE_ID = "__lakeconf_file_id"
 FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 
-# These columns and their types in DuckDB.
-POSITION_TYPES = {FILENAME: "VARCHAR", FILE_ID: "BIGINT", FILE_ROW_NUMBER: "BIGINT"}
-
-
 @dataclass(frozen=True)
 class PositionFiles:
     """Files with the positions of rows, which are removed after the commit.
@@ -356,24 +361,6 @@ class PositionFiles:
 
     staged: Staged
     paths: Mapping[int, str]
-
-
-@runtime_checkable
-class PositionEngine(Protocol):
-    """An engine whose executors find and sort the positions of any number of rows.
-
-    Its `scan_rows` returns `FILE_ID` and `FILE_ROW_NUMBER` too.
-    """
-
-    def sort_positions(self, staged: Staged, condition: str, request: StagingRequest) -> PositionFiles:
-        """Writes the positions of staged rows to one file for each data file.
-
-        Args:
-            staged: The result of `stage_rows`, with `FILE_ID` and `FILE_ROW_NUMBER`.
-            condition: Selects rows of data files; SQL that has the same meaning in DuckDB and Spark.
-            request: The table, and the token of the write.
-        """
-        ...
 
 
 @dataclass(frozen=True)

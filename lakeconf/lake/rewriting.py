@@ -17,13 +17,13 @@ from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
 from lakeconf.catalog.table import TableInfo, joined_name, load_table, table_options, tables
+from lakeconf.commit.change import Change, Replacement
 from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.deletions import have_row_ids
 from lakeconf.commit.moved_values import ValuesChangedError
-from lakeconf.commit.position_files import have_row_ids
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
-from lakeconf.commit.staged_commit import FileChange, Replacement
-from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.base import ROW_ID, Engine
 from lakeconf.engines.sorted_files import SortedFiles, SortEngine, SortRequest
 from lakeconf.errors import (
@@ -425,9 +425,10 @@ def add_replacement(transaction: Transaction, engine: Engine, request: SortReque
     if not isinstance(engine, SortEngine):
         raise UnsupportedError(f"the engine {engine.name} cannot write files again")
     info, files = request.table, engine.stage_sorted(request)
+    transaction.own(files.staged)
     since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
-    change = FileChange(info, replacement=Replacement(request.group, files.footers))
-    transaction.add(Change((), info.full_name, files.staged, since, deletes=True, written_for=info, by_files=change))
+    body = Replacement(info, request.group, files.footers)
+    transaction.add(Change(info.full_name, body, since, written_for=info))
     _check_row_ids(transaction.session, request, files)
 
 

@@ -13,9 +13,10 @@ from lakeconf.catalog.sql_references import Name, References, check_syntax, find
 from lakeconf.catalog.stored_queries import StoredQueries, check_functions
 from lakeconf.catalog.table import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.catalog.types import parsed_type
+from lakeconf.commit.change import Change, Statements
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection, schemas_of, search_path_sql
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders
@@ -319,15 +320,16 @@ def _run_by_duckdb(execution: _Execution) -> None:
     transaction, statement, info = execution.transaction, execution.statement, execution.target.info
     name, is_insert = info.full_name, statement.kind == "insert"
     views = (_search_path(execution), *_views(execution))
-    transaction.add(Change(views, name, sql=statement.text))
+    transaction.add(Change(name, Statements(views, checked=statement.text)))
     depends_on = None if is_insert else writes.read_dependency_at_commit(transaction, info)
-    change = Change((statement.text,), name, depends_on=depends_on, deletes=not is_insert, inserts=is_insert)
     # Columns of these types that the statement sets were refused above.
     kept = inexact_types(execution.target.types) if statement.kind == "update" else {}
-    transaction.add(replace(change, written_for=writes.written_for(transaction, info), kept=kept))
+    body = Statements((statement.text,), deletes=not is_insert, inserts=is_insert, kept=kept)
+    transaction.add(Change(name, body, depends_on, written_for=writes.written_for(transaction, info)))
     _depend_on(transaction, (statement.name_of(one) for one in _tables(execution)))
     _depend_on(transaction, _behind_views(execution))
-    transaction.add(Change(tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames), name))
+    drops = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)
+    transaction.add(Change(name, Statements(drops)))
 
 
 def _tables(execution: _Execution) -> list[Name]:
@@ -345,7 +347,7 @@ def _depend_on(transaction: Transaction, names: Iterable[str]) -> None:
         except (TableNotFoundError, UnsupportedError):
             continue  # a view, or a common table expression
         depends_on = writes.read_dependency_at_commit(transaction, info)
-        transaction.add(Change((), info.full_name, depends_on=depends_on))
+        transaction.add(Change(info.full_name, Statements(), depends_on))
 
 
 def _check_stored_types(execution: _Execution) -> None:
@@ -391,9 +393,7 @@ def _views(execution: _Execution) -> list[str]:
     transaction, info = execution.transaction, execution.target.info
     engine, views = transaction.session.engine, []
     for frame, adopted in execution.frames.items():
-        staged = engine.stage_rows(adopted, StagingRequest(info, engine.schema(adopted), transaction.next_token()))
-        transaction.add(
-            Change((), info.full_name, replace(staged, row_count=None))
-        )  # removes the rows, also if a failure follows
+        request = StagingRequest(info, engine.schema(adopted), transaction.next_token())
+        staged = transaction.own(engine.stage_rows(adopted, request))
         views.append(f"CREATE TEMP VIEW {identifier(frame)} AS {staged.source}")
     return views

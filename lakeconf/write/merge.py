@@ -1,4 +1,4 @@
-"""Prepares the files of a staged commit from the outcome of a merge."""
+"""Merges: the engine that computes them, the actions on rows, and the changes that carry these out."""
 
 from __future__ import annotations
 
@@ -9,25 +9,14 @@ from typing import Any, Literal
 import narwhals as nw
 
 from lakeconf.catalog.file_footers import read_footers
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.scan import ScanPlan, plan_scan
 from lakeconf.catalog.table import Column, TableInfo, columns_named
 from lakeconf.catalog.where import named_columns
-from lakeconf.commit.position_files import SORTED_IN_MEMORY, SortedPositions, have_row_ids, repeated_id
+from lakeconf.commit.change import Body, Change, Files, Statements
+from lakeconf.commit.deletions import Found, Outcome, Positions, have_row_ids
 from lakeconf.commit.session import Session
-from lakeconf.commit.staged_commit import FileChange
-from lakeconf.commit.transaction import Change, Target, Transaction
-from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import (
-    FILE_ID,
-    ROW_ID,
-    Engine,
-    PositionEngine,
-    SparkOperations,
-    Staged,
-    StagingRequest,
-    announce,
-    staging_folder,
-)
+from lakeconf.commit.transaction import Target, Transaction
+from lakeconf.engines.base import FILE_ID, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
 from lakeconf.sql import folded, identifier
@@ -46,7 +35,7 @@ from lakeconf.write.merge_clauses import (
 )
 from lakeconf.write.merge_source import Source, merge_source
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_refusal import add_key, refusal
+from lakeconf.write.staged_refusal import outcome_refusal
 from lakeconf.write.writes import (
     are_in_files,
     check_matches,
@@ -60,98 +49,86 @@ from lakeconf.write.writes import (
 _GONE = f"{ACTION} IN ('{UPDATE}', '{DELETE}')"
 
 
-def are_sorted(engine: Engine, acted: int) -> bool:
-    """True if executors sort the positions of the changed rows, for flat memory; that finds repeated rows too.
-
-    Args:
-        engine: The engine that has staged the outcome.
-    """
-    return acted > SORTED_IN_MEMORY and isinstance(engine, PositionEngine)
-
-
-def add_changes(
-    transaction: Transaction, target: Target, engine: Engine, counts: Mapping[str, int], on: Sequence[str]
+def _add_outcome(
+    transaction: Transaction, target: Target, staged: Staged, counts: Mapping[str, int], on: Sequence[str]
 ) -> str | None:
-    """Replaces the only change of a transaction, which has staged an outcome, by changes for a staged commit.
+    """Adds the changes of a staged commit that carries out actions on rows.
 
     Args:
-        engine: The engine that has staged the outcome.
+        staged: The actions, computed by Spark.
         counts: The number of rows for each action; at least one row is updated or deleted.
         on: The columns that a merge matches on.
 
     Returns:
-        Why the files cannot be committed, so that the transaction has its only change again; None if they can be.
+        Why the files cannot be committed, so that nothing is added; None if they can be.
     """
-    session, info, (outcome,) = transaction.session, target.info, transaction.changes
-    staged = outcome.staged
-    assert staged is not None  # noqa: S101 - it has staged the outcome
-    folder = staging_folder(info, transaction.next_token())
+    session, info = transaction.session, target.info
+    parts = {kind: _part(transaction, target, staged, kind) for kind in (UPDATE, INSERT) if counts.get(kind)}
+    if not all(map(are_in_files, parts.values())):
+        return "the partitions of some rows"
+    for kind, part in parts.items():
+        found = sum(footer.row_count for footer in read_footers(session.writer, part.files))
+        updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
+        is_right = found == counts[kind] and (kind == INSERT or have_row_ids(session.writer, part.files, updated))
+        if not is_right:
+            raise CommitError(f"Spark wrote other rows of {info.full_name} than those that change: nothing was written")
     gone = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
-    is_sorted = are_sorted(engine, gone)
-    columns = f"{ROW_ID}, {FILE_ID}" if is_sorted else ROW_ID
-    row_ids = f"SELECT {columns} FROM ({staged.source}) WHERE {_GONE}"
-    deleted = FileChange(info, row_ids=row_ids, row_count=gone, folder=folder)
-    outcome_change = replace(outcome, staged=replace(staged, row_count=gone), by_files=deleted)
-    transaction.changes[-1] = outcome_change
-    announce(session.writer, folder, session.reader.lake_id)
-    _add(transaction, outcome, info, Staged("", folder=folder, row_count=0))
-    if is_sorted:
-        found = _positions(transaction, target, staged, gone, on)
-        transaction.changes[0] = replace(outcome_change, by_files=replace(deleted, found=found))
-    for kind in (UPDATE, INSERT):
-        if not counts.get(kind):
-            continue
-        token, is_update = transaction.next_token(), kind == UPDATE
-        request = StagingRequest(info, target.types, token, registered=False, row_ids=is_update)
-        part = engine.stage_part(staged, f"{ACTION} = '{kind}'", request)
-        # Updated rows are counted with the deleted ones.
-        shown = replace(part, row_count=0) if kind == UPDATE else part
-        _add(transaction, outcome, info, shown, own_row_ids=kind == UPDATE)
-        if not are_in_files(part):
-            transaction.forget([outcome], transaction.targets)
-            return "the partitions of some rows"
-        _check_rows(session.writer, info, part, counts[kind])
-        if kind == UPDATE:
-            _check_row_ids(session.writer, info, part, f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'")
-    add_key(transaction)
+    in_catalog = f"{_GONE} AND {FILE_ID} IS NULL"
+    outcome = Outcome(
+        info,
+        transaction.new_folder(info),
+        _found(transaction, target, staged, gone, on),
+        lambda plan: _search(transaction, target, staged, plan),
+        in_catalog=f"rowid IN (SELECT {ROW_ID} FROM ({staged.source}) WHERE {in_catalog})",
+        row_count=gone,
+    )
+    transaction.add(row_change(target, transaction, outcome))
+    for kind, part in parts.items():
+        transaction.add(row_change(target, transaction, Files(info, part, own_row_ids=kind == UPDATE)))
     return None
 
 
-def _positions(
-    transaction: Transaction, target: Target, staged: Staged, gone: int, on: Sequence[str]
-) -> SortedPositions:
-    """The positions of the changed rows that are in files; checks that no row changes twice."""
+def _part(transaction: Transaction, target: Target, staged: Staged, kind: str) -> Staged:
+    """The staged rows of an action, in files that a staged commit can add."""
+    token, is_update = transaction.next_token(), kind == UPDATE
+    request = StagingRequest(target.info, target.types, token, registered=False, row_ids=is_update)
+    return transaction.own(transaction.session.engine.stage_part(staged, f"{ACTION} = '{kind}'", request))
+
+
+def _gone(transaction: Transaction, staged: Staged) -> nw.LazyFrame[Any]:
+    """The staged rows that are updated or deleted, with their ids and positions."""
+    engine = transaction.session.engine
+    rows: nw.LazyFrame[Any] = nw.from_native(engine.staged_rows(staged, [ROW_ID, ACTION, *places(engine)]))
+    return rows.filter(nw.col(ACTION).is_in([UPDATE, DELETE]))
+
+
+def _found(transaction: Transaction, target: Target, staged: Staged, gone: int, on: Sequence[str]) -> Found:
+    """The changed rows that are in files; checks that no row changes twice."""
     session, info = transaction.session, target.info
-    in_catalog = f"FROM ({staged.source}) WHERE {_GONE} AND {FILE_ID} IS NULL"
-    ((count,),) = session.writer.rows(f"SELECT count(*) {in_catalog}")
-    data_files = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ()).files
-    condition = f"{_GONE} AND {FILE_ID} IS NOT NULL"
-    found = sorted_positions(transaction, target, staged, condition, data_files)
-    if found is None or repeated_id(session.writer, f"SELECT {ROW_ID} {in_catalog}", count) is not None:
-        check_matches(session.writer, info, staged, on, gone)
+    in_catalog = f"{_GONE} AND {FILE_ID} IS NULL"
+    ((count,),) = session.writer.rows(f"SELECT count(*) FROM ({staged.source}) WHERE {in_catalog}")
+    check_matches(session.writer, info, staged, on, in_catalog)
+    plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ())
+    rows = _gone(transaction, staged).filter(~nw.col(FILE_ID).is_null())
+    positions = sorted_positions(transaction, info, rows)
+    if positions is None:
+        check_matches(session.writer, info, staged, on)
         raise CommitError(f"a row of {info.full_name} would change twice: nothing was written")
-    if sum(found.counts.values()) + count != gone:
+    found = Found(transaction.snapshot_id, frozenset(plan.files), positions)
+    if found.row_count + count != gone:
         raise CommitError(f"Spark sorted other rows of {info.full_name} than those that change: nothing was written")
     return found
 
 
-def _add(
-    transaction: Transaction, outcome: Change, info: TableInfo, staged: Staged, *, own_row_ids: bool = False
-) -> None:
-    by_files = FileChange(info, staged.files, own_row_ids=own_row_ids)
-    transaction.add(replace(outcome, staged=staged, decision=None, by_files=by_files))
-
-
-def _check_rows(writer: Connection, info: TableInfo, part: Staged, count: int) -> None:
-    found = sum(footer.row_count for footer in read_footers(writer, part.files))
-    if found != count:
-        raise CommitError(f"Spark wrote {found} rows of {info.full_name} instead of {count}: nothing was written")
-
-
-def _check_row_ids(writer: Connection, info: TableInfo, part: Staged, updated: str) -> None:
-    """Refuses files of updated rows that do not contain exactly the ids of these rows."""
-    if not have_row_ids(writer, part.files, updated):
-        raise CommitError(f"Spark wrote other rows of {info.full_name} than those that change: nothing was written")
+def _search(transaction: Transaction, target: Target, staged: Staged, plan: ScanPlan) -> Positions:
+    """Finds the changed rows in files of other writers, such as those of a compaction, by their ids."""
+    engine = transaction.session.engine
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - it has computed the outcome
+    rows = engine.find_rows(plan).join(_gone(transaction, staged).select(ROW_ID), on=ROW_ID, how="semi")
+    positions = sorted_positions(transaction, target.info, rows)
+    if positions is None:
+        raise CommitError(f"two rows of {target.info.full_name} have one place: nothing was written")
+    return positions
 
 
 _ON = "__lakeconf_on_"
@@ -177,81 +154,79 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
         writes.delete_matches(transaction, target, adopted, selected(info, clauses.on))
         return
     read = readable(transaction, target)
-    with merge_source(transaction, target, read, adopted, given, clauses) as source:
-        joined = _joined(transaction, target, read, source, given, clauses)
-        names = [*(f"source_{one.name}" for one in given), *(f"target_{one.name}" for one in info.columns)]
-        with named_columns(names):
-            frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
-            values = [value(column, given, clauses).alias(column.name) for column in info.columns]
-            rows = frame.select(ROW_ID, ACTION, *places(source.engine), *values)
-        staged = stage_actions(source.engine, transaction, target, rows, target.types, acted=True)
-        change = replace(row_change(target, transaction, (), staged), decision=source.decision)
-        transaction.add(change)  # first, so that a failure below removes the staged rows
-    carry_out(source.engine, transaction, target, staged, clauses.on)
+    source = merge_source(transaction, target, read, adopted, given, clauses)
+    joined = _joined(transaction, target, read, source, given, clauses)
+    names = [*(f"source_{one.name}" for one in given), *(f"target_{one.name}" for one in info.columns)]
+    with named_columns(names):
+        frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
+        values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+        rows = frame.select(ROW_ID, ACTION, *places(source.engine), *values)
+    staged = stage_actions(source.engine, transaction, target, rows, target.types, acted=True)
+    carry_out(source.engine, transaction, target, staged, clauses.on, source.decision)
 
 
-def carry_out(engine: Engine, transaction: Transaction, target: Target, staged: Staged, on: Sequence[str]) -> None:
-    """Replaces the last change, which has staged actions on rows, by changes that carry them out.
+def carry_out(
+    engine: Engine,
+    transaction: Transaction,
+    target: Target,
+    staged: Staged,
+    on: Sequence[str],
+    decision: str | None = None,
+) -> None:
+    """Adds the changes that carry out staged actions on rows: an outcome, or statements.
 
     Args:
         engine: The engine that has staged the actions.
         on: The columns that a merge matches on; none for an update, in which each row has one action.
+        decision: The engine that has computed a merge, and the reason.
     """
-    session, info, change = transaction.session, target.info, transaction.changes[-1]
+    session, info = transaction.session, target.info
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
-    refused = refusal(transaction, info, engine, counts) if acted else None
-    if refused is not None or not are_sorted(engine, acted):
-        check_matches(session.writer, info, staged, on, acted)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
-    if acted:
-        refused = refused or add_changes(transaction, target, engine, counts, on)
+    refused: str | None = None
+    if acted and isinstance(engine, SparkOperations):
+        refused = outcome_refusal(transaction, info, updated=counts.get(UPDATE, 0))
+        refused = refused or _add_outcome(transaction, target, staged, counts, on)
         if refused is None:
+            transaction.changes[0] = replace(transaction.changes[0], decision=decision)
             return
-        if change.decision is not None and isinstance(engine, SparkOperations):
-            change = replace(change, decision=f"{change.decision}; not staged: {refused}")
-    statements: tuple[str, ...] = ()
+        decision = decision and f"{decision}; not staged: {refused}"
+    check_matches(session.writer, info, staged, on)
+    _add_statements(engine, transaction, target, staged, counts, decision)
+
+
+def _add_statements(
+    engine: Engine,
+    transaction: Transaction,
+    target: Target,
+    staged: Staged,
+    counts: Mapping[str, int],
+    decision: str | None,
+) -> None:
+    session, info, sql = transaction.session, target.info, dict[str, int]()
     if counts.get(DELETE):
         gone = f"SELECT {ROW_ID} FROM ({staged.source}) WHERE {ACTION} = '{DELETE}'"
-        statements += (f"DELETE FROM {writes.quoted(session, info)} WHERE rowid IN ({gone})",)
+        sql[f"DELETE FROM {writes.quoted(session, info)} WHERE rowid IN ({gone})"] = counts[DELETE]
     if counts.get(UPDATE):
         settings = {column.name: f"{STAGED}.{identifier(column.name)}" for column in info.columns}
         updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
-        statements += (update_statement(session, target, settings, updated),)
-    # Inserted rows are counted with their files.
-    expected = tuple(counts[action] for action in (DELETE, UPDATE) if counts.get(action))
-    staged_for = replace(staged, row_count=sum(expected))
-    transaction.changes[-1] = replace(change, statements=statements, staged=staged_for, counts=expected)
+        sql[update_statement(session, target, settings, updated)] = counts[UPDATE]
+    statements = Statements(tuple(sql), tuple(sql.values()), deletes=True)
+    transaction.add(replace(row_change(target, transaction, statements), decision=decision))
     if counts.get(INSERT):
-        part = f"{ACTION} = '{INSERT}'"
-        token = transaction.next_token()
-        inserted = engine.stage_part(staged, part, StagingRequest(info, target.types, token))
-        statements = writes.insert(session, info, inserted)
-        transaction.add(Change(statements, info.full_name, inserted, written_for=change.written_for))
+        request = StagingRequest(info, target.types, transaction.next_token())
+        inserted = transaction.own(engine.stage_part(staged, f"{ACTION} = '{INSERT}'", request))
+        transaction.add(
+            Change(info.full_name, Files(info, inserted), written_for=writes.written_for(transaction, info))
+        )
 
 
-def row_change(
-    target: Target,
-    transaction: Transaction,
-    statements: tuple[str, ...],
-    staged: Staged | None = None,
-    counts: tuple[int, ...] = (),
-) -> Change:
-    """A change that updates or deletes rows, based on a read of the table.
-
-    Args:
-        statements: The statements that change the rows.
-        counts: The number of rows that each statement must change.
-    """
-    return Change(
-        statements,
-        target.info.full_name,
-        staged,
-        depends_on=writes.read_dependency(transaction, target.info),
-        deletes=True,
-        written_for=writes.written_for(transaction, target.info),
-        counts=counts,
-    )
+def row_change(target: Target, transaction: Transaction, body: Body) -> Change:
+    """A change of rows that is based on a read of the table."""
+    info = target.info
+    depends_on = writes.read_dependency(transaction, info)
+    return Change(info.full_name, body, depends_on, written_for=writes.written_for(transaction, info))
 
 
 def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:
@@ -325,7 +300,8 @@ def stage_actions(
     own |= {ACTION: "VARCHAR", **dict.fromkeys(places(engine), "BIGINT")} if acted else {}
     found = {name: text for name, text in engine.schema(native).items() if name not in own}
     check_fit(target.info.full_name, found, types)
-    return engine.stage_rows(native, StagingRequest(target.info, {**own, **types}, transaction.next_token()))
+    request = StagingRequest(target.info, {**own, **types}, transaction.next_token())
+    return transaction.own(engine.stage_rows(native, request))
 
 
 def settings_of(settings: Mapping[str, str]) -> str:

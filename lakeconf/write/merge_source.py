@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,45 +111,31 @@ class Source:
     decision: str | None = None
 
 
-@contextmanager
 def merge_source(
     transaction: Transaction, target: Target, read: TableInfo, adopted: Any, given: Sequence[Column], clauses: Clauses
-) -> Iterator[Source]:
+) -> Source:
     """Prepares the frame of a merge; on Spark, stages it first, so that it is computed once.
 
     Args:
         read: The table at the read snapshot.
         adopted: The frame, checked against the table.
         given: The table's columns that the frame has.
-
-    Returns:
-        The source; its rows are valid until the end of the block.
     """
     engine = transaction.session.engine
+    types = {column.name: target.types[column.name] for column in given}
     conformed = engine.conform(adopted, {column: target.types[column.name] for column in given})
     small = engine.for_small_merges()
     if small is None or isinstance(conformed, duckdb.DuckDBPyRelation):
-        yield Source(conformed, small or engine)
-        return
-    types = {column.name: target.types[column.name] for column in given}
-    staged = engine.stage_rows(conformed, StagingRequest(target.info, types, transaction.next_token()))
-    try:
-        size = _size(transaction, staged)
-        where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
-        refusal, sizes = _refusal(transaction, target, size, where)
-        chosen = engine if refusal else small
-        decision = f"{chosen.name}: {refusal or sizes}"
-        _log.info("merge into %s by %s", target.info.full_name, decision)
-        yield Source(chosen.staged_rows(staged, list(types)), chosen, where, decision)
-    finally:
-        _release(engine, staged)
-
-
-def _release(engine: Engine, staged: Staged) -> None:
-    try:
-        engine.release(staged)
-    except Exception as error:  # noqa: BLE001 - a cleanup removes the files; the outcome of the merge does not change
-        _log.warning("cannot remove the staged frame of a merge: %s", type(error).__name__)
+        return Source(conformed, small or engine)
+    request = StagingRequest(target.info, types, transaction.next_token())
+    staged = transaction.own(engine.stage_rows(conformed, request))
+    size = _size(transaction, staged)
+    where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
+    refusal, sizes = _refusal(transaction, target, size, where)
+    chosen = engine if refusal else small
+    decision = f"{chosen.name}: {refusal or sizes}"
+    _log.info("merge into %s by %s", target.info.full_name, decision)
+    return Source(chosen.staged_rows(staged, list(types)), chosen, where, decision)
 
 
 def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int, clauses: Clauses) -> Predicate | None:

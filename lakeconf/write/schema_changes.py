@@ -26,10 +26,11 @@ from lakeconf.catalog.table import (
 )
 from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.audits import is_query
+from lakeconf.commit.change import Change, SchemaChange
 from lakeconf.commit.conflicts import ReadDependency, check_columns
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import described
-from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, check_promotion, fits
 from lakeconf.errors import (
@@ -323,7 +324,7 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
             described = _described(transaction, statements, full)
             info = new_table(schema, table, folder, described, definition.partitioned_by)
             transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
-        transaction.add(Change(statements, created, defines=True))
+        transaction.add(Change(created, SchemaChange(statements)))
 
 
 @repeated
@@ -412,7 +413,8 @@ def _check_unchanged(transaction: Transaction, info: TableInfo) -> None:
 
     DuckLake would store its columns twice, and then nobody could read the lake.
     """
-    changed = any(change.defines and folded(change.table) == folded(info.full_name) for change in transaction.changes)
+    defined = [change.table for change in transaction.changes if isinstance(change.body, SchemaChange)]
+    changed = folded(info.full_name) in map(folded, defined)
     if changed and info.table_id != NO_ID:
         raise SchemaError(
             f"the transaction has changed columns or comments of {info.full_name}, which DuckLake cannot then rename",
@@ -463,7 +465,7 @@ def _add_definition(
 ) -> None:
     # The catalog records no table id for a rename, so only `written_for` finds a table that took the name of another.
     read = written_for(transaction, info)
-    transaction.add(Change(statements, info.full_name, depends_on=depends_on, defines=True, written_for=read))
+    transaction.add(Change(info.full_name, SchemaChange(statements), depends_on, written_for=read))
 
 
 def drop_view(scope: Scope, name: str) -> None:
@@ -475,7 +477,7 @@ def drop_view(scope: Scope, name: str) -> None:
         raise TableNotFoundError(f"no view {dropped!r}", hint=suggestion(dropped, known) or None)
     statement = f"DROP VIEW {'.'.join(map(identifier, (scope.session.alias, schema, view)))}"
     with Writing(scope, f"drop view {dropped}") as transaction:
-        transaction.add(Change((statement,), dropped, defines=True))
+        transaction.add(Change(dropped, SchemaChange((statement,))))
 
 
 def create_view(scope: Scope, name: str, sql: str) -> None:
@@ -492,14 +494,15 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
     )
     with Writing(scope, f"create view {created}") as transaction:
         check_placeholders(statements[1], f"the view {created}")
-        transaction.add(Change(statements, created, defines=True))
+        transaction.add(Change(created, SchemaChange(statements)))
 
 
 def _described(
     transaction: Transaction, statements: Sequence[str], full: str, before: TableInfo | None = None
 ) -> list[tuple[str, str, bool]]:
     """The columns of the table `full` after some statements, which change the table `before`; nothing is changed."""
-    earlier = [statement for change in transaction.changes if change.defines for statement in change.statements]
+    bodies = [change.body for change in transaction.changes]
+    earlier = [statement for body in bodies if isinstance(body, SchemaChange) for statement in body.sql]
     try:
         return described(transaction.session, [*earlier, *statements], full)
     except ConnectionFailed:

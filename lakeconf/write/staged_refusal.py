@@ -1,19 +1,16 @@
-"""The idempotency key of a write in a staged commit: a file of `lakeconf.commits` with one row."""
+"""Why no staged commit can carry out a write, so that it takes statements."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
 
 from lakeconf.catalog.data_file import folder_keys
 from lakeconf.catalog.file_footers import have_distinct_paths
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.commit import journal
 from lakeconf.commit.session import Session
-from lakeconf.commit.staged_commit import FileChange, is_metadata_of
-from lakeconf.commit.transaction import Change, Transaction
+from lakeconf.commit.staged_commit import is_metadata_of, table_of_keys
+from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import (
     INTERNAL_ROW_ID,
     PROVEN_STAGED_COMMITS,
@@ -21,42 +18,10 @@ from lakeconf.ducklake import (
     STAGED_COMMIT_VERSIONS,
     visible_at,
 )
-from lakeconf.engines.base import Engine, SparkOperations, Staged, announce, staging_folder
-from lakeconf.errors import LakeconfError, TableNotFoundError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.engines.base import SparkOperations
+from lakeconf.errors import LakeconfError
+from lakeconf.sql import folded
 from lakeconf.wording import byte_size
-from lakeconf.write.merge_clauses import UPDATE
-
-
-def add_key(transaction: Transaction) -> None:
-    """Adds the change that records the key of a transaction's write, if it has one; see `key_refusal`."""
-    info = None if transaction.key is None else table_of_keys(transaction)
-    if transaction.key is None or info is None:
-        return
-    session, token = transaction.session, transaction.next_token()
-    folder = staging_folder(info, token)
-    announce(session.writer, folder, session.reader.lake_id)
-    path = f"{folder}key.parquet"
-    # First the change, so that a failure below removes the file.
-    staged = Staged("", files=(path,), folder=folder, row_count=0)
-    by_files = FileChange(info, staged.files)
-    transaction.add(Change((), info.full_name, staged, written_for=info, by_files=by_files))
-    if "://" not in folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    ids = ", ".join(f"{identifier(column.name)}: {column.field_id}" for column in info.columns)
-    row = journal.key_row(transaction.token, transaction.key)
-    session.writer.execute(f"COPY ({row}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
-
-
-def table_of_keys(transaction: Transaction) -> TableInfo | None:
-    """The table of keys, if it has the columns of the current version of lakeconf."""
-    try:
-        info = load_table(transaction.session.reader, journal.TABLE, transaction.snapshot_id)
-    except TableNotFoundError:
-        return None
-    found = {column.name: column.type for column in info.columns}
-    return info if found == journal.STORED_TYPES and all(column.nullable for column in info.columns) else None
-
 
 # For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
@@ -96,48 +61,28 @@ _REPEATED = f"""
 """
 
 
-def refusal(transaction: Transaction, info: TableInfo, engine: Engine, counts: Mapping[str, int]) -> str | None:
-    """Why DuckDB must rewrite the rows of an outcome in the commit's transaction; None if a staged commit can carry it.
+def outcome_refusal(
+    transaction: Transaction, info: TableInfo, *, adds_rows: bool = True, updated: int | None = None
+) -> str | None:
+    """Why no staged commit can or should carry out an outcome that Spark computes; None if one can.
 
     Args:
-        transaction: The transaction, whose only change is the outcome.
-        engine: The engine that has computed the outcome.
-        counts: The number of rows for each action.
-    """
-    if not isinstance(engine, SparkOperations) and transaction.session.committer != "public":
-        return "DuckDB has computed the outcome"
-    return (
-        _choice_refusal(transaction.session)
-        or size_refusal(transaction.session, info, counts.get(UPDATE, 0))
-        or _rest_refusal(transaction, info, len(transaction.changes) - 1)
-    )
-
-
-def update_refusal(transaction: Transaction, info: TableInfo) -> str | None:
-    """Why no update of the rows of a table can be staged, whatever its size; None if one can be.
-
-    Args:
-        transaction: The transaction, to which the update will be added.
-    """
-    if not isinstance(transaction.session.engine, SparkOperations):
-        return "the lake was opened without Spark"
-    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, len(transaction.changes))
-
-
-def delete_refusal(transaction: Transaction, info: TableInfo, *, adds_rows: bool, by_position: bool) -> str | None:
-    """Why no staged commit can delete rows of a table; None if one can.
-
-    Args:
-        transaction: The transaction, whose changes are those of one write.
+        transaction: The transaction, before the changes of the write are added.
         adds_rows: True if the write adds files too.
-        by_position: True if rows are deleted that are not those of whole files.
+        updated: The number of updated rows; None to ignore the size.
     """
-    if by_position and hides_places(info):
+    session = transaction.session
+    if not isinstance(session.engine, SparkOperations):
+        return "the lake was opened without Spark"
+    refused = _choice_refusal(session) or (None if updated is None else size_refusal(session, info, updated))
+    if refused is not None:
+        return refused
+    if transaction.explicit or transaction.changes or transaction.targets or transaction.audits or transaction.runs:
+        return "the transaction contains more than one write"
+    if hides_places(info):
         return _HIDDEN
-    if by_position and transaction.session.reader.encrypted:
-        return "the files are encrypted"
-    others = len(transaction.changes) - (2 if adds_rows else 1)
-    return _choice_refusal(transaction.session) or _rest_refusal(transaction, info, others, adds_rows=adds_rows)
+    of_table = table_refusal if adds_rows else lake_refusal
+    return of_table(session, info, transaction.snapshot_id) or key_refusal(transaction)
 
 
 def size_refusal(session: Session, info: TableInfo, updated: int) -> str | None:
@@ -157,13 +102,6 @@ def _choice_refusal(session: Session) -> str | None:
     return _unproven(session.reader) if session.committer == "auto" else None
 
 
-def _rest_refusal(transaction: Transaction, info: TableInfo, others: int, *, adds_rows: bool = True) -> str | None:
-    if transaction.explicit or others or transaction.targets or transaction.audits or transaction.runs:
-        return "the transaction contains more than one write"
-    of_table = table_refusal if adds_rows else lake_refusal
-    return of_table(transaction.session, info, transaction.snapshot_id) or key_refusal(transaction)
-
-
 def table_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
     """Why no outcome for a table can be staged; None if one can be."""
     return _definition_refusal(info) or lake_refusal(session, info, snapshot_id)
@@ -173,7 +111,7 @@ def key_refusal(transaction: Transaction) -> str | None:
     """Why a staged commit cannot record the key of a transaction's write; None if it can, or if there is no key."""
     if transaction.key is None:
         return None
-    info = table_of_keys(transaction)
+    info = table_of_keys(transaction.session.reader, transaction.snapshot_id)
     if info is None:
         return f"the lake does not have the table {journal.TABLE} yet"
     if info.partition_fields:
@@ -216,6 +154,8 @@ def _is_like(column: Column) -> bool:
 def lake_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:
     """Why `ducklake_commit` cannot commit files of a table; None if it can."""
     reader = session.reader
+    if reader.encrypted:
+        return "the files are encrypted"
     version, catalog = _versions(reader)
     if version not in STAGED_COMMIT_VERSIONS or catalog not in STAGED_COMMIT_CATALOGS:
         return f"the version {version} of the ducklake extension, or a catalog of the type {catalog}"

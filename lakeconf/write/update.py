@@ -12,6 +12,7 @@ from lakeconf.catalog.predicates import Predicate, to_duckdb_sql
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.where import Where, named_columns, predicate_of
+from lakeconf.commit.change import Statements
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
@@ -24,7 +25,7 @@ from lakeconf.write import writes
 from lakeconf.write.ddl import constant
 from lakeconf.write.merge import STAGED, carry_out, row_change, settings_of, stage_actions, update_statement
 from lakeconf.write.merge_clauses import ACTION, UPDATE
-from lakeconf.write.staged_refusal import size_refusal, update_refusal
+from lakeconf.write.staged_refusal import outcome_refusal, size_refusal
 from lakeconf.write.writes import check_required, places, readable, rows_to_change
 
 _log = EventLogger("stage")
@@ -49,8 +50,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     if not computed:
         sql = f"UPDATE {writes.quoted(session, info)} SET {settings_of(constants)} WHERE {to_duckdb_sql(predicate)}"
         depends_on = writes.read_dependency_at_commit(transaction, info)
-        kept = inexact_types(types, named)
-        transaction.add(replace(row_change(target, transaction, (sql,)), depends_on=depends_on, kept=kept))
+        statement = Statements((sql,), deletes=True, kept=inexact_types(types, named))
+        transaction.add(replace(row_change(target, transaction, statement), depends_on=depends_on))
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
     read = readable(transaction, target)
@@ -59,10 +60,10 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
     staged = stage_actions(session.engine, transaction, target, rows, wanted)
-    change = row_change(target, transaction, (update_statement(session, target, settings, staged.source),), staged)
-    change = replace(change, kept=inexact_types(types, named))
-    transaction.add(change)  # first, so that a failure below removes the staged rows
-    transaction.changes[-1] = replace(change, counts=(_count(session.writer, staged),))
+    sql = update_statement(session, target, settings, staged.source)
+    counts = (_count(session.writer, staged),)
+    statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named))
+    transaction.add(row_change(target, transaction, statement))
     check_required(session.writer, target.info, staged, wanted)
 
 
@@ -75,7 +76,7 @@ def _is_staged(
 ) -> bool:
     """Lets the executors write the updated rows if they are many; false if DuckDB should write them in the commit."""
     info = target.info
-    if update_refusal(transaction, info) is not None:
+    if outcome_refusal(transaction, info) is not None:
         return False
     if not computed and latest(transaction.session.reader).snapshot_id != transaction.snapshot_id:
         return False  # a statement also updates the rows of newer snapshots; a staged update would be a conflict
@@ -87,7 +88,6 @@ def _is_staged(
         return False
     if staged is None:
         return False
-    transaction.add(row_change(target, transaction, (), staged))  # first, so that a failure below removes the rows
     carry_out(transaction.session.engine, transaction, target, staged, ())
     return True
 
@@ -102,7 +102,7 @@ def _stage(
     """Stages the updated rows with all their columns; None if they are few."""
     session, info, types = transaction.session, target.info, target.types
     engine = session.engine
-    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `update_refusal`
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `outcome_refusal`
     read = readable(transaction, target)
     plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, (), predicate)
     if size_refusal(session, info, sum(file.record_count for file in plan.files)) is not None:

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.predicates import Predicate
 from lakeconf.catalog.table import NO_ID, Column, TableInfo, full_name, load_table
 from lakeconf.catalog.where import Where
 from lakeconf.commit import journal
+from lakeconf.commit.change import Change, SchemaChange, Statements
 from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.deletions import Positions, found_positions, repeated_id
 from lakeconf.commit.journal import CommitKey, recorded_name
-from lakeconf.commit.position_files import SortedPositions, found_positions, repeated_id
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.staged_commit import FileChange
-from lakeconf.commit.transaction import Change, Target, Transaction
+from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, ROW_ID, Engine, PositionEngine, Staged, StagingRequest
+from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.frames import without_types
 from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
 from lakeconf.errors import CommitError, LakeconfError, PredicateError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import exact_paths, folded, identifier, literal, qualified
+from lakeconf.sql import folded, identifier, qualified
 
 _log = EventLogger("stage")
 
@@ -47,8 +46,6 @@ class Writing:
     def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
         self._scope, self._message, self._key = scope, message, key
         self._guarded = ExitStack()
-        self._changes: list[Change] = []
-        self._targets: dict[str, Target] = {}
 
     def __enter__(self) -> Transaction:
         self._scope.check_writable()
@@ -66,7 +63,7 @@ class Writing:
             self._check_key(transaction)
             self._guarded = guarded.pop_all()
         self._transaction = transaction
-        self._changes, self._targets = list(transaction.changes), dict(transaction.targets)
+        self._mark = transaction.mark()
         return transaction
 
     def _check_key(self, transaction: Transaction) -> None:
@@ -82,11 +79,13 @@ class Writing:
             self._transaction.read = None
             if kind is not None:
                 # A caller may catch the error and continue, so no part of the failed write may be committed.
-                self._transaction.forget(self._changes, self._targets)
+                self._transaction.undo(self._mark)
                 return
+            self._transaction.keep(self._mark)
             if self._key is not None:
-                new = self._transaction.changes[len(self._changes) :]
-                self._transaction.changes[len(self._changes) :] = [replace(change, key=self._key) for change in new]
+                first = len(self._mark.changes)
+                new = [replace(change, key=self._key) for change in self._transaction.changes[first:]]
+                self._transaction.changes[first:] = new
             if not self._transaction.explicit:
                 self._transaction.commit()
 
@@ -138,38 +137,16 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     check_fit(wanted.info.full_name, session.engine.schema(adopted), wanted.types)
     info, token = wanted.info, transaction.next_token()
     _log.info("staging rows for %s (write %s)", info.full_name, token)
-    staged = session.engine.stage(adopted, StagingRequest(info, wanted.types, token))
+    staged = transaction.own(session.engine.stage(adopted, StagingRequest(info, wanted.types, token)))
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
     return staged
 
 
-def insert(session: Session, info: TableInfo, staged: Staged) -> tuple[str, ...]:
-    """The SQL that commits staged rows."""
-    rest = staged.rest if staged.files else staged.source
-    # Name the columns: otherwise DuckDB matches by position, and another writer may have changed the columns.
-    names = ", ".join(identifier(column.name) for column in info.columns)
-    inserts = () if rest is None else (f"INSERT INTO {quoted(session, info)} ({names}) SELECT {names} FROM ({rest})",)
-    if not staged.files:
-        return inserts
-    arguments = ", ".join(map(literal, (session.alias, info.name)))
-    # A folder such as `env=prod` in the data path is not a partition of the table.
-    in_path = str(bool(info.partition_fields)).lower()
-    options = f"schema => {literal(info.schema_name)}, hive_partitioning => {in_path}"
-    return (f"CALL ducklake_add_data_files({arguments}, {exact_paths(staged.files)}, {options})", *inserts)
-
-
-def replace_rows(transaction: Transaction, wanted: Target, staged: Staged, condition: str | None) -> None:
-    """Adds the change that replaces the rows that satisfy a condition, or all rows, with staged rows."""
-    session, info = transaction.session, wanted.info
-    delete = f"DELETE FROM {quoted(session, info)}" + (f" WHERE {condition}" if condition else "")
-    statements = (delete, *insert(session, info, staged))
-    depends_on, read = read_dependency_at_commit(transaction, info), written_for(transaction, info)
-    transaction.add(Change(statements, info.full_name, staged, depends_on=depends_on, deletes=True, written_for=read))
-
-
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
     """True if the transaction has already changed rows of the table."""
-    return any(change.table == info.full_name and not change.defines for change in transaction.changes)
+    return any(
+        change.table == info.full_name and not isinstance(change.body, SchemaChange) for change in transaction.changes
+    )
 
 
 def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: Sequence[Column]) -> None:
@@ -182,13 +159,13 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     session = transaction.session
     info, types = target.info, {key.name: target.types[key.name] for key in on}
     keys = session.engine.conform(adopted, {key: target.types[key.name] for key in on})
-    staged = session.engine.stage_rows(keys, StagingRequest(info, types, transaction.next_token()))
+    staged = transaction.own(session.engine.stage_rows(keys, StagingRequest(info, types, transaction.next_token())))
     table, own = quoted(session, info), identifier(info.name)
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     depends_on, read = read_dependency(transaction, info), written_for(transaction, info)
-    name = info.full_name
-    transaction.add(Change((delete,), name, staged, depends_on=depends_on, deletes=True, written_for=read))
+    body = Statements((delete,), deletes=True)
+    transaction.add(Change(info.full_name, body, depends_on, written_for=read))
 
 
 def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Callable[[Transaction, str], None]) -> int:
@@ -294,16 +271,16 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
         )
 
 
-def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], count: int) -> None:
+def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], where: str = "true") -> None:
     """Refuses a merge in which several rows of the frame match one row of the table.
 
     Args:
         writer: The connection that the rows were staged on.
         on: The columns that the merge matches on.
-        count: The number of actions on rows of the table.
+        where: SQL that selects staged rows.
     """
-    acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL"
-    twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}", count)
+    acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL AND ({where})"
+    twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}")
     if twice is None:
         return
     row_id, repeats = twice
@@ -363,7 +340,7 @@ def rows_to_change(
 
 def places(engine: Engine) -> list[str]:
     """The columns with the positions of rows that the frames of an engine have."""
-    return [FILE_ID, FILE_ROW_NUMBER] if isinstance(engine, PositionEngine) else []
+    return [FILE_ID, FILE_ROW_NUMBER] if isinstance(engine, SparkOperations) else []
 
 
 def readable(transaction: Transaction, target: Target) -> TableInfo:
@@ -405,24 +382,16 @@ def _check_names(info: TableInfo) -> None:
             )
 
 
-def sorted_positions(
-    transaction: Transaction, target: Target, staged: Staged, condition: str, data_files: Iterable[DataFile]
-) -> SortedPositions | None:
-    """The positions of staged rows, and a change of the transaction that removes their files after the commit.
+def sorted_positions(transaction: Transaction, info: TableInfo, rows: nw.LazyFrame[Any]) -> Positions | None:
+    """Lets executors sort the positions of rows; None if several rows have the same one.
 
     Args:
-        transaction: The transaction; its engine is a `PositionEngine`.
-        staged: The staged rows, with their positions.
-        data_files: The data files in which the rows were found.
-
-    Returns:
-        The positions; None if several staged rows have the same one.
+        transaction: The transaction; its engine has executors.
+        rows: Rows of data files, with `FILE_ID` and `FILE_ROW_NUMBER`.
     """
-    session, info = transaction.session, target.info
-    engine = session.engine
-    assert isinstance(engine, PositionEngine)  # noqa: S101 - it has staged the positions
+    engine = transaction.session.engine
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `outcome_refusal`
     request = StagingRequest(info, {}, transaction.next_token())
-    files = engine.sort_positions(staged, condition, request)
-    # First the change, so that a failure below removes the files.
-    transaction.add(Change((), info.full_name, files.staged, by_files=FileChange(info)))
-    return found_positions(session.writer, tuple(data_files), files.paths)
+    files = engine.sort_positions(rows.select(FILE_ID, FILE_ROW_NUMBER), request)
+    transaction.own(files.staged)
+    return found_positions(transaction.session.writer, files.paths)

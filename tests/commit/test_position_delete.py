@@ -1,8 +1,7 @@
-"""Rows that were found before the commit are exactly those that a delete at the commit would find."""
+"""Rows that executors found before the commit are exactly those that a delete at the commit would find."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +10,8 @@ from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_postgres, store_of
 from plain_sql import run_plain
 
-from lakeconf.commit import deletions
-from lakeconf.commit.deletions import PositionDelete
-from lakeconf.errors import CommitConflictError
+from lakeconf.commit.change import Statements
+from lakeconf.commit.deletions import Outcome
 from lakeconf.write import row_changes
 from lakeconf.write.row_changes import delete, overwrite
 from lakeconf.write.writes import Writing
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakeconf import Lake, Store
+    from lakeconf import Lake
 
 OTHERS = {
     "append": "INSERT INTO {0} SELECT 100 + i, '2024-01-02', 'b', 50 FROM range(40) AS r(i)",
@@ -76,7 +74,13 @@ def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, 
     return sorted(lake._session.writer.rows(f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
 
 
-@pytest.mark.usefixtures("searching")
+@pytest.fixture(params=["statements", "a staged commit"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, searching: None) -> None:
+    """Executors find the rows; few of them are deleted by statements, many by a staged commit."""
+    monkeypatch.setattr(row_changes, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
+
+
+@pytest.mark.usefixtures("few")
 def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
     """Other writers change the table after the search."""
     make_twins(empty, *(f"{name}{number}" for number in range(len(OTHERS)) for name in ("ours", "theirs")))
@@ -85,35 +89,15 @@ def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
         empty.refresh()
         with Writing(empty._scope) as transaction:
             delete(transaction, ours, where=WHERE)
-            assert transaction.changes[-1].staged is not None
+            assert isinstance(transaction.changes[-1].body, Outcome)
             for name in (ours, theirs):
                 run_plain(empty, statement.format(name))
         run_plain(empty, f"DELETE FROM {theirs} WHERE {WHERE}")
         assert rows(empty, ours) == rows(empty, theirs), other
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file of the tests has its own statement."""
-    for module in (deletions, row_changes):
-        monkeypatch.setattr(module, "ROWS_PER_STATEMENT", 5)
-
-
-@pytest.mark.usefixtures("searching", "small_batches")
-def test_deletes_in_batches_find_the_same_rows(empty: Lake) -> None:
-    make_twins(empty, "ours", "theirs")
-    with Writing(empty._scope) as transaction:
-        delete(transaction, "ours", where=WHERE)
-        found = transaction.changes[-1].found
-        assert found is not None
-        statements, counts = found.statements(empty._session.reader, empty.snapshot_id)
-    assert len(statements) == len(counts) > 3
-    run_plain(empty, f"DELETE FROM theirs WHERE {WHERE}")
-    assert rows(empty, "ours") == rows(empty, "theirs")
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_overwrite_in_batches_replaces_all_rows(empty: Lake) -> None:
+@pytest.mark.usefixtures("searching")
+def test_overwrite_replaces_all_rows(empty: Lake) -> None:
     """Other writers change the table before the commit, which replaces their rows too."""
     others = {"nothing": "", **{name: OTHERS[name] for name in ("append", "small delete", "rewrite", "flush")}}
     names = {other: f"t{number}" for number, other in enumerate(others)}
@@ -124,9 +108,6 @@ def test_overwrite_in_batches_replaces_all_rows(empty: Lake) -> None:
         ids_before = {row[1] for row in rows(empty, name)}
         with Writing(empty._scope) as transaction:
             overwrite(transaction, name, frame=frame(3), where=None, evolve=False)
-            deleted, _ = transaction.changes
-            assert deleted.found is not None
-            assert len(deleted.found.statements(empty._session.reader, version)[0]) > 3
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
         assert {row[1] for row in rows(empty, name, version)} == ids_before
@@ -136,8 +117,8 @@ def test_overwrite_of_a_small_table_is_one_statement(empty: Lake) -> None:
     make_twins(empty, "ours")
     with Writing(empty._scope) as transaction:
         overwrite(transaction, "ours", frame=frame(3), where=None, evolve=False)
-        (change,) = transaction.changes
-        assert change.statements[0] == 'DELETE FROM "dev"."main"."ours"'
+        change, _ = transaction.changes
+        assert change.body == Statements(('DELETE FROM "dev"."main"."ours"',), deletes=True)
 
 
 @pytest.mark.usefixtures("searching")
@@ -155,19 +136,19 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
     """The catalog then shows the row in a file, but the transaction still sees it in the catalog."""
     empty.create_table("t", COLUMNS).append(frame(90))
     run_plain(empty, "CALL dev.set_option('data_inlining_row_limit', 10)")
-    statements, flushes = PositionDelete.statements, [OTHERS["flush"].format("t")]
+    statements, flushes = Outcome.statements, [OTHERS["flush"].format("t")]
 
-    def flushing(self: PositionDelete, *arguments: Any) -> Any:
+    def flushing(self: Outcome, *arguments: Any) -> Any:
         run_plain(empty, *flushes)
         flushes.clear()
         return statements(self, *arguments)
 
-    monkeypatch.setattr(PositionDelete, "statements", flushing)
+    monkeypatch.setattr(Outcome, "statements", flushing)
     with Writing(empty._scope) as transaction:
-        delete(transaction, "t", where="id > 3 AND id < 5 AND x > 2")
-        assert transaction.changes[-1].found is not None
+        delete(transaction, "t", where="id IN (4, 7) AND x > 2")
+        assert isinstance(transaction.changes[-1].body, Outcome)
         run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
-    assert ids(empty) == list(range(90))
+    assert ids(empty) == [number for number in range(90) if number != 7]
 
 
 @pytest.mark.usefixtures("searching")
@@ -192,19 +173,3 @@ def test_history_and_change_feed_are_those_of_a_delete_by_duckdb(empty: Lake) ->
     for name in ("ours", "theirs"):
         run_plain(empty, f"CALL ducklake_rewrite_data_files('dev', '{name}', delete_threshold => 0.0)")
     assert rows(empty, "ours") == rows(empty, "theirs") == ours[-1]
-
-
-@pytest.mark.usefixtures("searching")
-def test_unexpected_number_of_rows_stops_the_commit(store: Store, spark: SparkSession) -> None:
-    lake = store.open(spark)
-    lake.create_table("t", COLUMNS).append(frame(90))
-    transaction = lake._scope.begin()
-    delete(transaction, "t", where="x > 40")
-    change = transaction.changes[-1]
-    assert change.found is not None
-    counts = dict.fromkeys(change.found.found, 0) | {next(iter(change.found.found)): 7}
-    transaction.changes[-1] = replace(change, found=replace(change.found, found=counts))
-    with pytest.raises(CommitConflictError, match="expected to change 7 rows"):
-        transaction.commit()
-    assert ids(lake) == list(range(90))
-    lake.close()

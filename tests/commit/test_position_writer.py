@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.table import load_table
-from lakeconf.commit import position_files
-from lakeconf.commit.position_files import live_files, locate, write_position_files, write_positions
+from lakeconf.commit import deletions
+from lakeconf.commit.deletions import plan_delete, write_positions
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-    from lakeconf.commit.position_files import PositionFile
+    from lakeconf.commit.deletions import PositionFile
 
 COUNT = 3_000_000
 
@@ -23,28 +23,26 @@ def one_file(lake: Lake, count: int) -> None:
     lake.run(f"CREATE TABLE lake.t AS SELECT i FROM range({count}) AS r(i)")
 
 
-def written(lake: Lake, positions: str, count: int, *, is_sorted: bool) -> PositionFile:
+def written(lake: Lake, positions: str, count: int) -> PositionFile:
     """The file of positions of the only data file of the table."""
-    live = live_files(lake.reader, load_table(lake.reader, "t", lake.newest), lake.newest)
-    (path,) = live.data_files
-    folder = f"{lake.folder}/data/main/t/new folder/"
-    return write_positions(lake.connection, live, path, positions, count, folder, is_sorted=is_sorted)
+    info, folder = load_table(lake.reader, "t", lake.newest), f"{lake.folder}/data/main/t/new folder/"
+    (file,) = plan_delete(lake.reader, info, None).files
+    earlier = deletions._earlier_deletes(lake.reader, info, lake.newest).get(file.data_file_id)
+    return write_positions(lake.connection, file, positions, count, folder, lake.newest, earlier)
 
 
 @pytest.mark.parametrize("most", [500_000, 7])
-@pytest.mark.parametrize("is_sorted", [True, False])
 @pytest.mark.parametrize("earlier", [True, False])
 def test_positions_are_sorted_with_the_earlier_ones(
-    usual: Lake, monkeypatch: pytest.MonkeyPatch, most: int, *, is_sorted: bool, earlier: bool
+    usual: Lake, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
 ) -> None:
-    monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", most)
+    monkeypatch.setattr(deletions, "SORTED_IN_MEMORY", most)
     one_file(usual, 100)
     if earlier:
         usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
-    order = "pos" if is_sorted else "hash(pos)"
-    positions = f"SELECT file_row_number AS pos FROM lake.t WHERE i % 3 = 0 ORDER BY {order}"
+    positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 3 = 0 ORDER BY pos"
     ((count,),) = usual.rows(f"SELECT count(*) FROM ({positions})")
-    file = written(usual, positions, count, is_sorted=is_sorted)
+    file = written(usual, positions, count)
     rows = usual.rows(f"SELECT * FROM '{file.path}'")
     newest = usual.newest
     new = [(file.data_file, number, newest + 1) for number in range(0, 99, 3)]
@@ -62,11 +60,8 @@ def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
     folder.mkdir()
     usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
     usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
-    info = load_table(usual.reader, "t", usual.newest)
-    places = "SELECT filename, file_row_number, rowid AS row_id FROM lake.t"
-    found = locate(live_files(usual.reader, info, usual.newest), usual.connection, places)
     usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
-    (file,) = write_position_files(usual.connection, found, f"{usual.folder}/d/").files
+    file = written(usual, "SELECT file_row_number AS pos FROM lake.t", 400_000)
     usual.run("RESET memory_limit")
     names, positions = "SELECT DISTINCT file_path FROM '{}'", "SELECT pos FROM '{}'"
     assert usual.rows(names.format(file.path)) == [(f"{folder}/x.parquet",)]
@@ -84,7 +79,7 @@ def test_memory_does_not_grow_with_the_number_of_positions(usual: Lake, earlier:
         usual.run(f"DELETE FROM lake.t WHERE i % 10 = 0 AND i < {earlier * 10}")
     positions = "SELECT file_row_number AS pos FROM lake.t WHERE i % 2 = 1"
     usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '60MB'")
-    file = written(usual, positions, COUNT // 2, is_sorted=True)
+    file = written(usual, positions, COUNT // 2)
     usual.run("RESET memory_limit")
     query = f"SELECT count(*), bool_and(pos > before) FROM (SELECT pos, lag(pos) OVER () AS before FROM '{file.path}')"
     assert usual.rows(query) == [(COUNT // 2 + earlier, True)]

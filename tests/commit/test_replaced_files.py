@@ -31,7 +31,7 @@ def planned(lake: Lake, rows: int) -> tuple[TableInfo, Replacement]:
     reader, version = lake._session.reader, lake.refresh()
     info = load_table(reader, "t", version)
     (group,) = file_groups(reader, info, version)
-    return info, Replacement(group, (footer("a.parquet", rows),))
+    return info, Replacement(info, group, (footer("a.parquet", rows),))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_rows_for_the_extension_have_its_columns() -> None:
     rows: dict[str, Any] = defaultdict(list)
     rows["data_file"].append((0,) * 16)
     footers = (footer("1.parquet", 5, BOUNDS, ALL_NULL), footer("2.parquet", 2))
-    add_replacement(rows, TABLE, Replacement(group, footers), lambda path: path.replace("/data/", "/hidden/"), {})
+    add_replacement(rows, Replacement(TABLE, group, footers), lambda path: path.replace("/data/", "/hidden/"), {})
     for table, values in rows.items():
         assert {len(row) for row in values} == {COLUMNS[table].count(",") + 1}, table
     assert [(row[0], row[3], row[6], row[10], row[15]) for row in rows["data_file"][1:]] == [
@@ -96,8 +96,8 @@ def test_columns_without_values_get_the_bounds_of_the_table() -> None:
     only_nan = ColumnStatistics(3, 8, 5, 0, None, None, contains_nan=True)
     no_bounds = ColumnStatistics(4, 8, 5, 1, None, None)
     rows: dict[str, Any] = defaultdict(list)
-    replacement = Replacement(FileGroup(()), (footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds),))
-    add_replacement(rows, TABLE, replacement, str, dict.fromkeys(range(6), ("7", "9")))
+    replacement = Replacement(TABLE, FileGroup(()), (footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds),))
+    add_replacement(rows, replacement, str, dict.fromkeys(range(6), ("7", "9")))
     # The bounds, and whether the file has values: if not, DuckLake does not merge its bounds with those of others.
     assert [(row[2], row[9], row[11], row[14]) for row in rows["data_file_column_stats"]] == [
         (1, "1.5", "2.5", True),
@@ -110,4 +110,4 @@ def test_columns_without_values_get_the_bounds_of_the_table() -> None:
 def test_bounds_that_ducklake_would_change_are_refused() -> None:
     bad = footer("1.parquet", 5, replace(BOUNDS, high="{DATA_PATH}"))
     with pytest.raises(SchemaError, match=r"a value of main.t contains \{DATA_PATH\}"):
-        add_replacement(defaultdict(list), TABLE, Replacement(FileGroup(()), (bad,)), str, {})
+        add_replacement(defaultdict(list), Replacement(TABLE, FileGroup(()), (bad,)), str, {})

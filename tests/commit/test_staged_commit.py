@@ -17,6 +17,7 @@ from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 
 import lakeconf
+from lakeconf.commit.change import Files, Statements
 from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
     """DuckLake removes the files of a failed commit under names that do not exist."""
     folder = Path(lake._session.reader.data_path)
     transaction = staged(lake, {5: "new"}, added=1)
-    kept = {*folder.rglob("*.parquet")}
+    kept = {Path(path) for change in transaction.changes for path in change.files}
     at_staged_commit(monkeypatch, before=lambda: run_plain(lake, CONFLICTS["append"]))
     with pytest.raises(CommitConflictError):
         transaction.commit()
@@ -217,12 +218,13 @@ def test_file_outside_the_folder_of_its_partition_is_refused(lake: Lake) -> None
     lake.refresh()
     transaction = staged(lake, {4: "new"})
     (change, gone) = transaction.changes
-    assert change.by_files is not None
-    (path,) = change.by_files.files
+    assert isinstance(change.body, Files)
+    (path,) = change.files
     moved = path.replace("name=new/", "")
     assert moved != path
     Path(path).rename(moved)
-    transaction.changes = [replace(change, by_files=replace(change.by_files, files=(moved,))), gone]
+    staged_rows = replace(change.body.staged, files=(moved,))
+    transaction.changes = [replace(change, body=replace(change.body, staged=staged_rows)), gone]
     with pytest.raises(StorageError, match="is not in the folder of a partition"):
         transaction.commit()
     assert rows(lake) == FIRST
@@ -254,9 +256,10 @@ def test_file_outside_the_data_path_is_refused(lake: Lake, tmp_path: Path) -> No
     transaction = staged(lake, {4: "new"})
     outside = tmp_path / "outside.parquet"
     (change, gone) = transaction.changes
-    assert change.by_files is not None
-    Path(change.by_files.files[0]).rename(outside)
-    transaction.changes = [replace(change, by_files=replace(change.by_files, files=(str(outside),))), gone]
+    assert isinstance(change.body, Files)
+    Path(change.files[0]).rename(outside)
+    staged_rows = replace(change.body.staged, files=(str(outside),))
+    transaction.changes = [replace(change, body=replace(change.body, staged=staged_rows)), gone]
     with pytest.raises(CommitError, match="outside the data path"):
         transaction.commit()
     assert rows(lake) == FIRST
@@ -264,7 +267,7 @@ def test_file_outside_the_data_path_is_refused(lake: Lake, tmp_path: Path) -> No
 
 def test_a_change_with_statements_is_refused(lake: Lake) -> None:
     transaction = staged(lake, {4: "new"})
-    transaction.changes[-1] = replace(transaction.changes[-1], by_files=None)
+    transaction.changes[0] = replace(transaction.changes[0], body=Statements(("SELECT 1",)))
     with pytest.raises(AssertionError, match="runs no statements"):
         transaction.commit()
     assert rows(lake) == FIRST
@@ -301,9 +304,7 @@ def test_lost_reply_on_a_server_is_looked_up(
     with through(postgres_proxy, postgres_server, tmp_path, database).open() as lake:
         before = lake.snapshot_id
         transaction = with_key(lake, staged(lake, {4: "new"}, deleted=(5,), added=1), "k")
-        found = Path(lake._session.reader.data_path).rglob("*.parquet")
-        # A manifest has the name of its folder, and is removed after the commit.
-        files = {path for path in found if not path.with_suffix("").is_dir()}
+        files = {Path(path) for change in transaction.changes for path in change.files}
         at_staged_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(COMMIT, forward=forward))
         if forward:
             assert transaction.commit() == before + 1

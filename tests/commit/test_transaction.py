@@ -77,7 +77,7 @@ def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
             (change, *_) = tx._scope.transaction.changes  # type: ignore[union-attr]
             second(tx)
             tx._scope.transaction.changes.reverse()  # type: ignore[union-attr]
-            assert change.counts == (1,)
+            assert change.body.counts == (1,)
 
     with pytest.raises(CommitConflictError, match=r"expected to change 1 rows of main\.t, but found 0"):
         write(lambda tx: tx.table("t").delete("id = 2"))

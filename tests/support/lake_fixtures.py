@@ -83,4 +83,4 @@ def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark searches files of any size."""
-    monkeypatch.setattr(row_changes, "SEARCHED_BYTES", 0)
+    monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", -1)

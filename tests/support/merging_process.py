@@ -16,6 +16,7 @@ from writing_process import FIRST_BYTES, TABLE, WAITS, die_at_byte, frame, ids_o
 
 import lakeconf
 from lakeconf.commit import transaction
+from lakeconf.commit.committer import Phase
 from lakeconf.connection.connection import Connection
 from lakeconf.engines import scan_summary
 from lakeconf.engines.spark.engine import SparkEngine
@@ -73,7 +74,7 @@ def kill_at(point: str, data: Path, java: int) -> None:
 
 
 def _kill_at_commit(point: str) -> None:
-    execute, rows, tidy = Connection.execute, Connection.rows, transaction.Transaction._tidy
+    execute, rows, tidy = Connection.execute, Connection.rows, transaction.Transaction.discard
     commit = transaction.Transaction.commit
 
     def sending(send: Callable[..., Any], is_commit: bool, *arguments: Any) -> Any:
@@ -93,14 +94,14 @@ def _kill_at_commit(point: str) -> None:
     def committing(self: Any) -> Any:
         return kill() if point == STAGED else commit(self)
 
-    def tidying(self: Any, changes: Any, *, committed: bool) -> None:
-        if point == "resolve" and committed:
+    def tidying(self: Any) -> None:
+        if point == "resolve" and self.attempt.phase is Phase.COMMITTED:
             kill()
-        tidy(self, changes, committed=committed)
+        tidy(self)
 
     Connection.execute, Connection.rows = executing, fetching  # type: ignore[method-assign]
     transaction.Transaction.commit = committing  # type: ignore[method-assign]
-    transaction.Transaction._tidy = tidying  # type: ignore[method-assign]
+    transaction.Transaction.discard = tidying  # type: ignore[method-assign]
 
 
 def _before_commit(point: str) -> None:

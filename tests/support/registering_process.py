@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import lakeconf
 from lakeconf.catalog.table import load_table
+from lakeconf.commit.change import Change, Files
 from lakeconf.commit.recovery import AttachedCatalog
-from lakeconf.commit.transaction import Change
 from lakeconf.engines.base import Staged
-from lakeconf.write.writes import Writing, insert
+from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:
     from lakeconf import Lake
@@ -40,8 +40,7 @@ def register(lake: Lake, name: str, folder: Path) -> None:
     with Writing(lake._scope) as transaction:
         info = load_table(lake._session.reader, name, transaction.snapshot_id)
         staged = Staged(f"FROM '{path}'", files=(str(path),), row_count=1)
-        statements = insert(transaction.session, info, staged)
-        transaction.add(Change(statements, info.full_name, staged))
+        transaction.add(Change(info.full_name, Files(info, staged)))
 
 
 def main(config: str) -> None:

@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.data_file import folder_keys
-from lakeconf.commit.staged_commit import FileChange
-from lakeconf.commit.transaction import Change
+from lakeconf.catalog.scan import plan_scan
+from lakeconf.commit.change import Change, Files
+from lakeconf.commit.deletions import Found, Outcome, found_positions
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import ROW_ID, placed_path, staging_folder
+from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
 from lakeconf.engines.spark.write.files import folders
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
-from lakeconf.write.staged_refusal import add_key, key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeconf import Lake
+    from lakeconf.catalog.scan import ScanPlan
     from lakeconf.catalog.table import Column, TableInfo
+    from lakeconf.commit.change import Body
+    from lakeconf.commit.deletions import Positions
     from lakeconf.commit.transaction import Transaction
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR"}
@@ -60,20 +63,42 @@ def staged_outcome(lake: Lake, table: str, updated: str | None, gone: list[int],
     """
     transaction = lake._scope.begin()
     info = writes.target(transaction, table).info
-    changes = []
+    bodies: list[Body] = []
     for query, own in ((updated, True), (added, False)):
         if query is not None:
-            changes.append(FileChange(info, _files(transaction, info, query, own=own), own_row_ids=own))
+            bodies.append(Files(info, Staged("", _files(transaction, info, query, own=own)), own_row_ids=own))
     if gone:
-        row_ids = f"SELECT unnest({gone}) AS {ROW_ID}"
-        folder = staging_folder(info, transaction.next_token())
-        changes.append(FileChange(info, row_ids=row_ids, row_count=len(gone), folder=folder))
+        bodies.append(_deleted(transaction, info, ", ".join(map(str, gone)), len(gone)))
     depends_on = writes.read_dependency(transaction, info)
-    for change in changes:
-        transaction.add(
-            Change((), info.full_name, depends_on=depends_on, deletes=True, written_for=info, by_files=change)
-        )
+    for body in bodies:
+        transaction.add(Change(info.full_name, body, depends_on, written_for=info))
     return transaction
+
+
+def _deleted(transaction: Transaction, info: TableInfo, gone: str, count: int) -> Outcome:
+    """The rows with these ids; DuckDB finds them instead of executors."""
+    session, writer = transaction.session, transaction.session.writer
+
+    def search(plan: ScanPlan) -> Positions:
+        folder, paths = staging_folder(info, transaction.next_token()), {}
+        if "://" not in folder:
+            Path(folder).mkdir(parents=True)
+        with writer.cursor() as cursor:
+            for file in plan.files:
+                path = f"{folder}{file.data_file_id}.parquet"
+                rows = f"FROM {writes.quoted(session, info)} AT (VERSION => {plan.snapshot_id}) WHERE rowid IN ({gone})"
+                rows = f"SELECT file_row_number AS {FILE_ROW_NUMBER} {rows} AND filename = {literal(file.path)}"
+                if cursor.rows(f"SELECT count(*) FROM ({rows})") != [(0,)]:
+                    cursor.execute(f"COPY ({rows} ORDER BY 1) TO {literal(path)} (FORMAT parquet)")
+                    paths[file.data_file_id] = path
+            transaction.own(Staged("", tuple(paths.values()), folder=folder, keeps_files=False))
+            found = found_positions(cursor, paths)
+        assert found is not None
+        return found
+
+    plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ())
+    found = Found(plan.snapshot_id, frozenset(plan.files), search(plan))
+    return Outcome(info, transaction.new_folder(info), found, search, f"rowid IN ({gone})", row_count=count)
 
 
 def _files(transaction: Transaction, info: TableInfo, query: str, *, own: bool) -> tuple[str, ...]:
@@ -121,8 +146,7 @@ def _field_ids(columns: Iterable[Column]) -> str:
 
 def with_key(lake: Lake, transaction: Transaction, key: str) -> Transaction:
     """A transaction whose changes to the table `t` have an idempotency key, as `Table.merge` adds it."""
-    transaction.key = writes.commit_key(lake._scope, "t", key)
-    assert key_refusal(transaction) is None
-    add_key(transaction)
-    transaction.changes = [replace(change, key=transaction.key) for change in transaction.changes]
+    transaction.changes = [
+        replace(change, key=writes.commit_key(lake._scope, "t", key)) for change in transaction.changes
+    ]
     return transaction

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import lakeconf
 from lakeconf.commit import transaction
+from lakeconf.commit.committer import Phase
 from lakeconf.connection.connection import Connection
 from lakeconf.write import writes
 
@@ -185,7 +186,7 @@ def kill_between_moves() -> None:
 
 def kill_at(point: str) -> None:
     """Makes this process kill itself when it first reaches a point of a write."""
-    execute, target, tidy = Connection.execute, writes.target, transaction.Transaction._tidy
+    execute, target, tidy = Connection.execute, writes.target, transaction.Transaction.discard
 
     def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
         if (point, sql) in {("begin", "BEGIN"), ("before the commit", "COMMIT")}:
@@ -205,13 +206,13 @@ def kill_at(point: str) -> None:
     def targeting(*arguments: Any) -> Any:
         return kill() if point == "prepare" else target(*arguments)
 
-    def tidying(self: Any, changes: Any, *, committed: bool) -> None:
-        if point == "resolve" and committed:
+    def tidying(self: Any) -> None:
+        if point == "resolve" and self.attempt.phase is Phase.COMMITTED:
             kill()
-        tidy(self, changes, committed=committed)
+        tidy(self)
 
     Connection.execute, writes.target = executing, targeting  # type: ignore[method-assign, assignment]
-    transaction.Transaction._tidy = tidying  # type: ignore[method-assign]
+    transaction.Transaction.discard = tidying  # type: ignore[method-assign]
 
 
 def fork_writers() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakeconf.commit.change import Files, Statements
 from lakeconf.errors import PredicateError, SchemaError, TableNotFoundError
 from lakeconf.write.row_changes import append, delete, overwrite, overwrite_partitions
 from lakeconf.write.writes import Writing
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeconf import Lake, Store
-    from lakeconf.commit.transaction import Change
+    from lakeconf.commit.change import Change
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
 PARTS = {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}
@@ -33,7 +34,7 @@ def made(lake: Lake, change: Any, name: str = "raw.events", **arguments: Any) ->
     """Makes one change, commits it, and returns it."""
     with Writing(lake._scope, "a change") as transaction:
         change(transaction, name, **arguments)
-        found: Change = transaction.changes[-1]
+        found: Change = transaction.changes[0]
     return found
 
 
@@ -44,8 +45,7 @@ def rows(lake: Lake, query: str = "FROM dev.raw.events") -> list[tuple[Any, ...]
 
 def test_append_depends_on_nothing(lake: Lake) -> None:
     change = made(lake, append, frame=ROWS, evolve=False)
-    assert (change.table, change.depends_on, change.deletes, change.defines) == ("raw.events", None, False, False)
-    assert change.staged is not None
+    assert (change.table, change.depends_on, type(change.body)) == ("raw.events", None, Files)
     assert change.written_for is not None
     assert change.written_for.full_name == "raw.events"
     assert rows(lake) == [(1, "view"), (1, "view"), (2, None), (2, None)]
@@ -125,7 +125,7 @@ def test_table_without_partitions_has_none_to_overwrite(lake: Lake) -> None:
 
 def test_delete_removes_the_rows_whose_condition_is_true(lake: Lake) -> None:
     change = made(lake, delete, where="kind = 'view' OR kind = 'other'")
-    assert (change.table, change.deletes, change.staged) == ("raw.events", True, None)
+    assert (change.table, change.deletes, type(change.body)) == ("raw.events", True, Statements)
     assert change.depends_on is not None
     assert change.written_for is not None
     assert rows(lake) == [(2, None)]

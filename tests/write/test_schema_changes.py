@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeconf.catalog.table import load_table
+from lakeconf.commit.change import SchemaChange
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
 from lakeconf.write.ddl import Definition
 from lakeconf.write.schema_changes import Evolution, create, create_view, evolve, evolve_for
@@ -81,7 +82,7 @@ def test_table_of_a_transaction_is_known_before_its_commit(lake: Lake) -> None:
             "s": "STRUCT(a INTEGER)",
             "n": "INTEGER",
         }
-        assert [change.defines for change in transaction.changes] == [True, True]
+        assert [type(change.body) for change in transaction.changes] == [SchemaChange, SchemaChange]
         assert lake.tables() == []
     assert lake.refresh() == before + 1
     assert list(lake.table("raw.events").schema) == ["id", "moment", "s", "n"]
@@ -106,7 +107,7 @@ def test_change_of_a_table_depends_on_its_definition(lake: Lake) -> None:
         assert transaction.changes == []
         evolve(transaction, "events", Evolution(add={"s.b": "DATE"}))
         (change,) = transaction.changes
-        assert (change.table, change.defines, change.depends_on is not None) == ("main.events", True, True)
+        assert (change.table, type(change.body), change.depends_on is not None) == ("main.events", SchemaChange, True)
         (target,) = transaction.targets.values()
         assert target.info.columns[:2] == known[:2]
     assert lake.table("events").schema["s"] == "STRUCT(a INTEGER, b DATE)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from commit_hooks import at_staged_commit
@@ -10,10 +10,9 @@ from local_stores import store_of
 from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
-from lakeconf.commit import deletions
+from lakeconf.commit.deletions import Outcome
 from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError, CommitError
-from lakeconf.write import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +42,6 @@ MERGED = sorted([*((i, "new") for i in range(0, 212, 2)), *((i, "old") for i in 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
-    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)
     with store_of(tmp_path, data_inlining_row_limit=5).open(spark) as opened:
         run_plain(opened, *CREATE)
         opened.refresh()
@@ -56,14 +54,15 @@ def rows(lake: Lake) -> list[tuple[object, ...]]:
 
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of rows that DuckDB looks for by their ids."""
-    found, written = list[int](), deletions._written
+    """The numbers of rows in the catalog that each attempt of a commit finds by their ids."""
+    found, inlined = list[int](), Outcome._inlined
 
-    def counted(*arguments: object) -> object:
-        found.append(arguments[4])  # type: ignore[arg-type]
-        return written(*arguments)  # type: ignore[arg-type]
+    def counted(self: Outcome, *arguments: Any) -> Any:
+        rows = inlined(self, *arguments)
+        found.append(len(rows))
+        return rows
 
-    monkeypatch.setattr(deletions, "_written", counted)
+    monkeypatch.setattr(Outcome, "_inlined", counted)
     return found
 
 
@@ -85,7 +84,7 @@ def test_duckdb_looks_for_the_rows_in_the_catalog_only(
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        ("CALL ducklake_merge_adjacent_files('dev', 't')", [1, len([i for i in LEFT if i % 2 == 0])]),
+        ("CALL ducklake_merge_adjacent_files('dev', 't')", [1, 1, 1]),
         ("INSERT INTO other VALUES (1)", [1, 1]),
     ],
 )
@@ -103,12 +102,7 @@ def test_positions_after_another_commit(
     assert fetched(lake, query) == [(106 + len([i for i in LEFT if i % 2 == 0]),)]
 
 
-@pytest.mark.parametrize("most", [None, 10**6], ids=["by executors", "by DuckDB"])
-def test_updates_keep_the_snapshots_of_earlier_deletes(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int | None
-) -> None:
-    if most is not None:
-        monkeypatch.setattr(merge, "are_sorted", lambda *_: False)
+def test_updates_keep_the_snapshots_of_earlier_deletes(lake: Lake) -> None:
     before = lake.snapshot_id
     earlier = [fetched(lake, f"SELECT id FROM t AT (VERSION => {version}) ORDER BY id") for version in range(5, before)]
     lake.table("t").update({"s": "x"}, where="id < 30")

@@ -12,7 +12,7 @@ from staged_changes import COLUMNS, staged, with_key
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.write import writes
-from lakeconf.write.staged_refusal import add_key, key_refusal
+from lakeconf.write.staged_refusal import key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,5 +94,3 @@ def test_table_of_keys_that_needs_statements(keyed: Lake, statement: str, reason
 def test_write_without_a_key_needs_no_table_of_keys(lake: Lake) -> None:
     transaction = lake._scope.begin()
     assert key_refusal(transaction) is None
-    add_key(transaction)
-    assert transaction.changes == []

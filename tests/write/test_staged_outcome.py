@@ -22,7 +22,7 @@ from lakeconf.commit.session import RowsChangedError
 from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
 from lakeconf.lake.rewriting import flush_table, newest
-from lakeconf.write import merge, staged_refusal
+from lakeconf.write import staged_refusal
 from lakeconf.write.merge_clauses import Delete, Update
 
 if TYPE_CHECKING:
@@ -140,7 +140,6 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random tables with partitions, rows in the catalog, deletes, evolved columns; others change them too."""
-    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)  # executors find the positions
     monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
@@ -166,7 +165,6 @@ def test_twins_with_changed_keys_stay_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of several partitionings; updated rows move to folders of the newest one."""
-    monkeypatch.setattr(merge, "SORTED_IN_MEMORY", 0)  # executors find the positions
     monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     columns = {"k": "BIGINT", "n": "INTEGER", "s": "VARCHAR", "d": "DATE"}
     create = f"CREATE TABLE § ({', '.join(f'{name} {found}' for name, found in columns.items())})"

@@ -19,7 +19,7 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.errors import CommitConflictError, SchemaError
-from lakeconf.write import merge, staged_refusal
+from lakeconf.write import staged_refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,13 +58,11 @@ def updated(table: Table, change: tuple[dict[str, object], str]) -> None:
     table.update(*change)
 
 
-def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
     """Random tables with partitions, rows in the catalog, deletes and evolved columns; each is updated twice."""
     seen = Counter[str]()
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
     for seed in range(first, first + (60 if PROVE else 2)):
-        # Executors find the positions, or DuckDB does.
-        monkeypatch.setattr(merge, "SORTED_IN_MEMORY", seed % 2 * 1000)
         random = Random(seed)  # noqa: S311 - not for cryptography
         case = random_case(random, TYPES, partitioned=0.5, evolved=0.4)
         names = {twin: f"{twin}_{seed}" for twin in ("public", "staged")}

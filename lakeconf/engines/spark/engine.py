@@ -30,7 +30,6 @@ from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import (
     FILE_ID,
     FILE_ROW_NUMBER,
-    POSITION_TYPES,
     ROW_ID,
     ColumnCheck,
     Fingerprint,
@@ -266,7 +265,7 @@ class SparkEngine:
             frame = rebind(read(self._spark, self._access, plan, None, row_ids=True), private)
             if plan.predicate is not None:
                 frame = frame.where(to_spark(plan.predicate))
-            frame = frame.select(*POSITION_TYPES)
+            frame = frame.select(ROW_ID, FILE_ID, FILE_ROW_NUMBER)
         return nw.from_native(rebind(frame, self._spark))
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:
@@ -328,9 +327,9 @@ class SparkEngine:
         with self._announced(staging_folder(request.table, request.token)):
             return stage_files(self._storage, part, request)
 
-    def sort_positions(self, staged: Staged, condition: str, request: StagingRequest) -> PositionFiles:
+    def sort_positions(self, rows: nw.LazyFrame[Any], request: StagingRequest) -> PositionFiles:
         with self._announced(staging_folder(request.table, request.token)):
-            return sort_positions(self._storage, staged, condition, request)
+            return sort_positions(self._storage, nw.to_native(rows), request)
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         if not is_writable(request.table.columns):

@@ -14,9 +14,7 @@ from lakeconf.catalog.table import load_table
 from lakeconf.engines.base import (
     FILE_ID,
     FILE_ROW_NUMBER,
-    POSITION_TYPES,
     ROW_ID,
-    PositionEngine,
     SparkOperations,
     StagingRequest,
 )
@@ -44,7 +42,6 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
 
 def test_scans_select_columns_and_rows(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
     assert isinstance(engine, SparkOperations)
-    assert isinstance(engine, PositionEngine)
     assert engine.details() == {"spark": spark.version, "application_id": spark.sparkContext.applicationId}
     assert rows(engine.scan("t", usual.newest, ["B"], "a > 1")) == [("y",)]
     assert rows(engine.scan("t", usual.newest, ["b", "a"])) == [("x", 1), ("y", 2)]
@@ -60,9 +57,9 @@ def test_rows_are_found_by_file_and_position(engine: SparkEngine, usual: Lake, s
     usual.run("DELETE FROM lake.many WHERE a = 7", "INSERT INTO lake.many VALUES (8, 'inlined')")
     plan = plan_scan(usual.reader, "many", usual.newest, ["a"], "a > 5 AND a < 9")
     found = engine.find_rows(plan).to_native()
-    assert (found.columns, found.sparkSession) == (list(POSITION_TYPES), spark)
+    assert (found.columns, found.sparkSession) == ([ROW_ID, FILE_ID, FILE_ROW_NUMBER], spark)
     ((file,),) = usual.metadata("SELECT data_file_id FROM ducklake_data_file")
-    query = f"SELECT filename, {file}, file_row_number FROM lake.many WHERE a IN (6, 8) AND b != 'inlined'"
+    query = f"SELECT rowid, {file}, file_row_number FROM lake.many WHERE a IN (6, 8) AND b != 'inlined'"
     assert sorted(map(tuple, found.collect())) == sorted(usual.rows(query))
 
 

@@ -89,13 +89,12 @@ def _value(frame: DataFrame, name: str, column: Column) -> SparkColumn:
 _FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
-def sort_positions(storage: LakeStorage, staged: Staged, condition: str, request: StagingRequest) -> PositionFiles:
-    """Writes the positions of staged rows to a staging folder; see `PositionEngine.sort_positions`.
+def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingRequest) -> PositionFiles:
+    """Writes the positions of rows to a staging folder; see `SparkOperations.sort_positions`.
 
     Args:
         request: The table, and the token of the write.
     """
-    rows = staged_frame(storage.spark, staged, condition, [FILE_ID, FILE_ROW_NUMBER])
     private = writing_session(storage.spark)
     # A task must write all positions of its data files, each in one file.
     private.conf.set("spark.sql.adaptive.enabled", "false")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import narwhals as nw
 import pytest
 from spark_rows import access_to
 
@@ -35,21 +36,19 @@ def test_positions_are_sorted_in_one_file_for_each_data_file(
         writer.execute("USE lake")
         engine = SparkEngine(session, usual.reader, writer, {}, access_to(usual))
         info = load_table(usual.reader, "t", usual.newest)
-        types = {FILE_ID: "BIGINT", FILE_ROW_NUMBER: "BIGINT", "kept": "BOOLEAN"}
         rows = session.range(0, 3000, 1, 4).selectExpr(
             f"CASE WHEN id % 10 < 9 THEN id % 10 END AS {FILE_ID}",
             f"(id * 7919) % 3000 AS {FILE_ROW_NUMBER}",
             "id % 10 = 8 AS kept",
         )
-        staged = engine.stage_rows(rows, StagingRequest(info, types, "a1"))
-        found = engine.sort_positions(staged, f"{FILE_ID} IS NOT NULL AND NOT kept", StagingRequest(info, {}, "a2"))
+        rows = rows.where(f"{FILE_ID} IS NOT NULL AND NOT kept").drop("kept")
+        found = engine.sort_positions(nw.from_native(rows), StagingRequest(info, {}, "a2"))
         assert sorted(found.paths) == list(range(8))
         for number, path in found.paths.items():
             expected = sorted((id_ * 7919) % 3000 for id_ in range(number, 3000, 10))
             assert usual.rows(f"FROM read_parquet('{path}', hive_partitioning = false)") == [(one,) for one in expected]
         assert set(found.paths.values()) == set(found.staged.files)
-        for one in (staged, found.staged):
-            engine.release(one)
+        engine.release(found.staged)
     assert [path.name for path in (usual.folder / "data").rglob("*.parquet")] == []
 
 
@@ -60,8 +59,6 @@ def test_without_rows_there_are_no_files(spark: SparkSession, usual: Lake) -> No
         engine = SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
         info = load_table(usual.reader, "t", usual.newest)
         rows = spark.range(5).selectExpr(f"id AS {FILE_ID}", f"id AS {FILE_ROW_NUMBER}")
-        staged = engine.stage_rows(rows, StagingRequest(info, {FILE_ID: "BIGINT", FILE_ROW_NUMBER: "BIGINT"}, "a1"))
-        found = engine.sort_positions(staged, f"{FILE_ID} > 9", StagingRequest(info, {}, "a2"))
+        found = engine.sort_positions(nw.from_native(rows.where(f"{FILE_ID} > 9")), StagingRequest(info, {}, "a2"))
         assert found.paths == {}
         engine.release(found.staged)
-        engine.release(staged)
