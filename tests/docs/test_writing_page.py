@@ -1,4 +1,4 @@
-"""docs/writing.md: its blocks run in order, on both engines."""
+"""docs/writing.md and docs/maintenance.md: their blocks run in order, writing on both engines."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def test_python_blocks_run(project: Path, engine: str, request: pytest.FixtureRe
 def test_commands_run(project: Path) -> None:
     with lakeconf.init(project).get_store("dev").open() as lake:
         lake.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
-    for line in "".join(blocks("writing.md", "sh")).splitlines():
+    for line in "".join(blocks("maintenance.md", "sh")).splitlines():
         assert run(shlex.split(line)[1:]) == 0
