@@ -16,6 +16,7 @@ from simulator.schedule import template
 from simulator.world import Native, World
 
 import lakeconf.lake.opening
+from lakeconf.catalog.paths import _ENDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ class Recorder:
 
 def normal(text: str) -> str:
     """A text without names and times that differ between two lakes."""
-    text = text.replace("|[?#]", "")  # in paths of URLs only
+    text = text.replace(_ENDS, "")  # in paths of URLs only
     text = re.sub(r"(s3:/|/\S*?)/(lake/)?data/", "…/", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.+]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}", "…", text)
     return re.sub(r"\d{16}|seconds\": [\d.]+", "…", text)
