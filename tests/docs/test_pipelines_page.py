@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = "pipelines.md"
+TESTS = "pipeline-tests.md"
 
 
 def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,10 +48,10 @@ def test_unit_test_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_files(tmp_path, monkeypatch)
-    (tested,) = (text for text in blocks(PAGE, "toml") if text.startswith("[pipeline.tests."))
+    (tested,) = (text for text in blocks(TESTS, "toml") if text.startswith("[pipeline.tests."))
     with (tmp_path / "lakeconf.toml").open("a") as file:
         file.write(f"\n{tested}")
-    passed, failed = (text for text in blocks(PAGE, "text") if text.startswith("$ lakeconf test"))
+    passed, failed = (text for text in blocks(TESTS, "text") if text.startswith("$ lakeconf test"))
     assert run(["test"]) == 0
     assert capsys.readouterr().out == passed.partition("\n")[2]
     query = tmp_path / "large.sql"
