@@ -58,5 +58,5 @@ def _sections(page: str) -> dict[str, str]:
 
 def on_page_markdown(markdown: str, config: MkDocsConfig, **_: Any) -> str:
     """Lets links to other parts of the repository lead there."""
-    parts = "examples|lakeconf|tests|benchmarks|CONTRIBUTING.md|SECURITY.md|LICENSE"
+    parts = "examples|lakeconf|tests|benchmarks|CONTRIBUTING.md|CHANGELOG.md|SECURITY.md|LICENSE"
     return re.sub(rf"\]\((?:\.\./)*(?=(?:{parts})[/)])", f"]({config.repo_url}/blob/main/", markdown)
