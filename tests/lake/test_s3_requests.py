@@ -155,9 +155,9 @@ def test_staged_merge_copies_only_files_of_partitions(
     placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]
     assert sorted(placed) == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
     if name == "t":
-        check(found, 114, PUT=10, GET=12, HEAD=58, LIST=27, DELETE=7)
+        check(found, 136, PUT=12, GET=12, HEAD=70, LIST=35, DELETE=9)
     else:
-        check(found, 195, PUT=17, COPY=4, GET=19, HEAD=95, LIST=47, DELETE=11, POST=2)
+        check(found, 224, PUT=20, COPY=4, GET=19, HEAD=110, LIST=56, DELETE=12, POST=3)
 
 
 @pytest.fixture
