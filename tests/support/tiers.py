@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 COSTS = Path(__file__).parent.parent / "costs.txt"
 # Seconds of a case on two quiet cores, with its fixtures.
 CHEAP = 0.05  # all cases of such a function are quick
-ONE_CASE = {"core": 0.5, "other": 0.3}  # one case of such a function is quick
-LEFT_FILE = 1.5  # one case of a file that would have none
+ONE_CASE = {"core": 0.7, "other": 0.4}  # one case of such a function is quick
+LEFT_FILE = 2.0  # one case of a file that would have none
 CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "security", "write")
 # One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
 END_TO_END = frozenset(
