@@ -52,7 +52,12 @@ def test_deletes_of_few_rows_are_no_staged_commit() -> None:
 
 
 def test_rows_are_those_that_were_written() -> None:
-    bodies = [Files(TABLE, FILES), Files(TABLE, FILES, own_row_ids=True), Statements(("U", "D"), (3, 4)), OUTCOME]
+    bodies: list[Body] = [
+        Files(TABLE, FILES),
+        Files(TABLE, FILES, own_row_ids=True),
+        Statements(("U", "D"), (3, 4)),
+        OUTCOME,
+    ]
     assert [Change("main.t", body).row_count for body in bodies] == [2, 0, 7, 0]
 
 

@@ -12,7 +12,8 @@ from plain_sql import run_plain
 from lakeconf.catalog.data_file import FileGroup, ReplacedFile, file_groups
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.table import TableInfo, load_table
-from lakeconf.commit.staged_commit import COLUMNS, Replacement, add_replacement, check_replaced
+from lakeconf.commit.change import Replacement
+from lakeconf.commit.staged_commit import COLUMNS, add_replacement, check_replaced
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from local_stores import config_of
 from retrying_job import ROWS, run
 from spark_classes import java_options
 
+from lakeconf.ducklake import MARKER
 from lakeconf.engines.spark.start import ensure_java
-from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 
+from lakeconf.commit.change import Statements
 from lakeconf.errors import CommitConflictError, UnsupportedError
 from lakeconf.write.merge_clauses import Delete, Insert
 
@@ -77,6 +78,7 @@ def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
             (change, *_) = tx._scope.transaction.changes  # type: ignore[union-attr]
             second(tx)
             tx._scope.transaction.changes.reverse()  # type: ignore[union-attr]
+            assert isinstance(change.body, Statements)
             assert change.body.counts == (1,)
 
     with pytest.raises(CommitConflictError, match=r"expected to change 1 rows of main\.t, but found 0"):

@@ -11,10 +11,11 @@ from catalog_lake import Lake, lake
 from local_stores import config_of, in_bucket
 
 import lakeconf
+from lakeconf.ducklake import MARKER
 from lakeconf.errors import CatalogError, CatalogMovedError, StorageError
 from lakeconf.guard import marker as module
 from lakeconf.guard.guard import marker_of
-from lakeconf.guard.marker import MARKER, LakeMarker
+from lakeconf.guard.marker import LakeMarker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

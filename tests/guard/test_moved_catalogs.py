@@ -13,8 +13,8 @@ from local_stores import in_bucket
 
 import lakeconf
 from lakeconf.cli.app import run
+from lakeconf.ducklake import MARKER
 from lakeconf.errors import CatalogMovedError
-from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from pathlib import Path

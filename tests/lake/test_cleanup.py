@@ -18,9 +18,9 @@ from staged_changes import COLUMNS, staged, with_key
 import lakeconf
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.cli.app import run
+from lakeconf.ducklake import MARKER
 from lakeconf.engines.base import announce
 from lakeconf.errors import CatalogError
-from lakeconf.guard.marker import MARKER
 
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server

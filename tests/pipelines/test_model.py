@@ -125,9 +125,9 @@ def test_definition_is_that_of_the_loaded_code(tmp_path: Path) -> None:
 
 def test_options_that_do_not_change_rows_are_no_part_of_the_definition() -> None:
     one = Model("marts.t", Full(), Query("SELECT 1"))
+    others: list[Any] = [{}, ["id"], {"a": "b"}, ["c"], {"few": "SELECT 2", "odd": _odd}, "a comment"]
     other = Model(
-        *("marts.t", Full(), Query("SELECT 1 -- x"), {}, ["id"], {"a": "b"}, ["c"]),
-        *({"few": "SELECT 2", "odd": _odd}, "a comment", Path("/elsewhere"), [not_null("id")], ["nightly"]),
+        *["marts.t", Full(), Query("SELECT 1 -- x"), *others, Path("/elsewhere"), [not_null("id")], ["nightly"]]
     )
     assert one.definition() == other.definition()
     assert Model("marts.t", Merge("id")).definition() == Model("marts.t", Merge(["id"])).definition()
