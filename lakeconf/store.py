@@ -230,39 +230,12 @@ class Store(PublicNames):
                 elif not isinstance(statement, without):
                     connection.run(statement)
         except CatalogMissingError as error:
-            self.check_not_lost(connection)
+            check_not_lost(self, connection)
             file = self.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
                 hint=f"check the store's location if you expected a lake: lakeconf doctor {self.name}",
             ) from error
-
-    def check_not_lost(self, connection: Connection) -> None:
-        """Raises an error if the data path has the files of a lake, whose catalog does not exist.
-
-        Args:
-            connection: A connection that has the secrets of the store.
-
-        Raises:
-            CatalogLostError: The data path has a marker of lakeconf.
-        """
-        if self.storage_backend is None:
-            return
-        path = self.storage_backend.location.rstrip("/") + "/"
-        found = False
-        if "://" not in path:
-            found = Path(path, MARKER).exists()
-        else:
-            # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first
-            # write says so.
-            with contextlib.suppress(LakeconfError):
-                found = bool(connection.rows(listing_sql(path, f"{MARKER}*")))
-        if found:
-            raise CatalogLostError(
-                f"store {self.name!r}: the catalog {self.metadata_backend.description()} does not exist, but {path} "
-                "has the files of a lake: nothing was created",
-                hint="restore a backup of the catalog, or correct its location; a new lake needs another data path",
-            )
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an in-memory DuckDB instance with the lake as the default database.
@@ -347,8 +320,8 @@ class Store(PublicNames):
         """Attaches the lake, and creates it only if the data path has no files of a lake."""
         must_exist, file = creates_nothing(self.attach_options), self.metadata_backend.file()
         is_missing = file is not None and not (file.is_file() and file.stat().st_size)
-        if is_missing:
-            self.check_not_lost(connection)
+        if is_missing and not must_exist:
+            check_not_lost(self, connection)
         if self.attach_options.get("encrypted") and not must_exist:
             self.metadata_backend.make_private()
         self.metadata_backend.prepare(read_only=must_exist)
@@ -361,7 +334,7 @@ class Store(PublicNames):
             try:
                 return self._migrate_or_run(connection, statement._replace(options=options))
             except CatalogMissingError:
-                self.check_not_lost(connection)
+                check_not_lost(self, connection)
         return self._migrate_or_run(connection, statement)
 
     def _migrate_or_run(self, connection: Connection, statement: Attach) -> None:
@@ -408,6 +381,31 @@ class Store(PublicNames):
         raise CatalogError(
             f"stores.{self.name}: the connection has a secret {secret.name!r} that lakeconf did not create",
             hint="omit the credentials to use the existing secret, or choose another secret_name",
+        )
+
+
+def check_not_lost(store: Store, connection: Connection) -> None:
+    """Raises an error if the data path has the marker of a lake, whose catalog does not exist.
+
+    Args:
+        connection: A connection that has the secrets of the store.
+    """
+    if store.storage_backend is None:
+        return
+    path = store.storage_backend.location.rstrip("/") + "/"
+    found = False
+    if "://" not in path:
+        found = Path(path, MARKER).exists()
+    else:
+        # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first write
+        # says so.
+        with contextlib.suppress(LakeconfError):
+            found = bool(connection.rows(listing_sql(path, f"{MARKER}*")))
+    if found:
+        raise CatalogLostError(
+            f"store {store.name!r}: the catalog {store.metadata_backend.description()} does not exist, but {path} has "
+            "the files of a lake: nothing was created",
+            hint="restore a backup of the catalog, or correct its location; a new lake needs another data path",
         )
 
 

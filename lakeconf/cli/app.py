@@ -19,43 +19,28 @@ from lakeconf.cli.output import show_error, show_lines
 from lakeconf.cli.progress import verbosity_options
 from lakeconf.errors import LakeconfError, suggestion
 
-COMMANDS: Mapping[str, str] = MappingProxyType(
+# The commands below each heading of `lakeconf --help`, and the modules that have them.
+GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "copy": "lakeconf.cli.change_commands",
-        "diff": "lakeconf.cli.inspect_commands",
-        "doctor": "lakeconf.cli.inspect_commands",
-        "explain": "lakeconf.cli.config_commands",
-        "export": "lakeconf.cli.config_commands",
-        "files": "lakeconf.cli.inspect_commands",
-        "graph": "lakeconf.cli.pipeline_commands",
-        "init": "lakeconf.cli.init",
-        "maintain": "lakeconf.cli.change_commands",
-        "plan": "lakeconf.cli.pipeline_commands",
-        "preview-sql": "lakeconf.cli.config_commands",
-        "report": "lakeconf.cli.inspect_commands",
-        "restore": "lakeconf.cli.change_commands",
-        "rewrite": "lakeconf.cli.change_commands",
-        "run": "lakeconf.cli.pipeline_commands",
-        "schema": "lakeconf.cli.config_commands",
-        "snapshots": "lakeconf.cli.inspect_commands",
-        "sql": "lakeconf.cli.inspect_commands",
-        "stores": "lakeconf.cli.config_commands",
-        "tables": "lakeconf.cli.inspect_commands",
-        "test": "lakeconf.cli.pipeline_commands",
-        "validate": "lakeconf.cli.config_commands",
-        "verify": "lakeconf.cli.inspect_commands",
+        "Start": {
+            "init": "lakeconf.cli.init",
+            "validate": "lakeconf.cli.config_commands",
+            "stores": "lakeconf.cli.config_commands",
+            "preview-sql": "lakeconf.cli.config_commands",
+            "schema": "lakeconf.cli.config_commands",
+            "explain": "lakeconf.cli.config_commands",
+            "export": "lakeconf.cli.config_commands",
+            "doctor": "lakeconf.cli.inspect_commands",
+        },
+        "Inspect": dict.fromkeys(
+            ("sql", "tables", "files", "snapshots", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
+        ),
+        "Change": dict.fromkeys(("maintain", "restore", "rewrite", "copy"), "lakeconf.cli.change_commands"),
+        "Pipelines": dict.fromkeys(("plan", "run", "test", "graph"), "lakeconf.cli.pipeline_commands"),
     }
 )
-
-
-# The commands below each heading of `lakeconf --help`.
-GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "Start": ("init", "validate", "stores", "preview-sql", "schema", "explain", "export", "doctor"),
-        "Inspect": ("sql", "tables", "files", "snapshots", "diff", "verify", "report"),
-        "Change": ("maintain", "restore", "rewrite", "copy"),
-        "Pipelines": ("plan", "run", "test", "graph"),
-    }
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {name: module for commands in GROUPS.values() for name, module in commands.items()}
 )
 
 

@@ -31,7 +31,7 @@ from lakeconf.inspection.doctor_lake import (
 )
 from lakeconf.secret import scrub
 from lakeconf.sql import Attach, CreateSecret, LoadExtension, Use, listing_sql, literal
-from lakeconf.store import Store
+from lakeconf.store import Store, check_not_lost
 from lakeconf.wording import counted
 
 OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
@@ -176,7 +176,7 @@ def _catalog(examination: Examination) -> str:
     file = store.metadata_backend.file()
     if file is not None and not file.exists():
         examination.has_catalog = False
-        store.check_not_lost(examination.connection)
+        check_not_lost(store, examination.connection)
         return f"none yet: the first write creates {file}"
     if file is not None:
         store.metadata_backend.prepare(read_only=True)
@@ -187,7 +187,7 @@ def _catalog(examination: Examination) -> str:
         examination.connection.run(attach._replace(options={**options, "create_if_not_exists": False}))
     except CatalogMissingError:
         examination.has_catalog = False
-        store.check_not_lost(examination.connection)
+        check_not_lost(store, examination.connection)
         return "none yet: the first write creates it"
     return f"{store.metadata_backend.description()}, attached as {store.alias}"
 

@@ -11,7 +11,7 @@ import io
 import re
 import threading
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -206,7 +206,7 @@ def _in_bytes(lines: Sequence[str], position: _Position) -> _Position:
     return line, len(lines[line - 1][:column].encode()) if line <= len(lines) else column
 
 
-def _between(lines: Iterable[str], start: _Position, end: _Position) -> str:
-    found = list(lines)[start[0] - 1 : end[0]]
+def _between(lines: Sequence[str], start: _Position, end: _Position) -> str:
+    found = list(lines[start[0] - 1 : end[0]])
     found[-1] = found[-1][: end[1]]
     return "".join([found[0][start[1] :], *found[1:]])

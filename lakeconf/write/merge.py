@@ -50,7 +50,12 @@ _GONE = f"{ACTION} IN ('{UPDATE}', '{DELETE}')"
 
 
 def _add_outcome(
-    transaction: Transaction, target: Target, staged: Staged, counts: Mapping[str, int], on: Sequence[str]
+    transaction: Transaction,
+    target: Target,
+    staged: Staged,
+    counts: Mapping[str, int],
+    on: Sequence[str],
+    decision: str | None,
 ) -> str | None:
     """Adds the changes of a staged commit that carries out actions on rows.
 
@@ -58,6 +63,7 @@ def _add_outcome(
         staged: The actions, computed by Spark.
         counts: The number of rows for each action; at least one row is updated or deleted.
         on: The columns that a merge matches on.
+        decision: As for `carry_out`.
 
     Returns:
         Why the files cannot be committed, so that nothing is added; None if they can be.
@@ -82,7 +88,7 @@ def _add_outcome(
         in_catalog=f"rowid IN (SELECT {ROW_ID} FROM ({staged.source}) WHERE {in_catalog})",
         row_count=gone,
     )
-    transaction.add(row_change(target, transaction, outcome))
+    transaction.add(replace(row_change(target, transaction, outcome), decision=decision))
     for kind, part in parts.items():
         transaction.add(row_change(target, transaction, Files(info, part, own_row_ids=kind == UPDATE)))
     return None
@@ -187,9 +193,8 @@ def carry_out(
     refused: str | None = None
     if acted and isinstance(engine, SparkOperations):
         refused = outcome_refusal(transaction, info, updated=counts.get(UPDATE, 0))
-        refused = refused or _add_outcome(transaction, target, staged, counts, on)
+        refused = refused or _add_outcome(transaction, target, staged, counts, on, decision)
         if refused is None:
-            transaction.changes[0] = replace(transaction.changes[0], decision=decision)
             return
         decision = decision and f"{decision}; not staged: {refused}"
     check_matches(session.writer, info, staged, on)

@@ -143,7 +143,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]
-    report.user_properties.append(("group", group_of(item)))
+    if item.config.getoption("--write-costs"):
+        report.user_properties.append(("group", group_of(item)))
     return report  # type: ignore[return-value]
 
 
