@@ -109,13 +109,13 @@ class Commit:
     made: int | None = None
 
     @property
-    def may_discard(self) -> bool:
-        """True if the commit is certainly not in the catalog."""
-        return self.phase in (Phase.OPEN, Phase.ABSENT)
+    def is_unknown(self) -> bool:
+        """True if the commit may be in the catalog or not: staged files must be kept."""
+        return self.phase is Phase.SENT
 
     def unknown(self) -> CommitUnknownError | None:
         """The error that says what to do if the outcome is unknown; None if it is known."""
-        if self.phase is not Phase.SENT:
+        if not self.is_unknown:
             return None
         return self._unknown("the commit was interrupted, and its outcome could not be determined")
 
@@ -133,7 +133,7 @@ class Commit:
             conflicts: True if the checks of another attempt would detect every conflict.
         """
         if isinstance(error, CatalogLockedError):
-            return self.may_discard
+            return self.phase in (Phase.OPEN, Phase.ABSENT)
         if self.phase is not Phase.ABSENT:
             return False
         return error.overtaken or (conflicts and isinstance(error, CommitConflictError))

@@ -184,7 +184,7 @@ class Transaction:
                 snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
             finally:
                 # The phase decides, not the error: a signal can arrive at any time.
-                if self.attempt.phase is Phase.SENT:
+                if self.attempt.is_unknown:
                     self._resources.pop_all()
                 self.discard()
             return self.session.advance(snapshot_id, own=self.attempt.made, token=self.token)

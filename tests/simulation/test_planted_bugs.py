@@ -39,7 +39,7 @@ def finds_nothing(*_: object, **__: object) -> None:
 
 
 BUGS = {
-    "removes staged files of an unknown outcome": (Commit, "may_discard", property(lambda _: True)),
+    "removes staged files of an unknown outcome": (Commit, "is_unknown", property(lambda _: False)),
     "recovery does not look for the token": (AttachedCatalog, "find", finds_nothing),
     "recovery does not wait for commits in progress": (recovery, "await_commits", finds_nothing),
     "removed files are not restored": (AttachedCatalog, "restore_written", finds_nothing),
