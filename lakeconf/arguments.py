@@ -25,12 +25,7 @@ def check_flags(**flags: object) -> None:
 
 
 def whole_number(value: object, name: str, *, at_least: int) -> int:
-    """Checks a number of things.
-
-    Args:
-        value: The number; also one of another library such as numpy.
-        name: The name of the argument, for the error.
-    """
+    """Checks a number of things."""
     if isinstance(value, SupportsIndex) and not isinstance(value, bool) and at_least <= value.__index__() <= _MOST:
         return value.__index__()
     raise LakeconfError(

@@ -42,11 +42,5 @@ class _Deferred:
 
 
 def deferred(module: str, attribute: str | None = None) -> Any:
-    """Returns what stands for a module, or for something in it, and imports the module when it is used.
-
-    Args:
-        module: The full name of the module.
-        attribute: The name of a class or function of the module, to be called. It serves `isinstance`, but `except` and
-            subclasses need the class itself.
-    """
+    """Returns what stands for a module, or for something in it, and imports the module when it is used."""
     return _Deferred(module, attribute)

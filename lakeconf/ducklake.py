@@ -67,12 +67,7 @@ _PLACEHOLDER = re.compile(PLACEHOLDER)
 
 
 def metadata_database(alias: str, option: object = None) -> str:
-    """The name of the DuckDB database with the metadata of an attached lake.
-
-    Args:
-        alias: The name under which the lake is attached.
-        option: The option `metadata_catalog` of ATTACH, which replaces DuckLake's name.
-    """
+    """The name of the DuckDB database with the metadata of an attached lake."""
     return str(option or f"__ducklake_metadata_{alias}")
 
 
@@ -82,23 +77,14 @@ def inlined_deletes_table(table_id: int) -> str:
 
 
 def visible_at(snapshot: str = "$1", row: str = "") -> str:
-    """The SQL condition that a row of the catalog is visible at a snapshot.
-
-    Args:
-        snapshot: The SQL of the snapshot's id.
-        row: The name of the catalog table in the query, if the query has several.
-    """
+    """The SQL condition that a row of the catalog is visible at a snapshot."""
     of = f"{row}." if row else ""
     begin, end = f"{of}begin_snapshot", f"{of}end_snapshot"
     return f"({begin} <= {snapshot} AND ({end} IS NULL OR {end} > {snapshot}))"
 
 
 def refused_version(text: str) -> str | None:
-    """Rewrites the extension's error about the version of a catalog as one sentence.
-
-    Returns:
-        The version of the catalog, the supported version and the fix; None for any other error.
-    """
+    """Rewrites the extension's error about the version of a catalog as one sentence."""
     refused = _REFUSED.search(text)
     return refused and version_sentence(refused["found"], refused["supported"], "the ducklake extension")
 
@@ -120,11 +106,7 @@ def _order(version: str) -> tuple[int, int, bool] | None:
 
 
 def check_placeholders(text: str | None, what: str) -> None:
-    """Refuses a text that contains a word that DuckLake replaces.
-
-    Args:
-        what: The name of the text, for the message.
-    """
+    """Refuses a text that contains a word that DuckLake replaces."""
     found = _PLACEHOLDER.search(text or "")
     if found:
         raise SchemaError(
@@ -134,11 +116,7 @@ def check_placeholders(text: str | None, what: str) -> None:
 
 
 def check_commit_text(text: object, what: str) -> None:
-    """Refuses a message, an author or a key of a commit that the catalog cannot store.
-
-    Args:
-        what: The name of the text, for the message.
-    """
+    """Refuses a message, an author or a key of a commit that the catalog cannot store."""
     if not isinstance(text, str | None):
         raise SchemaError(f"{what} is {text!r}, and not a text", hint="write it as text")
     if text is not None and ("\0" in text or any("\ud800" <= character <= "\udfff" for character in text)):
@@ -147,11 +125,7 @@ def check_commit_text(text: object, what: str) -> None:
 
 
 def commit_json(info: Mapping[str, object], extra: Mapping[str, object]) -> str:
-    """The information about a commit as JSON, without words that DuckLake replaces.
-
-    Args:
-        extra: The keys that the user adds.
-    """
+    """The information about a commit as JSON, without words that DuckLake replaces."""
     try:
         return escaped_json(json.dumps(dict(info) | ({"extra": dict(extra)} if extra else {}), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -63,9 +63,6 @@ def without(text: str, value: str) -> str:
     A value of 8 characters or more is found anywhere, a shorter one only as a whole word. A value of fewer than 4
     characters, or of fewer than 12 letters only, is found only between quotes or characters such as `=`, `:` and `@`.
     So a password like `lake` does not change sentences and other names.
-
-    Args:
-        text: Text of another program, such as an error of DuckDB.
     """
     if text == value:
         return _MASK
@@ -320,13 +317,7 @@ def _from_environment_hidden(shown: str, variable: str) -> HiddenText:
 
 
 def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
-    """Replaces every string that contains a secret with a `HiddenText`.
-
-    Args:
-        value: A string, or mappings and sequences of strings; other values are returned unchanged.
-        secrets: The secrets. Parts of a string are masked by the rules of `scrub`: the gap in a known name, such as
-            `***conf_prod`, would reveal a short secret.
-    """
+    """Replaces every string that contains a secret with a `HiddenText`."""
     secrets = tuple(secrets)
     if isinstance(value, Mapping):
         return {key: hidden(item, secrets) for key, item in value.items()}
@@ -353,12 +344,7 @@ def masked(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def scrub(text: str, secrets: Iterable[Secret]) -> str:
-    """Masks the values of `secrets` in a text, including values encoded for SQL, URLs, JSON, XML or Python.
-
-    Args:
-        text: Text of another program, such as an error message of DuckDB.
-        secrets: The secrets to mask. Short ones are only masked as whole values; see `lakeconf.secret`.
-    """
+    """Masks the values of `secrets` in a text, including values encoded for SQL, URLs, JSON, XML or Python."""
     for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
         text = without(text, secret.reveal())
     return text

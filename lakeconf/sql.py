@@ -292,10 +292,6 @@ class Use(NamedTuple):
 
 
 def bind(statement: Statement) -> tuple[str, list[Secret]]:
-    """Renders a statement for execution.
-
-    Returns:
-        The SQL with `?` for each secret, and the values to bind.
-    """
+    """Renders a statement for execution."""
     rendering = Bound()
     return statement.render(rendering), rendering.parameters

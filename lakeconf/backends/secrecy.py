@@ -29,11 +29,7 @@ _USERINFO = re.compile(r"://[^/\s]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE
 
 
 def is_secret(path: Sequence[str]) -> bool:
-    """True if the value at a path in a store's table is a secret.
-
-    Args:
-        path: Keys, such as `("storage_backend", "secret_parameters", "refresh_info", "token")`.
-    """
+    """True if the value at a path in a store's table is a secret."""
     if not path:
         return False
     section, *below = path
@@ -65,11 +61,7 @@ def guard_options(options: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def holds_credentials(key: str, text: str) -> bool:
-    """True if a value that is shown contains a user or a password, as in `scheme://user:password@host`.
-
-    Args:
-        key: The key of the value; hosts are written without a scheme.
-    """
+    """True if a value that is shown contains a user or a password, as in `scheme://user:password@host`."""
     return bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 
 

@@ -50,14 +50,7 @@ def creates_nothing(attach_options: Mapping[str, object]) -> bool:
 
 
 def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> str | None:
-    """Validates the combination of ATTACH options that are valid individually.
-
-    Args:
-        alias: The name under which the lake is attached.
-
-    Returns:
-        The name of an option and its problem in one sentence; None if there is none.
-    """
+    """Validates the combination of ATTACH options that are valid individually."""
     if "metadata_catalog" in attach_options and str(attach_options["metadata_catalog"]).lower() == alias.lower():
         return f"metadata_catalog: {alias!r} is the alias of the lake itself"
     if attach_options.keys() >= _PINS:
@@ -68,14 +61,7 @@ def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> 
 
 
 def attach_option_problem(key: str, value: object) -> str | None:
-    """Validates an ATTACH option.
-
-    Args:
-        key: The name of the option, in lower case.
-
-    Returns:
-        The problem in one sentence; None if the option is valid.
-    """
+    """Validates an ATTACH option."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
         return "the name of an option must contain only lower-case letters, digits and underscores"
     if isinstance(value, str) and escaped(value) != value:
@@ -139,11 +125,7 @@ class MaintenanceLimits:
 
 
 def maintenance_problem(key: str, value: object) -> str | None:
-    """Validates a key of a store's table `maintenance`.
-
-    Returns:
-        The problem in one sentence; None if the key is valid.
-    """
+    """Validates a key of a store's table `maintenance`."""
     if key not in KEYS:
         return f"unknown key, {suggestion(key, KEYS, 'use one of: ' + ', '.join(KEYS))}"
     if not isinstance(value, str):
@@ -171,11 +153,7 @@ COMMITTERS = ("auto", "public", "staged")
 
 
 def checked_committer(store: str, committer: str) -> str:
-    """A committer, if it exists.
-
-    Args:
-        store: The name of the store, for the error.
-    """
+    """A committer, if it exists."""
     if committer not in COMMITTERS:
         raise LakeconfError(
             f"stores.{store}.committer: must be one of {', '.join(COMMITTERS)}",

@@ -9,11 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Runs the command of this process.
-
-    Returns:
-        The exit code: 0, 1 if the command failed, 2 for invalid arguments, 130 after Ctrl-C.
-    """
+    """Runs the command of this process."""
     # A short process creates little garbage, but collecting it took a fifth of the time: collect rarely during imports,
     # and skip the collection at exit. Pydantic plugins are not needed either.
     gc.set_threshold(100_000, 50, 50)

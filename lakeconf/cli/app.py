@@ -96,14 +96,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command.
-
-    Args:
-        arguments: The arguments after `lakeconf`.
-
-    Returns:
-        The exit code: 0, 1 if the command failed, 2 for invalid arguments, 130 after Ctrl-C.
-    """
+    """Runs a command."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

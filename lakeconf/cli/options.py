@@ -237,12 +237,7 @@ class ConsentRequired(click.ClickException):
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks for consent to a change after its plan was shown. Returns only with consent.
-
-    Args:
-        question: A yes-or-no question about the change.
-        yes: True if the user passed `--yes`.
-    """
+    """Asks for consent to a change after its plan was shown. Returns only with consent."""
     if yes:
         return
     if not sys.stdin.isatty():

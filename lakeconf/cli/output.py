@@ -39,11 +39,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 
 
 def show(text: str, *, to_stderr: bool = False) -> None:
-    """Prints one line. Escapes control characters, including line ends, and commands of CI systems.
-
-    Args:
-        text: The line; colours come from `style`.
-    """
+    """Prints one line. Escapes control characters, including line ends, and commands of CI systems."""
     _echo(safe_line(text), to_stderr=to_stderr)
 
 
@@ -88,13 +84,7 @@ def show_table(
     margin: int = 0,
     drawn: Callable[[int, str], str] = lambda _, line: line,
 ) -> None:
-    """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines.
-
-    Args:
-        numbers: The columns with numbers, which are aligned on the right.
-        margin: The number of characters that `drawn` adds to a line.
-        drawn: Returns a line with its margin and colour; receives the number of its row, and the line.
-    """
+    """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if sys.stdout.isatty():
@@ -110,16 +100,7 @@ def show_table(
 
 
 def fitted(widths: Sequence[int], fixed: Sequence[bool], available: int) -> list[int]:
-    """The widths of columns in a table of limited width: the widest columns get narrower, down to eight characters.
-
-    Args:
-        widths: The width that each column needs.
-        fixed: True for each column that keeps its width.
-        available: The width of the table, with two spaces between columns.
-
-    Returns:
-        The widths; those that are needed if the table does not fit in any case.
-    """
+    """The widths of columns in a table of limited width: the widest columns get narrower, down to eight characters."""
     found = list(widths)
     flexible = [number for number, is_fixed in enumerate(fixed) if not is_fixed and found[number] > _NARROWEST]
     excess = sum(found) + 2 * (len(found) - 1) - available
@@ -180,11 +161,7 @@ def plain(value: Any) -> Any:
 
 
 def counts_text(found: Sequence[str], order: Iterable[str]) -> str:
-    """Returns how often each word occurs, as `3 done, 1 failed`; words that do not occur are left out.
-
-    Args:
-        order: The words, in the order of the text.
-    """
+    """Returns how often each word occurs, as `3 done, 1 failed`; words that do not occur are left out."""
     return ", ".join(f"{found.count(word)} {word}" for word in order if word in found)
 
 

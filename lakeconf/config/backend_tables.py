@@ -31,12 +31,7 @@ def field_fix(model: type[Backend], name: str) -> str:
 
 
 def settings_fix(model: type[Backend], section: str, key: str | None, fault: str) -> str:
-    """Says how to resolve a conflict of keys.
-
-    Args:
-        section: The table of the backend, such as `stores.prod.storage_backend`.
-        key: The key at which the conflict is reported, if any.
-    """
+    """Says how to resolve a conflict of keys."""
     address = re.search(r"such as (\S+://\S+)", fault)
     lacking = re.search(r"without (\w+)", fault)
     if "conflict" in fault and key is not None:
@@ -55,11 +50,7 @@ def parameter_fix(name: str) -> str:
 
 
 def credentials_fix(section: str, fault: str) -> str:
-    """Says how to make credentials whole.
-
-    Args:
-        section: The table of the backend, such as `stores.prod.storage_backend`.
-    """
+    """Says how to make credentials whole."""
     moved = re.match(r"(\w+) is a key of the backend", fault)
     if moved is not None:
         return f"move {moved[1]} from secret_parameters to [{section}]"
@@ -134,15 +125,7 @@ class _Fault(NamedTuple):
 
 
 def build_backend(draft: Draft, section: str, find: Callable[[str], type[BackendType]]) -> BackendType | None:
-    """Builds a backend.
-
-    Args:
-        draft: The store; it collects the problems.
-        find: Returns the class for a backend type.
-
-    Returns:
-        The backend, or None if the store does not declare one or its table has problems.
-    """
+    """Builds a backend."""
     table = draft.values.get(section)
     if table is None:
         return None

@@ -39,11 +39,7 @@ Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 
 
 def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
-    """Reports data paths that overlap that of another catalog, or differ from that of the same catalog.
-
-    Args:
-        stores: All valid stores, in the order of the file.
-    """
+    """Reports data paths that overlap that of another catalog, or differ from that of the same catalog."""
     pairs = [
         *((name, other, Code.SHARED_DATA_PATH) for name, other in shared_data_paths(stores)),
         *((name, other, Code.CATALOG_PATHS) for name, other in _catalogs_with_two_paths(stores)),
@@ -57,14 +53,7 @@ def data_path_problems(source: Source, stores: Mapping[str, Store], names: Colle
 
 
 def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
-    """Finds stores with different catalogs and overlapping data paths.
-
-    Args:
-        stores: The stores by name, in the order of the file.
-
-    Yields:
-        The name of a store and the name of an earlier one; each store at most once.
-    """
+    """Finds stores with different catalogs and overlapping data paths."""
     order = {name: index for index, name in enumerate(stores)}
     catalogs = {name: (catalog, stores[name].read_only) for name, catalog in _catalogs(stores).items()}
     # Keep one store per catalog and place: there may be hundreds.
@@ -125,11 +114,7 @@ def _same(one: Catalog, other: Catalog) -> bool:
 
 
 def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> tuple[Hashable, ...]:
-    """Returns a catalog's identity: equal for all backends of the same catalog.
-
-    Args:
-        shared: The addresses of the servers whose secret other stores may refer to, by the secret's name.
-    """
+    """Returns a catalog's identity: equal for all backends of the same catalog."""
     names = StoreNames("store", "alias")  # the same for all backends: only their own options may differ
     file, server = backend.file(), backend.server()
     if file is not None:

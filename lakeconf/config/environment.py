@@ -71,11 +71,7 @@ class Expansion(NamedTuple):
 
 
 def expand(text: str, environment: Environment) -> Expansion:
-    """Resolves the variables in a value.
-
-    Args:
-        text: The value as written in the file.
-    """
+    """Resolves the variables in a value."""
     parts: list[str] = []
     faults: list[Fault] = []
     end = 0
@@ -139,14 +135,7 @@ _DEFAULT_STORE = f"{PREFIX}DEFAULT_STORE"
 
 
 def overridden(source: Source, environment: Environment) -> tuple[Table, list[Problem]]:
-    """Returns the configuration with overrides from the environment applied.
-
-    Args:
-        source: The content of the file; it is not changed.
-
-    Returns:
-        The data, in which each override is a `FromVariable`, and the problems.
-    """
+    """Returns the configuration with overrides from the environment applied."""
     data: Table = source.data
     problems: list[Problem] = []
     for variable in overrides(environment):
@@ -223,9 +212,6 @@ def env_variables(path: FilePath) -> Mapping[str, str]:
 
     A line is `NAME=value`, with an optional `export` before it. Comments begin with `#`. A value in single quotes is
     taken literally; in double quotes, a backslash escapes `n`, `r`, `t`, `"`, `$` and itself. `$` has no other meaning.
-
-    Returns:
-        The values by name. If a name occurs twice, the last value.
     """
     file = Path(os.path.abspath(path_of(path).expanduser()))
     if not file.exists():

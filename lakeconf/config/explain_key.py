@@ -36,14 +36,7 @@ class KeyOrigin(NamedTuple):
 
 
 def explain_key(config: Config, key: str) -> list[KeyOrigin]:
-    """Explains a key of a store, or every key of a table.
-
-    Args:
-        key: The dotted key, such as `stores.prod` or `stores.prod.storage_backend.region`; `stores` for all stores.
-
-    Returns:
-        The key, or the keys of the table, in the order of the models.
-    """
+    """Explains a key of a store, or every key of a table."""
     parts = tuple(key.split("."))
     if parts == ("stores",):
         return [one for name in config.names for one in explain_key(config, f"stores.{name}")]

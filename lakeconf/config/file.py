@@ -99,12 +99,7 @@ class Source:
         return next((self._positions[part] for part in around if part in self._positions), None)
 
     def problem(self, code: Code, message: str, *, hint: str | None = None, key: Key = (), **place: Any) -> Problem:
-        """Creates a problem with its position.
-
-        Args:
-            key: The key to show and to locate.
-            **place: `store`, the store's name; `at`, the key to locate instead of `key` (None: it is not in the file).
-        """
+        """Creates a problem with the position of a key, or that of `at` (None: the file does not contain it)."""
         line, column = self.position(place.get("at", key) or ()) or (None, None)
         name = dotted(key) or None
         excerpt = self._excerpts.at(line, column) if line and column else None
@@ -128,12 +123,7 @@ def path_of(path: object) -> Path:
 
 
 def find(source: str | os.PathLike[str] | None = None, *, trusted: bool = True) -> Source:
-    """Finds and reads the configuration.
-
-    Args:
-        source: A file, or a folder that contains one. None: the file that `LAKECONF_CONFIG` names, else `lakeconf.toml`
-            or `[tool.lakeconf]` in `pyproject.toml`, from the working directory up to the root of its repository.
-    """
+    """Finds and reads the configuration."""
     if source is not None:
         return _explicit(path_of(source), "", trusted=trusted)
     from_environment = os.environ.get(LOCATION_VARIABLE)

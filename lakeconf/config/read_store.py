@@ -79,13 +79,7 @@ class Reading(NamedTuple):
 def read_store(
     stores: Inheritance, name: str, environment: Environment | None, secrets: Sequence[Secret] = ()
 ) -> Reading:
-    """Reads a store.
-
-    Args:
-        name: The name of a store that exists.
-        environment: The environment variables; None if they must not be read.
-        secrets: The secrets of the whole configuration.
-    """
+    """Reads a store."""
     try:
         tree = stores.tree(name)
     except ConfigError as error:
@@ -263,12 +257,7 @@ STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
-    """Reports unknown keys, tables of the wrong type, and invalid store names.
-
-    Args:
-        source: The file, for the positions of problems.
-        data: Its content, with overrides from the environment applied.
-    """
+    """Reports unknown keys, tables of the wrong type, and invalid store names."""
     problem = source.problem
     for key in data:
         if key not in TOP_KEYS:

@@ -221,11 +221,7 @@ class Draft:
         self._secrets = _secrets(self.values)
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
-        """Adds a problem.
-
-        Args:
-            key: The key inside the store's table; the table may lack it.
-        """
+        """Adds a problem."""
         around = next(key[:length] for length in range(len(key), -1, -1) if key[:length] in self.origins)
         origin = self.origins[around]
         place = (*origin.place, *key[len(around) :])
@@ -378,11 +374,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
-    """Returns the summary of a store.
-
-    Args:
-        is_default: True if it is the default store.
-    """
+    """Returns the summary of a store."""
     try:
         tree = stores.tree(name)
     except ConfigError:

@@ -80,10 +80,6 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Returns the JSON Schema of lakeconf.toml, including the backends of installed packages.
 
     Source: https://json-schema.org/draft/2020-12
-
-    Args:
-        models: The definitions for `[pipeline]`: `models` for the table of its models, `unit_test` for each of its
-            tests, and what they refer to; None allows any table.
     """
     definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance(), **(models or {})}
     pipeline: dict[str, Any] = {**_PIPELINE, "properties": dict(_PIPELINE["properties"])}

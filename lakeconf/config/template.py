@@ -33,13 +33,7 @@ COMMENTS: Mapping[str, str] = MappingProxyType(
 
 
 def first_configuration(store: str, metadata: str, storage: str | None, values: Mapping[tuple[str, str], str]) -> str:
-    """The text of a lakeconf.toml with one store.
-
-    Args:
-        metadata: The type of the metadata backend.
-        storage: The type of the storage backend; None if MotherDuck stores the files.
-        values: Fields by section and name, such as `("storage_backend", "bucket")`. Other fields have defaults.
-    """
+    """The text of a lakeconf.toml with one store."""
     text = f'default_store = "{store}"\n' + _tables(store, metadata, storage, values)
     _check(tomllib.loads(text), {})
     return text
@@ -49,12 +43,6 @@ def with_store(text: str, store: str, metadata: str, storage: str | None, values
     """The text of a lakeconf.toml with one more store. The rest of the text stays as it is.
 
     If the file has one store and no `default_store`, that store becomes the default.
-
-    Args:
-        store: As for `first_configuration`, like the arguments after it.
-        metadata: The type of the metadata backend.
-        storage: The type of the storage backend.
-        values: The fields. Local files of the new store are in a folder of its own by default.
     """
     before = tomllib.loads(text)
     found = before.get("stores")
@@ -81,11 +69,7 @@ def with_store(text: str, store: str, metadata: str, storage: str | None, values
 
 
 def default_fields(model: type[Backend], folder: str = LOCAL_FOLDER) -> Mapping[str, str | None]:
-    """The fields that a new configuration sets in a backend, with their defaults.
-
-    Args:
-        folder: The folder of local files, below which the defaults are.
-    """
+    """The fields that a new configuration sets in a backend, with their defaults."""
     return {
         name: folder + value.removeprefix(LOCAL_FOLDER)
         if value is not None and name in model.path_fields() and value.startswith(LOCAL_FOLDER)

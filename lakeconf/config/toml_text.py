@@ -32,14 +32,7 @@ _BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
 def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
-    """Returns the position of each key.
-
-    Args:
-        text: Valid TOML with its original line ends.
-
-    Returns:
-        The 1-based line and column of each key, by the path of the key (items of arrays by their index).
-    """
+    """Returns the position of each key."""
     scanner = _Scanner(text)
     scanner.document()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -47,14 +40,7 @@ def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
 
 
 def hidden_spans(text: str) -> list[tuple[int, int, str]]:
-    """Returns the values and comments, which may be secrets.
-
-    Args:
-        text: Valid TOML with its original line ends.
-
-    Returns:
-        The start, the end and the replacement of each, in the order of the text.
-    """
+    """Returns the values and comments, which may be secrets."""
     scanner = _Scanner(text)
     scanner.document()
     return scanner.hidden
@@ -232,12 +218,7 @@ class Excerpts:
 
 
 def syntax_excerpt(text: str, line: int, column: int) -> str | None:
-    """Returns the place of a syntax error as `Excerpts.at` does; None if the line may be part of a value.
-
-    Args:
-        line: The 1-based line of the error.
-        column: The 1-based column of the error.
-    """
+    """Returns the place of a syntax error as `Excerpts.at` does; None if the line may be part of a value."""
     start = next((match.end() for index, match in enumerate(re.finditer(r"^|\n", text), 1) if index == line), 0)
     found = re.compile(_STATEMENT).match(text, start)
     if found is None:
@@ -254,12 +235,7 @@ def syntax_excerpt(text: str, line: int, column: int) -> str | None:
 
 
 def drawn(line: int, before: str, after: str) -> str:
-    """Returns a line and below it a line with a caret, at most 80 columns wide.
-
-    Args:
-        line: The 1-based number of the line.
-        before: The text of the line before the caret.
-    """
+    """Returns a line and below it a line with a caret, at most 80 columns wide."""
     before, after = _one_column_each(before), _one_column_each(after).rstrip()
     room = _WIDTH - len(f"  {line} | ")
     if len(before) > room - _BEHIND:
@@ -293,11 +269,7 @@ def dotted(key: Key) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """Formats a value as inline TOML.
-
-    Args:
-        value: A string, number, boolean, date or time, or a list or mapping of such values.
-    """
+    """Formats a value as inline TOML."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{dotted((key,))} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):

@@ -18,15 +18,7 @@ from lakeconf.secret import masked
 
 
 def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *stores: str) -> list[Problem]:
-    """Finds settings of a valid configuration that are probably mistakes, without connecting to anything.
-
-    Args:
-        source: A `Config`, or a source as for `init`.
-        *stores: The names of the stores to check; default: all.
-
-    Returns:
-        The warnings in the order of the file, once per code and key; an empty list if the configuration is invalid.
-    """
+    """Finds settings of a valid configuration that are probably mistakes, without connecting to anything."""
     try:
         config = source if isinstance(source, Config) else init(source)
         if config.problems:

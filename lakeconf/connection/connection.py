@@ -52,11 +52,7 @@ def _shown(native: duckdb.DuckDBPyConnection) -> object:
 
 
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
-    """Returns the statement that makes a database the default, but resolves functions in DuckDB first.
-
-    Args:
-        schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
-    """
+    """Returns the statement that makes a database the default, but resolves functions in DuckDB first."""
     found = dict.fromkeys(["main", *schemas])
     path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
     return f"SET search_path = {literal(','.join(path))}"
@@ -85,14 +81,7 @@ class Connection:
         return self._native
 
     def execute(self, sql: str, parameters: Sequence[object] | None = None) -> duckdb.DuckDBPyConnection:
-        """Runs SQL.
-
-        Args:
-            sql: One statement, or several without parameters.
-
-        Returns:
-            The duckdb connection, from which the result can be fetched.
-        """
+        """Runs SQL."""
         with self.errors():
             return self.native.execute(sql, parameters)
 
@@ -162,21 +151,13 @@ class Connection:
 
         After `USE` alone, a macro of the lake named `count` or `ducklake_current_snapshot` would replace the function
         of that name, even in lakeconf's own statements.
-
-        Args:
-            database: The name under which a lake is attached.
-            schemas: Its schemas, besides `main`, that queries may use as `schema.table`.
         """
         self._database = database
         with self.errors():
             self._paths.set(self.native, search_path_sql(database, schemas))
 
     def relation(self, sql: str) -> duckdb.DuckDBPyRelation:
-        """Binds a query without running it.
-
-        Returns:
-            A lazy relation, valid while the connection is open.
-        """
+        """Binds a query without running it."""
         with self.errors():
             return self.native.sql(sql)
 
@@ -243,11 +224,7 @@ def schemas_of(connection: Connection, database: str) -> list[str]:
 
 
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
-    """Opens an in-memory DuckDB instance without a progress bar, which DuckDB would print to stdout.
-
-    Args:
-        secrets: The secrets to mask in errors.
-    """
+    """Opens an in-memory DuckDB instance without a progress bar, which DuckDB would print to stdout."""
     import duckdb
 
     warn_if_untested(duckdb.__version__)
@@ -257,12 +234,7 @@ def connect(secrets: Iterable[Secret] = ()) -> Connection:
 
 
 def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[Any, ...]]:
-    """Computes a lazy frame; DuckDB frames need no pyarrow, unlike narwhals' `collect`.
-
-    Args:
-        frame: A lazy frame of any engine.
-        secrets: The secrets to mask in errors.
-    """
+    """Computes a lazy frame; DuckDB frames need no pyarrow, unlike narwhals' `collect`."""
     import duckdb
 
     native = frame.to_native()
@@ -273,11 +245,7 @@ def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[A
 
 
 def load_extension(connection: Connection, name: str) -> None:
-    """Loads an extension from its installed wheel, or without a wheel from DuckDB's extension server.
-
-    Args:
-        name: The name of the extension, such as `sqlite_scanner`.
-    """
+    """Loads an extension from its installed wheel, or without a wheel from DuckDB's extension server."""
     if not connection.extensions:  # DuckDB looks for installed extensions in files each time
         found = connection.rows("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
         connection.extensions.update(str(loaded) for (loaded,) in found)
@@ -375,9 +343,6 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
     """Removes exactly these files, on this machine or in a bucket; missing files are ignored.
 
     DuckDB has no statement that removes a file, so an in-memory catalog schedules these files for deletion.
-
-    Args:
-        connection: A connection that can access the files.
     """
     # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
     scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
@@ -402,11 +367,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 def closed_connection(*, errors_as_json: bool = False) -> duckdb.DuckDBPyConnection:
-    """A connection to an empty database of its own: no files, no extensions, no variables of Python.
-
-    Args:
-        errors_as_json: True for errors whose message is JSON with the place in the SQL.
-    """
+    """A connection to an empty database of its own: no files, no extensions, no variables of Python."""
     import duckdb
 
     return duckdb.connect(config={**_SETTINGS, "errors_as_json": str(errors_as_json).lower()})

@@ -282,14 +282,7 @@ def _reworded(text: str, error_class: type[LakeconfError]) -> str:
 
 
 def refused_value(text: str) -> SchemaError | None:
-    """The error for a value that a cast refused.
-
-    Args:
-        text: An error of DuckDB or Spark.
-
-    Returns:
-        The error to raise instead; None for any other error.
-    """
+    """The error for a value that a cast refused."""
     _, found, reason = text.partition(REFUSED_VALUE)
     if not found:
         return None

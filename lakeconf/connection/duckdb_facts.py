@@ -23,14 +23,7 @@ _DEFAULT = "ducklake_default_version"
 
 
 def untested(version: str) -> str | None:
-    """Describes an untested version of DuckDB.
-
-    Args:
-        version: The version, such as `2.0.0` or `v2.0.0`.
-
-    Returns:
-        One sentence; None if the tests run this version.
-    """
+    """Describes an untested version of DuckDB."""
     number = version.removeprefix("v")
     if number.startswith(f"{TESTED}."):
         return None
@@ -39,22 +32,14 @@ def untested(version: str) -> str | None:
 
 @functools.cache
 def warn_if_untested(version: str) -> None:
-    """Warns about an untested version of DuckDB, once in a process.
-
-    Args:
-        version: The version of the `duckdb` package.
-    """
+    """Warns about an untested version of DuckDB, once in a process."""
     found = untested(version)
     if found:
         warnings.warn(f"{found}: {INSTALL_TESTED}", UntestedVersionWarning, stacklevel=2)
 
 
 def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
-    """Makes the extension create catalogs of the version that lakeconf can read, unless the user chose a version.
-
-    Args:
-        rows: Runs a statement on a connection with the extension.
-    """
+    """Makes the extension create catalogs of the version that lakeconf can read, unless the user chose a version."""
     unset = f"SELECT 1 FROM duckdb_settings() WHERE name = '{_DEFAULT}' AND coalesce(value, '') IN ('', 'NULL')"  # noqa: S608
     if rows(unset):
         rows(f"SET {_DEFAULT} = {literal(SUPPORTED_VERSION)}")
@@ -68,14 +53,7 @@ _OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 
 
 def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, Sequence[object] | None]:
-    """Replaces each `?` or `$1` of a statement by its value, if all values are strings, integers, booleans or None.
-
-    Args:
-        parameters: The values; none of them is a secret.
-
-    Returns:
-        The statement, and the parameters that are still to be bound: None, or all of them.
-    """
+    """Replaces each `?` or `$1` of a statement by its value, if all values are strings, integers, booleans or None."""
     if not parameters:
         return sql, parameters
     values = [_value(one) for one in parameters]

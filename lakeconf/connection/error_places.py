@@ -17,11 +17,7 @@ _POSITION = "lakeconf_position"
 
 @contextlib.contextmanager
 def errors_as_json(connection: Connection) -> Iterator[None]:
-    """DuckDB's errors inside are JSON: only JSON has the exact position of an error.
-
-    Args:
-        connection: The connection that runs the statement.
-    """
+    """DuckDB's errors inside are JSON: only JSON has the exact position of an error."""
     connection.execute("SET errors_as_json = true")
     try:
         yield
@@ -36,9 +32,6 @@ def errors_with_places(connection: Connection) -> Iterator[None]:
     """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's own statement.
 
     DuckDB shows the place of an error in a relation in the wrong text: that of the statement that reads the relation.
-
-    Args:
-        connection: The connection that runs the statement.
     """
     with errors_as_json(connection):
         try:
@@ -49,11 +42,7 @@ def errors_with_places(connection: Connection) -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> int | None:
-    """The place that DuckDB found for an error, as an offset in bytes; None if it is unknown.
-
-    Args:
-        error: An error of lakeconf whose cause was raised in `errors_with_places`.
-    """
+    """The place that DuckDB found for an error, as an offset in bytes; None if it is unknown."""
     found = getattr(error.__cause__, _POSITION, None)
     return found if isinstance(found, int) else None
 

@@ -60,11 +60,7 @@ def table_sizes(lake: Lake) -> list[TableSize]:
 
 
 def table_size(lake: Lake, table: str) -> TableSize:
-    """Returns a table with its files, at the lake's snapshot.
-
-    Args:
-        table: The name of the table, as for `Lake.table`.
-    """
+    """Returns a table with its files, at the lake's snapshot."""
     reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan the scan twice more
     files, inlined_rows = stored_rows(reader, table, lake.snapshot_id)
     return TableSize(table, tuple(files), inlined_rows)
@@ -206,11 +202,7 @@ class Skew:
 
 
 def skewed_tables(lake: Lake, *, least_bytes: int = _LEAST_BYTES) -> list[Skew]:
-    """Finds the tables with a partition that is at least five times as large as the median one.
-
-    Args:
-        least_bytes: The size from which a partition counts; smaller ones cost nothing.
-    """
+    """Finds the tables with a partition that is at least five times as large as the median one."""
     reader, version = lake._session.reader, lake.snapshot_id  # noqa: SLF001 - the lake does not list partitions
     found = []
     for name in lake.tables():

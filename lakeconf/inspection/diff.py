@@ -48,12 +48,7 @@ class TableDiff:
 
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
-    """Compares a table in the latest snapshots of two stores.
-
-    Args:
-        on: The key columns; default: compare whole rows.
-        samples: The maximum number of sample rows of each kind.
-    """
+    """Compares a table in the latest snapshots of two stores."""
     one, other = one.for_reading(), other.for_reading()
     # Both are attached to one connection, so its errors may contain secrets of both.
     one.hidden += other.secrets
@@ -80,12 +75,7 @@ def difference(
     on: Sequence[str] = (),
     samples: int = 0,
 ) -> TableDiff:
-    """Compares two relations of a connection.
-
-    Args:
-        relations: What follows FROM, such as `lake.raw.events AT (VERSION => 3)`.
-        table: The name of the table, for messages.
-    """
+    """Compares two relations of a connection."""
     types = [columns_of(connection, relation) for relation in relations]
     schema = [
         (name, types[0].get(name), types[1].get(name))

@@ -84,9 +84,6 @@ def diagnose(store: Store) -> list[Step]:
 
     It creates no catalog. It writes, reads and removes a file below the data path, unless the store is read-only. It
     starts no Spark session.
-
-    Returns:
-        The steps in order. A step is skipped if a step that it depends on failed.
     """
     with connect(store.secrets) as connection:
         examination = Examination(store, connection)
@@ -94,12 +91,7 @@ def diagnose(store: Store) -> list[Step]:
 
 
 def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None]) -> None:
-    """Creates the missing marker of an existing lake, or records that its catalog was moved.
-
-    Args:
-        confirm_move: Called with the error before the marker of a catalog at another location is replaced. It raises
-            unless the user confirms that no other catalog uses the data path.
-    """
+    """Creates the missing marker of an existing lake, or records that its catalog was moved."""
     if store.read_only:
         raise LakeconfError(
             f"the store {store.name!r} is read-only: the marker cannot be created",

@@ -44,11 +44,7 @@ class Warn(Exception):  # noqa: N818 - no error
 
 
 def examine_clock(store: Store, reader: CatalogReader) -> str:
-    """Compares the clock of this machine with the clock of the catalog's server.
-
-    Args:
-        reader: Reads the catalog of its lake.
-    """
+    """Compares the clock of this machine with the clock of the catalog's server."""
     ((server,),) = reader.connection.rows(_server(store).clock(reader.metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
     found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
@@ -62,11 +58,7 @@ def examine_clock(store: Store, reader: CatalogReader) -> str:
 
 
 def examine_timeout(store: Store, reader: CatalogReader) -> str:
-    """Looks for a timeout of the catalog's server that could end a transaction before its commit is complete.
-
-    Args:
-        reader: Reads the catalog of its lake.
-    """
+    """Looks for a timeout of the catalog's server that could end a transaction before its commit is complete."""
     ((milliseconds,),) = reader.connection.rows(_server(store).idle_timeout(reader.metadata_database))
     if 0 < milliseconds < _SHORTEST_TIMEOUT_SECONDS * 1000:
         raise Warn(
@@ -77,11 +69,7 @@ def examine_timeout(store: Store, reader: CatalogReader) -> str:
 
 
 def examine_marker(store: Store, reader: CatalogReader) -> str:
-    """Checks that the marker below the data path names the catalog of a store.
-
-    Args:
-        reader: Reads the catalog of its lake.
-    """
+    """Checks that the marker below the data path names the catalog of a store."""
     marker = marker_of(reader, store.metadata_backend)
     if not marker.exists() and not marker.knows_files():
         raise Skip("none yet: the first write creates it")
@@ -93,11 +81,7 @@ def examine_marker(store: Store, reader: CatalogReader) -> str:
 
 
 def examine_files(reader: CatalogReader) -> str:
-    """Compares the files that the catalog knows with those below the data path.
-
-    Args:
-        reader: Reads the catalog of the lake.
-    """
+    """Compares the files that the catalog knows with those below the data path."""
     files = data_path_files(reader)
     root = files.root
     if files.missing:
@@ -122,11 +106,7 @@ def examine_files(reader: CatalogReader) -> str:
 
 
 def examine_statistics(reader: CatalogReader) -> str:
-    """Looks for columns whose statistics hide rows from DuckDB.
-
-    Args:
-        reader: Reads the catalog of the lake.
-    """
+    """Looks for columns whose statistics hide rows from DuckDB."""
     found = stale_bounds(reader)
     if found:
         tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in found.items()]
@@ -152,12 +132,7 @@ def _server(store: Store) -> CatalogServer:
 
 
 def read_and_remove(connection: Connection, probe: str) -> None:
-    """Reads the file and removes it.
-
-    Args:
-        connection: A connection with access to the storage.
-        probe: Its path or URI.
-    """
+    """Reads the file and removes it."""
     try:
         connection.rows(f"FROM {files_sql('read_parquet', probe)}")
         remove_files(connection, [probe])
@@ -246,11 +221,7 @@ def advice(lake: Lake, plan: Sequence[TableCompaction]) -> list[TableAdvice]:
 
 
 def daily_growth(growth: Sequence[LakeSize]) -> list[Day]:
-    """Returns the days on which a lake changed, oldest first.
-
-    Args:
-        growth: The size at each snapshot, oldest first.
-    """
+    """Returns the days on which a lake changed, oldest first."""
     found: list[Day] = []
     by_day: dict[date, list[LakeSize]] = {}
     for one in growth:

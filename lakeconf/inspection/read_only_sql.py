@@ -62,14 +62,6 @@ def query(
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
     `allow_files` does not extend to views and macros of the lake.
-
-    Args:
-        statement: A single query; the lake is the default database.
-        limit: The maximum number of rows to fetch; default: all.
-        allow_files: True if the query may read files and URLs.
-
-    Returns:
-        The names of the columns, and the rows.
     """
     backend = store.metadata_backend.with_own_credentials()
     reading = store.for_reading().replace(metadata_backend=backend)

@@ -105,11 +105,7 @@ def file_sizes_figure(tables: Sequence[TableSize]) -> Any:
 
 
 def embedded(name: str, figure: Any, nonce: str) -> str:
-    """Returns a figure as HTML.
-
-    Args:
-        figure: The figure; its names are escaped.
-    """
+    """Returns a figure as HTML."""
     figure.update_layout(
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -146,16 +142,7 @@ class _Findings:
 
 
 def report(lake: Lake, title: str, store: str = "STORE") -> str:
-    """Generates a report of a lake: what to do, growth, tables, files, deleted rows, and planned maintenance.
-
-    Args:
-        lake: The lake, at its latest snapshot.
-        store: The name of the store, for commands to paste.
-
-    Returns:
-        A self-contained HTML page. It contains names of tables, columns and files and authors of commits, but no
-        secrets or row values, except the keys of partitions.
-    """
+    """Generates a report of a lake: what to do, growth, tables, files, deleted rows, and planned maintenance."""
     with required("plotly", extra="report", needed_for="a report"):
         from plotly.offline import get_plotlyjs
     with required("jinja2", extra="report", needed_for="a report"):

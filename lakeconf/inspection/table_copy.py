@@ -91,11 +91,7 @@ class TableCopies:
             )
 
     def plan(self, names: Iterable[str] = ()) -> list[CopyStep]:
-        """What a copy would do; nothing is changed.
-
-        Args:
-            names: The tables; all of the source if empty.
-        """
+        """What a copy would do; nothing is changed."""
         found = [load_table(self._reader, name, self._version) for name in names]
         if not found:
             known = tables(self._reader, self._version)

@@ -113,18 +113,6 @@ def verify(lake: Lake, table: str) -> Verification:
 
     DuckDB reads in this process, Spark in its executors; Spark collects no rows. First, the number of rows in each data
     file is compared with the catalog.
-
-    Args:
-        lake: A lake that was opened with a Spark session; `lake.at(…)` for an earlier snapshot.
-        table: `schema.table`, or `table` for one in the schema `main`.
-
-    Returns:
-        The comparison; `equal` is True if both engines read the same rows.
-
-    Raises:
-        TableNotFoundError: The table does not exist at the snapshot.
-        FileMissingError: Data files of the table do not exist; the message lists them.
-        UnsupportedError: Spark cannot read the table exactly, or the lake was opened without Spark.
     """
     session, snapshot_id = lake._session, lake.snapshot_id  # noqa: SLF001 - reads by its engine
     plan = plan_scan(session.reader, table, snapshot_id, [])

@@ -30,21 +30,7 @@ class Export(NamedTuple):
 
 
 def export(config: Config, tool: str, *names: str) -> Export:
-    """Generates the file with which a tool uses stores.
-
-    Args:
-        config: The configuration.
-        tool: One of `TOOLS`.
-        *names: The stores; default: the default store. The tool writes to the first one.
-
-    Returns:
-        The file, and notes; comments at the top of the file repeat the notes.
-
-    Raises:
-        ConfigError: A store does not exist, or a store whose fields are needed is invalid.
-        LakeconfError: The tool does not exist or supports only one store, lakeconf.toml contains a literal secret, or
-            two stores have conflicting settings.
-    """
+    """Generates the file with which a tool uses stores."""
     if tool not in TOOLS:
         raise LakeconfError(f"unknown export {tool!r}", hint=f"choose one of: {', '.join(TOOLS)}")
     known = tuple(config.known(name) for name in names) or (config.known(None),)

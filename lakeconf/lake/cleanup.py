@@ -83,11 +83,7 @@ class Cleanup:
     run: Run
 
     def plan(self, older_than: datetime) -> Removal:
-        """The files that may be removed; nothing is changed.
-
-        Args:
-            older_than: Files that were scheduled for deletion, or written, after this time are kept.
-        """
+        """The files that may be removed; nothing is changed."""
         if self.marker is not None:
             self.marker.before_cleanup()
         _, scheduled = self._scheduled(older_than)

@@ -170,9 +170,6 @@ def plan_compaction(
     """The tables that a compaction would change, selected by DuckLake's rules, sorted by name.
 
     Files that a flush would create, and that could then be merged, are not counted.
-
-    Args:
-        replaced: The number of files that lakeconf replaces itself, because DuckLake would forget bounds or row ids.
     """
     with reader.transaction() as transaction:
         found = _tables(transaction)

@@ -17,11 +17,7 @@ from lakeconf.sql import literal
 
 @contextlib.contextmanager
 def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]:
-    """Limits DuckDB's memory inside a `with` block.
-
-    Args:
-        memory_limit: The memory, such as `4GB`; by default, that of the store.
-    """
+    """Limits DuckDB's memory inside a `with` block."""
     wanted = session.memory_limit if memory_limit is None else memory_limit
     # DuckDB takes a negative number for no limit.
     if wanted is not None and (problem := maintenance_problem("memory_limit", wanted)) is not None:

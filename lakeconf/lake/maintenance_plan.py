@@ -73,18 +73,7 @@ def maintain(
     dry_run: bool = False,
     force: bool = False,
 ) -> MaintenanceResult:
-    """Compacts a lake, expires old snapshots, and removes files that are no longer needed.
-
-    Args:
-        expire_older_than: The age from which snapshots expire; at least a day.
-        cleanup_older_than: The age from which unneeded files are removed: longer than the longest job, and at least
-            a day.
-        keep: The number of newest snapshots that are always kept.
-        deadline: The time after which the compaction begins no further transaction; by default, that of the store.
-        memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store.
-        dry_run: True to change nothing and return the plan.
-        force: True to accept ages of less than a day, if nothing else uses the lake.
-    """
+    """Compacts a lake, expires old snapshots, and removes files that are no longer needed."""
     removal = lake.maintenance.plan_cleanup(older_than=cleanup_older_than, force=force)
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=True, force=force)
     if dry_run:

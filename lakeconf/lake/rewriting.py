@@ -77,11 +77,7 @@ class StagedRewriting:
         return sum(len(_ids(part) & listed) for part in parts)
 
     def run(self, table: RewrittenFiles) -> str | None:
-        """Rewrites files in transactions of a limited size, first those with most deleted rows.
-
-        Returns:
-            Why files are left; None if all are rewritten, or if the time is over.
-        """
+        """Rewrites files in transactions of a limited size, first those with most deleted rows."""
         conflicts = 0
         while not self.limit.is_over:
             try:
@@ -402,11 +398,7 @@ def newest(session: Session, name: str) -> TableInfo:
 
 
 def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, encrypted: bool) -> str | None:
-    """Why the files of a table cannot be replaced with the ids of their rows; None if they can.
-
-    Args:
-        encrypted: True if a file is encrypted.
-    """
+    """Why the files of a table cannot be replaced with the ids of their rows; None if they can."""
     if session.committer == "public":
         return "the store's committer is public, which cannot register row ids"
     if hides_places(info):
@@ -417,11 +409,7 @@ def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, 
 
 
 def add_replacement(transaction: Transaction, engine: Engine, request: SortRequest) -> None:
-    """Writes the rows of a group of files again, and adds the change that replaces the files.
-
-    Args:
-        transaction: The transaction, whose changes all replace files.
-    """
+    """Writes the rows of a group of files again, and adds the change that replaces the files."""
     if not isinstance(engine, SortEngine):
         raise UnsupportedError(f"the engine {engine.name} cannot write files again")
     info, files = request.table, engine.stage_sorted(request)

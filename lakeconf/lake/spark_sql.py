@@ -56,11 +56,7 @@ def quiet() -> Iterator[None]:
 
 
 def parsed(text: str, dialect: str) -> exp.Query:
-    """The query in a text.
-
-    Raises:
-        QueryError: sqlglot finds no query, or several statements.
-    """
+    """The query in a text."""
     try:
         with quiet():
             trees = sqlglot.parse(text, dialect=dialect)
@@ -173,12 +169,7 @@ def _check_columns(query: exp.Query, tables: Sequence[exp.Table]) -> None:
 
 
 def snapshot_at(reader: CatalogReader, kind: str, value: str) -> int | None:
-    """The snapshot that a query names; None if this is not the number of a snapshot or a time with an offset.
-
-    Args:
-        kind: `VERSION` or `TIMESTAMP`.
-        value: The number of a snapshot, or a time in ISO 8601.
-    """
+    """The snapshot that a query names; None if this is not the number of a snapshot or a time with an offset."""
     if kind.upper() == "VERSION":
         return by_version(reader, int(value)).snapshot_id if value.isdecimal() else None
     try:
@@ -189,12 +180,7 @@ def snapshot_at(reader: CatalogReader, kind: str, value: str) -> int | None:
 
 
 def query_in_spark_sql(scope: Scope, query: str) -> nw.LazyFrame[Any]:
-    """Runs a query in Spark's SQL, with the settings of the lake's session, at the snapshot of the lake.
-
-    Args:
-        query: A query; `VERSION AS OF 3` and `TIMESTAMP AS OF '…+00:00'` name other snapshots. A name without a
-            schema that is no table of the lake can be a temporary view of the session.
-    """
+    """Runs a query in Spark's SQL, with the settings of the lake's session, at the snapshot of the lake."""
     session = scope.session
     engine = spark_operations(session.engine, "lake.sql(…, dialect='spark')")
     text = SparkText(query, replace(scope, at=scope.snapshot_id))

@@ -31,17 +31,7 @@ class StreamSink:
         self._checked: set[str] = set()
 
     def __call__(self, batch: Any, batch_id: int) -> None:
-        """Appends a batch.
-
-        Args:
-            batch: The rows, as a Spark DataFrame.
-            batch_id: The batch number, which Spark counts per checkpoint.
-
-        Raises:
-            SchemaError: The rows do not fit the table.
-            CommitError: Nothing was written.
-            LakeconfError: The query has no name and no id, or has written to the table from another checkpoint.
-        """
+        """Appends a batch."""
         found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         query = self._query or found
         if self._query and found:
@@ -55,11 +45,7 @@ class StreamSink:
         self._table.append(batch, idempotency_key=f"stream {query} batch {batch_id}")
 
     def _is_written(self, query_id: str, batch_id: int) -> bool:
-        """True if an early version of lakeconf wrote the batch: its keys contain the query's name, but no id.
-
-        Raises:
-            LakeconfError: The query has written to the table from another checkpoint.
-        """
+        """True if an early version of lakeconf wrote the batch: its keys contain the query's name, but no id."""
         if query_id in self._checked:
             return False
         written = re.compile(rf"stream {re.escape(self._query or '')} (?:query (?P<id>\S+) )?batch (?P<number>\d+)")
@@ -82,11 +68,7 @@ class StreamingEngine(Protocol):
     """An engine that reads streams."""
 
     def stream(self, options: Mapping[str, str]) -> Any:
-        """A streaming frame of the data source `lakeconf`.
-
-        Args:
-            options: The options of the data source.
-        """
+        """A streaming frame of the data source `lakeconf`."""
         ...
 
 

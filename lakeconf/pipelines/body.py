@@ -102,12 +102,7 @@ class ModelText:
 
 
 def query_error(source: ModelText, error: LakeconfError, offset: int, views: Mapping[str, str]) -> LakeconfError:
-    """Returns an error of DuckDB about a model's query with its place in the model.
-
-    Args:
-        offset: The place of the error in the SQL.
-        views: The inputs of the query by the names of their temporary views, which the message may contain.
-    """
+    """Returns an error of DuckDB about a model's query with its place in the model."""
     first, _, rest = error.message.partition("\n\nLINE ")[0].partition("\n")
     lines = [f"{shown_place(source.path, *source.line_and_column(offset))}: {first}", source.excerpt(offset), rest]
     message = "\n".join(filter(None, lines))
@@ -120,12 +115,7 @@ _EXPLAIN = "EXPLAIN "
 
 
 def error_offset(lake: Lake, text: str, changes: Mapping[Span, str], views: Iterable[str]) -> int | None:
-    """Returns the offset in the text at which DuckDB finds an error; None if it is unknown.
-
-    Args:
-        changes: The parts of the text that a run replaces.
-        views: The views that the query reads instead of tables.
-    """
+    """Returns the offset in the text at which DuckDB finds an error; None if it is unknown."""
     sql = replaced(text, changes)
     message = _message_in_lake(lake, sql, views)
     error = None if message is None else reported(message)
@@ -136,12 +126,7 @@ def error_offset(lake: Lake, text: str, changes: Mapping[Span, str], views: Iter
 
 
 def text_offset(text: str, changes: Mapping[Span, str], offset: int) -> int | None:
-    """Returns the offset in the text of an offset in the query that a run makes of it; None if it is outside.
-
-    Args:
-        changes: The parts of the text that a run replaces.
-        offset: The offset in the query with these changes.
-    """
+    """Returns the offset in the text of an offset in the query that a run makes of it; None if it is outside."""
     found = original_offset(changes, offset)
     return found if 0 <= found <= len(text) else None
 
@@ -193,11 +178,7 @@ class Body(Protocol):
         ...
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        """Returns the rows as a lazy frame of the lake's engine.
-
-        Args:
-            bounds: `start` and `end` of the time range; empty without one.
-        """
+        """Returns the rows as a lazy frame of the lake's engine."""
         ...
 
 
@@ -272,11 +253,7 @@ class Query:
         return None if self.path is None else shown_place(self.path)
 
     def check_length(self) -> None:
-        """Checks that an untrusted query can be parsed within seconds.
-
-        Raises:
-            PipelineError: It has too many tokens.
-        """
+        """Checks that an untrusted query can be parsed within seconds."""
         beyond = too_long(self.text, "SQL")
         if beyond is not None:
             message, hint = f"the SQL has more than {MAX_UNTRUSTED_TOKENS} tokens", "split it into several models"

@@ -55,11 +55,7 @@ def model_problems(config: Config, model: Model) -> list[Problem]:
 
 
 def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) -> list[Problem]:
-    """Returns the problems between valid models, and those of their unit tests.
-
-    Args:
-        all_known: False if Python files may declare further models, which validate does not run.
-    """
+    """Returns the problems between valid models, and those of their unit tests."""
     doubled = [(model, same_table(model, first)) for model, first in twins(models)]
     if doubled:
         return [
@@ -137,12 +133,7 @@ def empty_lake(
     secrets: Sequence[Secret] = (),
     session: Any = None,
 ) -> Lake:
-    """Opens a temporary lake.
-
-    Args:
-        alias: The name under which it is attached; default: its name.
-        session: A Spark session; None for DuckDB.
-    """
+    """Opens a temporary lake."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
     catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
     files = LocalStorage(path=str(Path(folder, "data")))
@@ -247,11 +238,7 @@ def opened(
 
 
 def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any = None) -> Lake:
-    """Opens a lake and changes nothing; a store without a lake is opened as an empty lake.
-
-    Args:
-        session: A Spark session; None for DuckDB.
-    """
+    """Opens a lake and changes nothing; a store without a lake is opened as an empty lake."""
     try:
         return stack.enter_context(store.open(session, read_only=True))
     except CatalogMissingError:

@@ -33,21 +33,12 @@ def unknown_json_keys(json: str, types: Mapping[str, str]) -> str:
     """Returns the SQL of a list with the paths of the keys in a JSON object that columns lack, each as a list of names.
 
     DuckDB matches keys exactly, so a key that differs in case is unknown.
-
-    Args:
-        json: The SQL of a value of type JSON.
-        types: The DuckDB types of the columns.
     """
     return _unknown_of(json, {name: parsed_type(kind) for name, kind in types.items()}, count())
 
 
 def unknown_fields(given: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
-    """Yields the fields of structs in columns that a cast would leave out, each with its DuckDB type.
-
-    Args:
-        given: The types of the columns of a file.
-        wanted: The types of the cast, by the names in `given`.
-    """
+    """Yields the fields of structs in columns that a cast would leave out, each with its DuckDB type."""
     for name, kind in wanted.items():
         yield from _missing(parsed_type(given[name]), parsed_type(kind), (name,))
 
@@ -138,11 +129,7 @@ _NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_
 
 
 def read_as(kind: str) -> str:
-    """Returns the type to read a column of text as, so that checks find values that the type would change.
-
-    Args:
-        kind: The DuckDB type of the column.
-    """
+    """Returns the type to read a column of text as, so that checks find values that the type would change."""
     found = parsed_type(kind)
     if found.id in _NESTED_TYPES:
         return _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' else "DOUBLE", kind)
@@ -215,11 +202,7 @@ _PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def is_guessed(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text has no date in ISO 8601, or that the reader takes it as NULL.
-
-    Returns:
-        The condition; None if the values are no texts, or their type has no date and no time zone.
-    """
+    """Returns the condition that a text has no date in ISO 8601, or that the reader takes it as NULL."""
     kind = parsed_type(wanted).id
     if parsed_type(given).id != "varchar" or kind not in DATED | _ZONED:
         return None
@@ -238,14 +221,7 @@ def is_lost(kind: str) -> bool:
 
 
 def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_seed: bool) -> SchemaError:
-    """Returns the error about a text.
-
-    Args:
-        place: The place of the types in the configuration, which starts the message.
-        file: The file, as messages name it.
-        pair: The name of the column, and the text.
-        is_seed: True for the file of a seed, which has no SQL.
-    """
+    """Returns the error about a text."""
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
     if parsed_type(kind).id not in DATED:
@@ -297,13 +273,7 @@ class Files:
         return next(iter(endings))
 
     def source(self, types: Mapping[str, str], *, with_file: bool = False, only: str | None = None) -> str:
-        """Returns the SQL of the reader.
-
-        Args:
-            types: The types of columns of CSV and JSON files.
-            with_file: True to add a column with the path of the file.
-            only: One of the paths; None for all.
-        """
+        """Returns the SQL of the reader."""
         paths = self.paths if only is None else [only]
         struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
         options = {
@@ -317,22 +287,14 @@ class Files:
 
 
 def files_of(model: Model, files: Sequence[str]) -> Files | None:
-    """Returns the files that a run of a model reads; None if it reads tables only.
-
-    Args:
-        files: The new files of an append.
-    """
+    """Returns the files that a run of a model reads; None if it reads tables only."""
     if isinstance(model.kind, Seed):
         return Files(model, [model.kind.csv], model.kind.columns)
     return Files(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
 
 
 def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
-    """Returns the rows of files as a lazy frame. `check_files` then checks the values.
-
-    Args:
-        lake: The lake, whose secrets read URIs.
-    """
+    """Returns the rows of files as a lazy frame. `check_files` then checks the values."""
     ending = files.ending
     _check_paths(files)
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
@@ -356,12 +318,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
 
 
 def check_files(files: Files, lake: Lake) -> None:
-    """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files.
-
-    Args:
-        files: The files that `read_files` has read.
-        lake: The lake, whose secrets read URIs.
-    """
+    """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files."""
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if files.ending == "json" and columns:
         _check_keys(files, lake, columns)
@@ -378,13 +335,7 @@ def check_files(files: Files, lake: Lake) -> None:
 
 
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Refuses values that another type would change.
-
-    Args:
-        lake: The lake, whose secrets read URIs.
-        given: The columns of the files, and the types to read them as.
-        pairs: For each column of the model, the type that it is read as and its own.
-    """
+    """Refuses values that another type would change."""
     rounding, guessing = _conditions(rounds, pairs), _conditions(is_guessed, pairs)
     checked = [name for name in pairs if name in rounding or name in guessing]
     if not checked:

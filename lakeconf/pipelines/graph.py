@@ -62,12 +62,7 @@ td {{ border-top: 1px solid var(--line); padding: .2rem 1rem .2rem 0; vertical-a
 
 
 def graph_page(pipeline: Pipeline, models: Sequence[Model], columns: Mapping[str, Lineage | None] | None = None) -> str:
-    """The page: each column contains models whose inputs are in the columns to the left.
-
-    Args:
-        models: The models to draw; tables that they read are drawn too.
-        columns: The lineage of the columns of each model, which the page lists; None to leave it out.
-    """
+    """The page: each column contains models whose inputs are in the columns to the left."""
     inputs = {model.table: list(dict.fromkeys(pipeline.inputs(model).values())) for model in models}
     places = _places(inputs)
     kinds = {model.table: model.kind.name for model in models}

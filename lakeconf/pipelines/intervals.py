@@ -71,13 +71,7 @@ def batches(
     late: bool,
     redo: Iterable[Range] = (),
 ) -> list[Batch]:
-    """Returns the intervals that a run has to process, in chronological order.
-
-    Args:
-        end: End of the range. It includes an interval that it cuts off only if the kind allows partial intervals.
-        late: True if done intervals may have late rows: the last `lookback` intervals are then processed again.
-        redo: Ranges to process again in any case.
-    """
+    """Returns the intervals that a run has to process, in chronological order."""
     known = merged(done)
     wanted = list(_intervals(kind, floor(start, kind.interval), end))
     missing = {one for one in wanted if not covered(one, known)}
@@ -150,9 +144,6 @@ def in_utc(lakes: Iterable[Lake]) -> Iterator[None]:
 
     DuckDB casts between TIMESTAMP and TIMESTAMPTZ, and takes parts of a TIMESTAMPTZ, in the zone of the connection that
     runs a query. Frames are lazy, so run them in the block too.
-
-    Args:
-        lakes: The lakes; both connections of each, since audits run on the one that commits.
     """
     with contextlib.ExitStack() as stack:
         for lake in lakes:

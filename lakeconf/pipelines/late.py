@@ -25,13 +25,6 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
 
     The change feed of an input contains its changed rows. They belong to the intervals that the model computes from
     them, and to the intervals of their own time column, if the input has a column of that name.
-
-    Args:
-        model: A model; only incremental models have intervals.
-        known: The recorded state of the model.
-
-    Returns:
-        The intervals, and the inputs whose late rows are unknown.
     """
     kind = model.kind
     if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists or bounds.rebuild:

@@ -45,9 +45,6 @@ def column_lineage(pipeline: Pipeline) -> dict[str, Lineage | None]:
 
     A source is a column whose value a column of the model contains or is computed from. Columns that only select or
     order rows are no sources.
-
-    Args:
-        pipeline: The models.
     """
     found: dict[str, Lineage | None] = {}
     columns: dict[str, Sequence[str]] = {}

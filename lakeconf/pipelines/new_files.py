@@ -19,11 +19,7 @@ from lakeconf.sql import literal
 
 
 def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
-    """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative.
-
-    Args:
-        lake: The lake, whose secrets read URIs.
-    """
+    """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative."""
     if "://" in pattern:
         secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
         rows = fetched(lake.sql(f"SELECT file FROM glob({literal(pattern)})"), secrets)
@@ -66,12 +62,7 @@ _SHOWN = 3
 
 
 def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, FileState]:
-    """Returns the states of files that match the pattern of a model; those that do not exist are left out.
-
-    Args:
-        lake: The lake, whose secrets read URIs.
-        files: The files, as `found_files` returns them.
-    """
+    """Returns the states of files that match the pattern of a model; those that do not exist are left out."""
     wanted = list(files)
     pattern = model.kind.files if isinstance(model.kind, Append) else None
     if pattern is not None and "://" in pattern:
@@ -84,9 +75,6 @@ def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: 
     """Returns a warning if loaded files have changed since they were loaded.
 
     A file that is gone causes none: landing zones are emptied.
-
-    Args:
-        runs: The runs that loaded the current rows, oldest first.
     """
     # The last run that loaded a file counts: `--rebuild` loads it again.
     before = {file: run.file_states.get(file) for run in runs for file in run.files}

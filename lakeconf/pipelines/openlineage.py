@@ -131,11 +131,7 @@ class EventServer:
 
 
 def event_target(target: str, environment: Mapping[str, str]) -> EventTarget:
-    """Returns a server for a URL, or else a file.
-
-    Args:
-        target: A URL that begins with http:// or https://, or a path.
-    """
+    """Returns a server for a URL, or else a file."""
     if not target.lower().startswith(("http://", "https://")):
         return EventFile(Path(target))
     endpoint = environment.get("OPENLINEAGE_ENDPOINT") or _ENDPOINT

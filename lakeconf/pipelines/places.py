@@ -43,12 +43,7 @@ def key_problems(
     key_of: Callable[[Sequence[int | str]], tuple[str, ...]],
     fix: Callable[[tuple[str, ...], ErrorDetails], str],
 ) -> list[Problem]:
-    """Converts pydantic's errors into problems with a position in the file, one for each key.
-
-    Args:
-        key_of: Returns the key in the table, given pydantic's location.
-        fix: Returns the hint for a key and an error.
-    """
+    """Converts pydantic's errors into problems with a position in the file, one for each key."""
     problems: dict[tuple[str, ...], Problem] = {}
     for found in error.errors(include_url=False, include_input=False):
         code, message = _MESSAGES.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
@@ -61,13 +56,7 @@ def key_problems(
 def unquoted_name_problems(
     config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]
 ) -> list[Problem]:
-    """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name.
-
-    Args:
-        tables: The key of the table that contains the named ones.
-        name: The name of one of them, without a dot.
-        known: The keys that such a table may have. A table in it with another key is a name.
-    """
+    """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name."""
     if not isinstance(table, Mapping) or "." in name:
         return []
     problems = []

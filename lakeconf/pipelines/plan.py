@@ -49,13 +49,7 @@ class ColumnChanges:
 
 
 def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[str, str]) -> ColumnChanges:
-    """Compares the columns of a model's table with those of its rows, ignoring case.
-
-    Args:
-        model: The model; `renamed` lists its renamed columns.
-        existing: The columns of the table and their DuckDB types.
-        wanted: The columns of the rows and their DuckDB types.
-    """
+    """Compares the columns of a model's table with those of its rows, ignoring case."""
     _check_renamed(model, wanted)
     known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
     renamed = {
@@ -75,11 +69,7 @@ def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[st
 
 
 def apply(table: Table, changes: ColumnChanges) -> None:
-    """Renames and drops columns of a table; the write of the rows then adds and widens columns.
-
-    Args:
-        table: The table, in an open transaction.
-    """
+    """Renames and drops columns of a table; the write of the rows then adds and widens columns."""
     rename = {identifier(old): new for old, new in changes.renamed.items()}
     if changes.dropped:
         # DuckLake cannot drop a table's last column: add new columns first.
@@ -90,11 +80,7 @@ def apply(table: Table, changes: ColumnChanges) -> None:
 
 
 def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hint: str) -> None:
-    """Checks that only allowed columns are dropped.
-
-    Args:
-        allowed: The columns that may be dropped, in any case.
-    """
+    """Checks that only allowed columns are dropped."""
     known = {folded(name) for name in allowed}
     refused = [name for name in dropped if folded(name) not in known]
     if refused:
@@ -229,11 +215,7 @@ class Known:
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
-    """Plans the run of a model.
-
-    Args:
-        known: The recorded state of the model.
-    """
+    """Plans the run of a model."""
     step = _decided(pipeline, model, known, bounds, late)
     if known.has_other_rows and step.runs and not bounds.rebuild and reads_changes(model):
         raise PipelineError(

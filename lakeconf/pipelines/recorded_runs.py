@@ -32,12 +32,7 @@ class History:
 
 
 def history(events: Sequence[ModelRun], created: int | None = None) -> History:
-    """Reads the events of a model's table.
-
-    Args:
-        events: All recorded runs and other events of the model, oldest first.
-        created: The snapshot that created the table; earlier runs wrote a former table of its name. None if unknown.
-    """
+    """Reads the events of a model's table."""
     runs: list[ModelRun] = []
     undone: list[ModelRun] = []
     restored, since = None, 0
@@ -58,11 +53,7 @@ def history(events: Sequence[ModelRun], created: int | None = None) -> History:
 
 
 def done_ranges(kind: Kind, runs: Iterable[ModelRun], definition: str) -> list[Range]:
-    """The ranges whose rows the last run that wrote them computed with a definition.
-
-    Args:
-        runs: Recorded runs of the model, oldest first.
-    """
+    """The ranges whose rows the last run that wrote them computed with a definition."""
     done: list[Range] = []
     for run in runs:
         if run.interval is None:
@@ -104,11 +95,7 @@ _SHOWN = 3
 
 
 def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ()) -> list[str]:
-    """Returns a warning if the current rows lack those of recorded runs, because the table was restored.
-
-    Args:
-        planned: The intervals that this run processes.
-    """
+    """Returns a warning if the current rows lack those of recorded runs, because the table was restored."""
     undone = undone_runs(found)
     if not undone:
         return []

@@ -138,12 +138,7 @@ class RowDifference:
 def compared(
     columns: Sequence[str], expected: Sequence[Mapping[str, Any]], rows: Sequence[Sequence[Cell]], *, ordered: bool
 ) -> RowDifference:
-    """Compares rows; each row counts as often as it occurs.
-
-    Args:
-        expected: The expected rows; a column that a row lacks is NULL.
-        rows: The rows of the model, with the cells of `columns`.
-    """
+    """Compares rows; each row counts as often as it occurs."""
     wanted = [_in_order(columns, row) for row in expected]
     left = list(rows)
     missing = []

@@ -24,14 +24,7 @@ _FEED = ("snapshot_id", "rowid", "change_type")
 def rows_of(
     pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None, files: Files | None = None
 ) -> nw.LazyFrame[Any]:
-    """Returns the rows of a step as a lazy frame of the lake's engine.
-
-    Args:
-        step: The planned run of the model.
-        lakes: The lakes, by store name; the pipeline's own lake under the empty name.
-        batch: The time range of an incremental model.
-        files: The files of the step, if the caller needs what the read finds out about them.
-    """
+    """Returns the rows of a step as a lazy frame of the lake's engine."""
     model, lake = step.model, lakes[""]
     loaded = files_of(model, step.files) if files is None else files
     if loaded is not None and isinstance(model.kind, Seed):
@@ -107,12 +100,7 @@ def _check_updates(step: Step, name: str, lake: Lake, local: str, since: int) ->
 def computed(
     model: Model, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]
 ) -> nw.LazyFrame[Any]:
-    """Returns the rows that a model computes from its inputs.
-
-    Args:
-        frames: The inputs, by argument of the body.
-        bounds: The values of `start` and `end`; empty without a time range.
-    """
+    """Returns the rows that a model computes from its inputs."""
     if model.body is None:
         raise PipelineError(
             f"the model {model.table} has neither code nor files", hint="add sql or files, or declare it in Python"

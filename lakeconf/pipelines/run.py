@@ -44,16 +44,7 @@ def in_parallel(
     interrupt: Callable[[], None],
     counts: Callable[[Result], bool] = lambda _: False,
 ) -> None:
-    """Does work in threads; each item after those that it needs.
-
-    Args:
-        names: The items, in the order in which they start if they can.
-        jobs: The largest number of items at the same time.
-        work: Does the work of an item, in a thread.
-        ended: Called with the result of each item when it ends, in the calling thread.
-        interrupt: Stops what the threads do; called after Ctrl-C, and after any other exception.
-        counts: True for the results that `ended` is called with if they come after that, such as those of a commit.
-    """
+    """Does work in threads; each item after those that it needs."""
     waiting, done, running = list(names), set[str](), dict[Future[Result], str]()
     # Ctrl-C cannot break this queue, unlike the locks of `concurrent.futures.wait`.
     finished = queue.SimpleQueue[Future[Result]]()
@@ -95,20 +86,12 @@ def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[s
 
 
 def forked(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
-    """Returns the same lakes for a thread: each at a snapshot that other threads do not move.
-
-    Args:
-        lakes: The open lakes, by any key.
-    """
+    """Returns the same lakes for a thread: each at a snapshot that other threads do not move."""
     return {key: Lake(Scope(lake._session.fork())) for key, lake in lakes.items()}  # noqa: SLF001 - not for users
 
 
 def on_duckdb(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
-    """Returns the same lakes on DuckDB, for a model whose SQL DuckDB runs.
-
-    Args:
-        lakes: The open lakes, by any key.
-    """
+    """Returns the same lakes on DuckDB, for a model whose SQL DuckDB runs."""
     sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
     return {
         key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))

@@ -40,14 +40,7 @@ from lakeconf.write.merge_clauses import Delete, Update
 def write(
     transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None, *, allow_drop_columns: bool = False
 ) -> None:
-    """Writes rows according to the model's kind.
-
-    Args:
-        transaction: The lake of the open transaction.
-        step: The planned run of the model.
-        batch: The time range of the rows, for an incremental model.
-        allow_drop_columns: True to drop columns of the table that the rows no longer have.
-    """
+    """Writes rows according to the model's kind."""
     model, kind = step.model, step.model.kind
     rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
     _prepare(transaction, model, rows, allow_drop_columns=allow_drop_columns)

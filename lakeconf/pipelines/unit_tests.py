@@ -35,12 +35,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def columns_of_rows(rows: Sequence[GivenRow], types: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the columns of rows and their DuckDB types; None for nested values without a declared type.
-
-    Args:
-        rows: The rows; a key that a row lacks is NULL.
-        types: Declared types by column; they come first, also if no row has the column.
-    """
+    """Returns the columns of rows and their DuckDB types; None for nested values without a declared type."""
     found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
     known = {folded(name): name for name in found}
     for row in rows:
@@ -58,11 +53,7 @@ def columns_of_rows(rows: Sequence[GivenRow], types: Mapping[str, str]) -> dict[
 
 
 def rows_sql(rows: Sequence[GivenRow], types: Mapping[str, str]) -> str:
-    """Returns a query for rows.
-
-    Args:
-        rows: The rows; a key that a row lacks is NULL.
-    """
+    """Returns a query for rows."""
     columns = columns_of_rows(rows, types)
     if not columns:
         raise PipelineError("the columns of a table without rows are unknown", hint="write { columns = { id = … } }")
@@ -253,12 +244,7 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
 def chosen_tests(
     pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str], exclude: Iterable[str] = ()
 ) -> list[UnitTest]:
-    """Returns the selected tests; all if `names` is empty.
-
-    Args:
-        names: Names of tests, or models as for `Pipeline.chosen`.
-        exclude: Tests to leave out, in the same form.
-    """
+    """Returns the selected tests; all if `names` is empty."""
     given = list(names)
     wanted = _named(pipeline, tests, given) if given else {test.name for test in tests}
     left_out = _named(pipeline, tests, exclude)
@@ -271,14 +257,7 @@ def run_unit_tests(
     lake: Lake,
     progress: Callable[[UnitTestResult], None] = lambda _: None,
 ) -> list[UnitTestResult]:
-    """Runs tests.
-
-    Args:
-        pipeline: The models.
-        tests: The tests.
-        lake: An empty lake on DuckDB.
-        progress: Called with the result of each test.
-    """
+    """Runs tests."""
     results = []
     for test in tests:
         result = _run(pipeline, test, lake)

@@ -78,19 +78,11 @@ class CatalogFile(MetadataBackend):
             ) from error
 
     def make_empty(self, path: Path) -> None:
-        """Creates a database without tables.
-
-        Args:
-            path: A file that does not exist.
-        """
+        """Creates a database without tables."""
         path.touch()
 
     def look_into(self, path: Path) -> None:
-        """Checks that a file is a catalog of this type.
-
-        Args:
-            path: A file that is not empty.
-        """
+        """Checks that a file is a catalog of this type."""
         try:
             with path.open("rb") as file:
                 head = file.read(32)
@@ -107,11 +99,7 @@ class CatalogFile(MetadataBackend):
 
 
 def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
-    """Refuses a database of another application, because DuckLake would create its tables in it.
-
-    Args:
-        kind: The kind of database, such as `SQLite`.
-    """
+    """Refuses a database of another application, because DuckLake would create its tables in it."""
     if tables and "ducklake_metadata" not in tables:
         raise CatalogError(
             f"{path} is a {kind} database, but not a DuckLake catalog (it contains the table {min(tables)!r})",
@@ -120,11 +108,7 @@ def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Creates a folder and its parents.
-
-    Args:
-        mode: The permissions of a new folder, limited by the umask.
-    """
+    """Creates a folder and its parents."""
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:

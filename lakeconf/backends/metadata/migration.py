@@ -27,9 +27,6 @@ def check_merged_files(
 
     The extension's migration loses the information which snapshot added which rows of a merged file.
     Source: https://github.com/duckdb/ducklake, `MigrateV03` in src/storage/ducklake_metadata_manager.cpp
-
-    Args:
-        connection: A connection with the secrets of the store; the lake is not attached.
     """
     options = backend.ducklake_options(names)
     parameters = options.get("metadata_parameters", {})

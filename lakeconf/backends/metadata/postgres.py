@@ -179,11 +179,7 @@ def hidden_credentials() -> Iterator[None]:
 
 
 def default_password(host: str, port: int, database: str, user: str) -> str | None:
-    """The password that libpq would use for a connection without a configured password.
-
-    Returns:
-        The value of `PGPASSWORD`, otherwise the password in the matching line of the password file; None without both.
-    """
+    """The password that libpq would use for a connection without a configured password."""
     given = os.environ.get("PGPASSWORD")
     if given:
         return given

@@ -39,15 +39,7 @@ _FOR_DUCKDB_ALONE = {"refresh", "refresh_info", "validation", "url_compatibility
 
 
 def s3a_packages(hadoop_version: str) -> tuple[str, ...]:
-    """The coordinates for `spark.jars.packages` that match a version of Hadoop.
-
-    Args:
-        hadoop_version: Spark's Hadoop version, such as `3.5.0`; hadoop-aws must have the same version.
-
-    Returns:
-        The packages. For an unknown version only hadoop-aws, which pulls in the whole AWS SDK. Profiles with single
-        sign-on also need `software.amazon.awssdk:sso` and `:ssooidc`.
-    """
+    """The coordinates for `spark.jars.packages` that match a version of Hadoop."""
     packages = (f"org.apache.hadoop:hadoop-aws:{hadoop_version}",)
     sdk = AWS_SDK_VERSIONS.get(hadoop_version)
     return packages + tuple(f"software.amazon.awssdk:{name}:{sdk}" for name in _SDK_MODULES if sdk)
@@ -59,11 +51,7 @@ def s3a_excludes(hadoop_version: str) -> tuple[str, ...]:
 
 
 def package_settings() -> dict[str, str]:
-    """The settings with which the installed Spark downloads S3A.
-
-    Returns:
-        The settings; empty if Spark is not installed or already has S3A.
-    """
+    """The settings with which the installed Spark downloads S3A."""
     names = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
     found = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
     if found is None or any(name.startswith("hadoop-aws-") for name in names):
