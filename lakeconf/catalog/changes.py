@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
-from lakeconf.catalog.scan import ScanPlan, has_variant, moved_rows, until_stable
+from lakeconf.catalog.scan import ScanPlan, moved_rows, until_stable
 from lakeconf.catalog.table import TableInfo, find_table
+from lakeconf.catalog.types import all_types
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.errors import CatalogError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal
@@ -426,7 +427,7 @@ def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
                 "DuckDB's virtual column that identifies them",
                 hint=flush,
             )
-        if has_variant(column):
+        if "variant" in all_types(column):
             raise UnsupportedError(
                 f"the table {table.full_name} has inlined rows, and DuckDB cannot export its VARIANT "
                 f"column {column.name!r}",

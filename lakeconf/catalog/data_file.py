@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import NO_ID, Column, TableInfo
+from lakeconf.catalog.types import Fact, has
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier
@@ -457,16 +458,9 @@ def _order(
     return orders.get(begins.pop(), ())
 
 
-# For each transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ depend
-# on the session's time zone; DuckDB treats -0.0 and 0.0 as one partition; it cannot write each BLOB into a path.
-_DATES = frozenset(("date", "timestamp"))
-
-
-_TYPES = {
-    "identity": frozenset(("boolean", "int8", "int16", "int32", "int64", "varchar", "timestamptz", *_DATES)),
-    **dict.fromkeys(("year", "month", "day"), _DATES),
-    "hour": frozenset(("timestamp",)),
-}
+# For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ
+# depend on the session's time zone.
+_PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
 
 
 # DuckLake encodes other characters in the name of a key, but does not decode them.
@@ -544,5 +538,6 @@ def _is_folder_known(table: TableInfo) -> bool:
 
 
 def _is_supported(column: Column, transform: str) -> bool:
-    is_decimal = transform == "identity" and column.type.startswith("decimal(")
-    return is_decimal or column.type in _TYPES.get(transform, ())
+    if transform == "identity":
+        return has(column.type, Fact.IN_PATHS)
+    return column.type in _PARTS.get(transform, ())

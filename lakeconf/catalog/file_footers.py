@@ -7,18 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.types import Fact, duckdb_name, has
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import StorageError
 from lakeconf.sql import files_sql, literal
 
-# Types whose bounds in a footer are exact and are text that DuckLake reads. Not floats: a footer does not say whether a
-# column contains NaN. Not BOOLEAN and BLOB: DuckLake writes their bounds differently.
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
 # rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
 # times the last code point, which is no character.
 _WIDEST = {"min": "''", "max": "repeat(chr(1114111), 64)"}
-_BOUNDED = frozenset(("int8", "int16", "int32", "int64", "date", "timestamp", "timestamptz", "varchar"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def _statistics_sql(path: str, column: Column) -> str:
 
 def _bound_sql(column: Column, kind: str) -> str:
     """The SQL of a bound over all row groups: NULL, or the widest, unless each row group with values has one."""
-    if column.type not in _BOUNDED and not column.type.startswith("decimal("):
+    if not has(column.type, Fact.IN_FOOTERS):
         return "CAST(NULL AS VARCHAR)"
     text = f"stats_{kind}_value"
     value = f"TRY_CAST({text} AS {duckdb_name(column.type)})"

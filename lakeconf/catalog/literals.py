@@ -27,7 +27,7 @@ from lakeconf.catalog.predicates import (
     parse_timestamp,
 )
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import decimal_digits
+from lakeconf.catalog.types import TYPES, Fact, decimal_digits, integer_bits, names_with
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError
 
@@ -37,19 +37,7 @@ Raw: TypeAlias = "Value | Text"
 T = TypeVar("T")
 
 
-_INTEGER = re.compile(r"(u?)int(8|16|32|64|128)")
-
-
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
-_SECOND_FRACTIONS = {
-    "timestamp_s": 1_000_000,
-    "timestamp_ms": 1000,
-    "timestamp": 1,
-    "timestamp_ns": 1,
-    "timestamptz": 1,
-}
 
 
 # The range of TIMESTAMP_NS.
@@ -136,9 +124,9 @@ def _constant(column: Column, fit: Fit[Value], *, value: bool) -> Predicate:
 
 
 def _fit(column: Column, raw: Raw) -> Fit[Value]:
-    if column.type.startswith("decimal("):
+    if decimal_digits(column.type):
         return _fit_decimal(column, raw)
-    if _INTEGER.fullmatch(column.type):
+    if integer_bits(column.type):
         return _fit_integer(column, raw)
     fitter = _FITTERS.get(column.type)
     if fitter is None:
@@ -171,8 +159,8 @@ def _bounded(number: Decimal) -> Decimal:
 
 
 def _fit_integer(column: Column, raw: Raw) -> Fit[Value]:
-    unsigned, bits = re.fullmatch(_INTEGER, column.type).groups()  # type: ignore[union-attr]
-    low, high = (0, 2 ** int(bits) - 1) if unsigned else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+    signed, bits = integer_bits(column.type)  # type: ignore[misc]
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     number = _bounded(_number(column, raw))
     if isinstance(raw, Text) and number != number.to_integral_value():
         raise _misfit(column, raw, "a whole number")  # DuckDB would round it
@@ -283,7 +271,7 @@ def _fit_timestamp(column: Column, raw: Raw) -> Fit[Value]:
         # Comparing a TIMESTAMP with a TIMESTAMPTZ depends on the session's time zone.
         example = "TIMESTAMPTZ '2026-01-31 00:00:00+00'" if wants_zone else "TIMESTAMP '2026-01-31 00:00:00'"
         raise _misfit(column, raw, f"a time with{'' if wants_zone else 'out'} a time zone, such as {example}")
-    too_fine = moment.microsecond % _SECOND_FRACTIONS[column.type]
+    too_fine = moment.microsecond % 10 ** max(6 - (TYPES[column.type].second_digits or 0), 0)
     if isinstance(raw, Text) and too_fine:
         raise _misfit(column, raw, "a time with the precision of the column")  # DuckDB would round it
     floor = moment - timedelta(microseconds=too_fine)
@@ -306,6 +294,6 @@ _FITTERS: dict[str, Callable[[Column, Raw], Fit[Value]]] = {
     "varchar": _fit_text,
     "uuid": _fit_uuid,
     "blob": _fit_blob,
+    **dict.fromkeys(names_with(Fact.DATED), _fit_timestamp),
     "date": _fit_date,
-    **dict.fromkeys(_SECOND_FRACTIONS, _fit_timestamp),
 }

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.types import Fact, duckdb_name, has
 from lakeconf.errors import PredicateError
 from lakeconf.sql import identifier, literal
 
@@ -97,13 +97,9 @@ class Expression:
 Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | Not | And | Or | Expression
 
 
-# Values of these types have no literals.
-_WITHOUT_LITERALS = ("variant", "geometry")
-
-
 def literal_type(ducklake_type: str) -> str | None:
     """Returns DuckDB's name of a DuckLake type that has literals; None for other, nested and unknown types."""
-    return None if ducklake_type in _WITHOUT_LITERALS else duckdb_name(ducklake_type)
+    return None if has(ducklake_type, Fact.OPAQUE) else duckdb_name(ducklake_type)
 
 
 def columns_of(predicate: Predicate) -> tuple[Column, ...]:

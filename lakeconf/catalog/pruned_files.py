@@ -27,27 +27,10 @@ from lakeconf.catalog.predicates import (
 )
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.types import TYPES, Fact, has
 from lakeconf.ducklake import visible_at
 
-# The length of a text with the type's precision, and the maximum rounding error of a text with higher precision.
-_TIMESTAMPS = {
-    "timestamp_s": (19, "1 SECOND"),
-    "timestamp_ms": (23, "1 SECOND"),
-    "timestamp": (26, "1 MICROSECOND"),
-    "timestamp_ns": (26, "1 MICROSECOND"),
-}
-
-
 _ZONED_TEXT = r":[0-9]{2}(\.[0-9]{1,6})?[+-][0-9:]+$|^-?infinity$"
-
-
-# 128-bit integers are stored as doubles, and the bounds of a BLOB are hex in some files and raw text in others.
-_CAST = {
-    "boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "date", "varchar", "uuid",
-}  # fmt: skip
-
-
-_FLOATS = {"float32", "float64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +51,11 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
     Returns:
         SQL expressions, which are NULL if a text cannot be parsed.
     """
+    if not has(column.type, Fact.COMPARED):
+        return None
     if column.type == "timestamptz":
         return _zoned(low, high)
-    if column.type in _TIMESTAMPS:
+    if has(column.type, Fact.NAIVE):
         return _naive(column, low, high)
     if column.type == "float64":
         # A promoted DECIMAL becomes a DOUBLE by division, which rounds differently from parsing its text.
@@ -81,8 +66,6 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
             _unless_nan(wide.format("least", low, lowest)), _unless_nan(wide.format("greatest", high, greatest))
         )
     target = literal_type(column.type)
-    if column.type not in _CAST | {"float32"} and not column.type.startswith("decimal("):
-        return None
     exact = Bounds(f"TRY_CAST({low} AS {target})", f"TRY_CAST({high} AS {target})")
     if column.type == "float32":
         return Bounds(_unless_nan(exact.low), _unless_nan(exact.high))
@@ -93,12 +76,12 @@ def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
 
 def comparable_sql(value: Value, column: Column) -> str:
     """Renders a value in SQL for the comparison with its column's bounds."""
-    return value_sql(value, "timestamp" if column.type in _TIMESTAMPS else column.type)
+    return value_sql(value, "timestamp" if has(column.type, Fact.NAIVE) else column.type)
 
 
 def is_float(column: Column) -> bool:
     """Returns True if the column may contain NaN, which bounds do not cover."""
-    return column.type in _FLOATS
+    return has(column.type, Fact.FLOAT)
 
 
 def is_nan(value: Value) -> bool:
@@ -111,7 +94,10 @@ def _unless_nan(expression: str) -> str:
 
 
 def _naive(column: Column, low: str, high: str) -> Bounds:
-    length, slack = _TIMESTAMPS[column.type]
+    digits = TYPES[column.type].second_digits or 0
+    # The length of a text with the type's precision, and the largest rounding error of a longer one.
+    length = 19 + (1 + min(digits, 6) if digits else 0)
+    slack = "1 SECOND" if digits < 6 else "1 MICROSECOND"
     if "timestamptz" in column.later_types:
         length, slack = 0, "1 DAY"  # a file compacted after the promotion has texts with an offset
 
@@ -141,13 +127,6 @@ _KEYS = (
 
 
 _BUCKET = re.compile(r"bucket\((\d+)\)")
-
-
-_MOMENTS = {"timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"}
-
-
-# Types for which the bucket depends only on the value, not on the sign of zero or the session's time zone.
-_HASHED = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "varchar", "date"}
 
 
 _PARTS = {"year", "month", "day", "hour"}
@@ -222,10 +201,9 @@ def _is_usable(column: Column, transform: str) -> bool:
         return True
     if _BUCKET.fullmatch(transform):
         # A promotion changes the hash of some types.
-        is_hashed = column.type in _HASHED or column.type.startswith("decimal(")
-        return is_hashed and not column.former_types and not column.later_types
+        return has(column.type, Fact.HASHED) and not column.former_types and not column.later_types
     # The parts of a TIMESTAMPTZ depend on the time zone of the session that wrote the file.
-    is_local = column.type in _MOMENTS | ({"date"} if transform != "hour" else set())
+    is_local = has(column.type, Fact.NAIVE) or (column.type == "date" and transform != "hour")
     return transform in _PARTS and is_local and "timestamptz" not in column.later_types
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, columns_named, find_table
+from lakeconf.catalog.types import all_types
 from lakeconf.deferred import deferred
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
@@ -169,7 +170,7 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
         row ids and snapshots as `_ducklake_internal_row_id` and `_ducklake_internal_snapshot_id`.
     """
     names = {folded(column.name) for column in plan.table.columns}
-    variants = [column.name for column in plan.columns if has_variant(column)]
+    variants = [column.name for column in plan.columns if "variant" in all_types(column)]
     if variants and plan.inlined_row_count:
         raise UnsupportedError(
             f"the table {plan.table.full_name} has inlined rows, and DuckDB cannot export its "
@@ -196,11 +197,6 @@ def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogChangedErro
         f"has {planned} inlined rows, but the catalog has {found}",
         hint="plan the scan again",
     )
-
-
-def has_variant(column: Column) -> bool:
-    """Returns True if the column is or contains a VARIANT."""
-    return column.type == "variant" or any(map(has_variant, column.children))
 
 
 def _is_inlined(reader: CatalogReader, plan: ScanPlan, names: set[str]) -> str:

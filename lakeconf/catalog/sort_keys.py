@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import NESTED, Fact, has
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier
 
 SORT_KEY = re.compile(
     r"(?P<column>.+?)(?P<direction>\s+(?:ASC|DESC))?(?P<nulls>\s+NULLS\s+(?:FIRST|LAST))?", re.IGNORECASE | re.DOTALL
 )
-# Engines order the values of these types in different ways, or not at all.
-_UNORDERED = frozenset(("struct", "list", "map", "variant", "geometry", "json", "interval"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _sort_key(text: str, columns: Sequence[Column]) -> SortKey:
         hint = suggestion(name, names, f"use one of the columns: {', '.join(names)}")
         raise SchemaError(f"the sort key {text!r} names an unknown column: {name!r}", hint=hint)
     column = known[folded(name)]
-    if column.type in _UNORDERED:
+    if column.type in NESTED or has(column.type, Fact.UNORDERED):
         raise SchemaError(f"cannot sort by the column {column.name!r}: its type is {column.type}")
     direction, nulls = (found["direction"] or "", found["nulls"] or "") if found else ("", "")
     return SortKey(column.name, direction.strip().upper() == "DESC", nulls.upper().endswith("FIRST"))

@@ -1,9 +1,11 @@
-"""The types of DuckLake and DuckDB; converts DuckDB types to columns, for tables that do not exist yet."""
+"""What lakeconf knows about each type of DuckLake; converts types of DuckDB to columns."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
 from itertools import count
 
 import duckdb
@@ -13,46 +15,127 @@ from lakeconf.catalog.table import Column
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 
-# DuckLake's types that are not nested, and their DuckDB names; decimals also have digits.
-DUCKDB_NAMES = {
-    "boolean": "BOOLEAN",
-    "int8": "TINYINT",
-    "int16": "SMALLINT",
-    "int32": "INTEGER",
-    "int64": "BIGINT",
-    "int128": "HUGEINT",
-    "uint8": "UTINYINT",
-    "uint16": "USMALLINT",
-    "uint32": "UINTEGER",
-    "uint64": "UBIGINT",
-    "uint128": "UHUGEINT",
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-    "varchar": "VARCHAR",
-    "json": "JSON",
-    "blob": "BLOB",
-    "uuid": "UUID",
-    "date": "DATE",
-    "time": "TIME",
-    "timetz": "TIME WITH TIME ZONE",
-    "interval": "INTERVAL",
-    "timestamp": "TIMESTAMP",
-    "timestamp_s": "TIMESTAMP_S",
-    "timestamp_ms": "TIMESTAMP_MS",
-    "timestamp_ns": "TIMESTAMP_NS",
-    "timestamptz": "TIMESTAMP WITH TIME ZONE",
-    "variant": "VARIANT",
-    "geometry": "GEOMETRY",
+NESTED = ("struct", "list", "map")
+
+
+class Fact(Flag):
+    """What is true of a type; the comments say it of the type's values."""
+
+    NONE = 0
+    # Spark writes them like DuckLake, which takes a file of Spark as it is.
+    AS_SPARK = auto()
+    # Their bounds in a footer are exact, and text that DuckLake reads. Not floats: a footer does not say whether a
+    # column contains NaN. Not BOOLEAN and BLOB: DuckLake writes their bounds differently.
+    IN_FOOTERS = auto()
+    # Their bounds in the catalog can be compared. Not BLOBs: the bounds are hex in some files and raw text in others.
+    COMPARED = auto()
+    # Their bucket depends on the value only, not on the sign of zero or the session's time zone.
+    HASHED = auto()
+    # A path can contain them, with the same meaning in Spark and DuckDB. Not floats: DuckDB treats -0.0 and 0.0 as one
+    # partition. Not each BLOB can be in a path.
+    IN_PATHS = auto()
+    # Files store them inexactly.
+    INEXACT = auto()
+    # Files store them as DOUBLE, which cannot hold every value above 2^53.
+    AS_DOUBLE = auto()
+    # Floating-point numbers: NaN is outside all bounds, and -0.0 equals 0.0.
+    FLOAT = auto()
+    # They have a date.
+    DATED = auto()
+    # They have a date and a time, without a time zone.
+    NAIVE = auto()
+    # They have no literals and no common text; engines exchange them as they are.
+    OPAQUE = auto()
+    # Engines order them in different ways, or not at all.
+    UNORDERED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of DuckLake that is not nested.
+
+    Attributes:
+        duckdb: Its name in DuckDB; a decimal also has digits.
+        facts: What is true of it.
+        second_digits: The digits of a second that it keeps; None if it has no time.
+    """
+
+    duckdb: str
+    facts: Fact = Fact.NONE
+    second_digits: int | None = None
+
+
+_SMALL = Fact.COMPARED | Fact.HASHED
+_EXACT = Fact.AS_SPARK | Fact.IN_FOOTERS | Fact.COMPARED | Fact.IN_PATHS
+_MOMENT = Fact.DATED | Fact.NAIVE | Fact.COMPARED
+_FLOAT = Fact.AS_SPARK | Fact.COMPARED | Fact.FLOAT
+_DOUBLE = Fact.INEXACT | Fact.AS_DOUBLE
+TYPES = {
+    "boolean": Type("BOOLEAN", Fact.AS_SPARK | Fact.COMPARED | Fact.IN_PATHS),
+    "int8": Type("TINYINT", _EXACT | Fact.HASHED),
+    "int16": Type("SMALLINT", _EXACT | Fact.HASHED),
+    "int32": Type("INTEGER", _EXACT | Fact.HASHED),
+    "int64": Type("BIGINT", _EXACT | Fact.HASHED),
+    "int128": Type("HUGEINT", _DOUBLE),
+    "uint8": Type("UTINYINT", _SMALL),
+    "uint16": Type("USMALLINT", _SMALL),
+    "uint32": Type("UINTEGER", _SMALL),
+    "uint64": Type("UBIGINT", _SMALL),
+    "uint128": Type("UHUGEINT", _DOUBLE),
+    "decimal": Type("DECIMAL", _EXACT | Fact.HASHED),
+    "float32": Type("FLOAT", _FLOAT),
+    "float64": Type("DOUBLE", _FLOAT),
+    "varchar": Type("VARCHAR", _EXACT | Fact.HASHED),
+    "json": Type("JSON", Fact.UNORDERED),
+    "blob": Type("BLOB", Fact.AS_SPARK),
+    "uuid": Type("UUID", Fact.COMPARED),
+    "date": Type("DATE", _EXACT | Fact.HASHED | Fact.DATED),
+    "time": Type("TIME", second_digits=6),
+    "timetz": Type("TIME WITH TIME ZONE", Fact.INEXACT, 6),
+    "interval": Type("INTERVAL", Fact.INEXACT | Fact.UNORDERED),
+    "timestamp": Type("TIMESTAMP", _EXACT | _MOMENT, 6),
+    "timestamp_s": Type("TIMESTAMP_S", _MOMENT, 0),
+    "timestamp_ms": Type("TIMESTAMP_MS", _MOMENT, 3),
+    "timestamp_ns": Type("TIMESTAMP_NS", _MOMENT, 9),
+    "timestamptz": Type("TIMESTAMP WITH TIME ZONE", _EXACT | Fact.DATED, 6),
+    "variant": Type("VARIANT", Fact.OPAQUE | Fact.UNORDERED),
+    "geometry": Type("GEOMETRY", Fact.OPAQUE | Fact.UNORDERED),
 }
 # DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
-_BY_ID = {text.lower(): name for name, text in DUCKDB_NAMES.items() if name != "json"}
+_BY_ID = {found.duckdb.lower(): name for name, found in TYPES.items() if name != "json"}
+# The digits of a second that a type keeps, by the `id` of the DuckDB type.
+SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
 _INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>\d+)")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
+def has(type_name: str, fact: Fact) -> bool:
+    """True if a fact is true of a type of DuckLake; false for nested and unknown types."""
+    found = TYPES.get("decimal" if _DECIMAL.fullmatch(type_name) else type_name)
+    return found is not None and fact in found.facts
+
+
+def has_throughout(column: Column, fact: Fact, nested: Collection[str] = NESTED) -> bool:
+    """True if a fact is true of a column, or of all fields at any depth, if these nested types contain them."""
+    inner = all(has_throughout(child, fact, nested) for child in column.children)
+    return inner and (column.type in nested or has(column.type, fact))
+
+
+def names_with(fact: Fact) -> frozenset[str]:
+    """The types of DuckLake of which a fact is true."""
+    return frozenset(name for name in TYPES if has(name, fact))
+
+
+def ids_with(fact: Fact) -> frozenset[str]:
+    """The `id` of each DuckDB type of which a fact is true."""
+    return frozenset(id_ for id_, name in _BY_ID.items() if has(name, fact))
+
+
 def duckdb_name(type_name: str) -> str | None:
     """Returns the DuckDB name of a DuckLake type; None for nested and unknown types."""
-    return type_name.upper() if _DECIMAL.fullmatch(type_name) else DUCKDB_NAMES.get(type_name)
+    if _DECIMAL.fullmatch(type_name):
+        return type_name.upper()
+    return TYPES[type_name].duckdb if type_name in TYPES else None
 
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:
@@ -61,13 +144,14 @@ def decimal_digits(type_name: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
-    """Writes the type of a column in DuckDB's SQL.
+def integer_bits(type_name: str) -> tuple[bool, int] | None:
+    """Returns True if an integer type of DuckLake is signed, and its number of bits; None for other types."""
+    found = _INTEGER.fullmatch(type_name)
+    return (not found["unsigned"], int(found["bits"])) if found else None
 
-    Args:
-        column: The column, or a field inside a nested one.
-        leaf: Writes the type of a column that is not nested.
-    """
+
+def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
+    """Writes the type of a column in DuckDB's SQL; `leaf` writes a type that is not nested."""
     inner = [nested_sql(child, leaf) for child in column.children]
     if column.type == "list":
         return f"{inner[0]}[]"
@@ -97,9 +181,8 @@ def all_types(column: Column) -> set[str]:
 
 
 def integers() -> dict[str, tuple[bool, int]]:
-    """Returns DuckDB's integer types by `id`: True if the type is signed, and its number of bits."""
-    found = {type_id: _INTEGER.fullmatch(name) for type_id, name in _BY_ID.items()}
-    return {type_id: (not match["unsigned"], int(match["bits"])) for type_id, match in found.items() if match}
+    """Returns DuckDB's integer types by `id`, as `integer_bits`."""
+    return {type_id: bits for type_id, name in _BY_ID.items() if (bits := integer_bits(name))}
 
 
 def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_id: int = 1) -> tuple[Column, ...]:
@@ -124,7 +207,7 @@ def parsed_type(text: str) -> DuckDBPyType:
 
 def _column(name: str, found: DuckDBPyType, ids: Iterator[int], *, nullable: bool = True) -> Column:
     field_id = next(ids)
-    is_nested = found.id in ("struct", "list", "map")
+    is_nested = found.id in NESTED
     parts = {part: inner for part, inner in found.children if isinstance(inner, DuckDBPyType)} if is_nested else {}
     if found.id == "list":
         parts = {"element": parts["child"]}
@@ -133,7 +216,7 @@ def _column(name: str, found: DuckDBPyType, ids: Iterator[int], *, nullable: boo
 
 
 def _type_name(name: str, found: DuckDBPyType) -> str:
-    if found.id in ("struct", "list", "map"):
+    if found.id in NESTED:
         return found.id
     if found.id == "decimal":
         return str(found).lower()

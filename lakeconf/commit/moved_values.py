@@ -11,19 +11,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.table import TableInfo, split_name, tables
-from lakeconf.catalog.types import DUCKDB_NAMES, parsed_type, sql_type
+from lakeconf.catalog.types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 
-_INEXACT = ("int128", "uint128", "interval", "timetz")
-_EXACT = tuple(name for name in DUCKDB_NAMES if name not in _INEXACT)
+_EXACT = sorted(TYPES.keys() - names_with(Fact.INEXACT))
 # Nested fields have rows of their own.
 _TABLES = f"""
     SELECT DISTINCT i.table_id, i.table_name FROM ducklake_inlined_data_tables AS i
     JOIN ducklake_column AS c ON c.table_id = i.table_id
-    WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, "struct", "list", "map")))})
+    WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, *NESTED)))})
     AND c.column_type NOT LIKE 'decimal(%'
 """
 _HINT = "read the rows, and write them to a new table with a type that files hold, such as DECIMAL(38, 0) or VARCHAR"

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeconf.backends.access import Access
 from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.types import Fact, has
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -26,7 +27,6 @@ from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options
 from lakeconf.engines.base import Staged, announce, manifest_path, staging_folder
 from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
-from lakeconf.engines.spark.types import SHARED_TYPES
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import UnsupportedError
@@ -35,8 +35,6 @@ from lakeconf.sql import files_sql, identifier, listing_sql, literal
 from lakeconf.store import Store
 from lakeconf.write import writes
 
-# Types whose bounds in a footer are those of the rows. Floating-point numbers have none, because of NaN.
-_REGISTERED = set(SHARED_TYPES) - {"float32", "float64"}
 # Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
 # shows with a backslash would become other bounds.
 _UNBOUNDED = r"""
@@ -182,8 +180,10 @@ def _append(transaction: Transaction, write: Write, files: Sequence[str]) -> Non
 
 def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) -> bool:
     """True if DuckLake can use the files as they are; otherwise DuckDB inserts their rows."""
-    types = [column.type for column in table.columns]
-    if table.partition_fields or not all(type_ in _REGISTERED or type_.startswith("decimal(") for type_ in types):
+    # The bounds in a footer are not those of floating-point numbers, because of NaN.
+    if table.partition_fields or not all(
+        has(column.type, Fact.AS_SPARK) and not has(column.type, Fact.FLOAT) for column in table.columns
+    ):
         return False
     return writer.rows(_UNBOUNDED.format(files_sql("parquet_metadata", files))) == [(0,)]
 

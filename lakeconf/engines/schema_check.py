@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.table import columns_named, split_name
-from lakeconf.catalog.types import integers, parsed_type
+from lakeconf.catalog.types import Fact, ids_with, integers, parsed_type
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
@@ -33,8 +33,7 @@ _ROUNDED = {
 _TEXTS = ("varchar", "blob", "variant")
 
 
-# DuckDB writes these types to Parquet as DOUBLE, which cannot hold every value above 2^53.
-STORED_AS_DOUBLE = frozenset({"hugeint", "uhugeint"})
+STORED_AS_DOUBLE = ids_with(Fact.AS_DOUBLE)
 
 
 # Files store the milliseconds of an interval in 32 bits: 1193 hours. The pattern is for DuckDB and for Python.
@@ -82,8 +81,7 @@ def changed_by_files(name: str, text: str) -> str:
 
 def is_stored_inexactly(found: DuckDBPyType) -> bool:
     """True if values of the type contain an integer, interval or offset that Parquet files may change, at any depth."""
-    inexact = found.id in ("interval", _WITH_OFFSET) or found.id in STORED_AS_DOUBLE
-    return inexact or any(map(is_stored_inexactly, _cast_parts(found).values()))
+    return found.id in ids_with(Fact.INEXACT) or any(map(is_stored_inexactly, _cast_parts(found).values()))
 
 
 def has_text(found: DuckDBPyType) -> bool:

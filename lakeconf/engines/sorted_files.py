@@ -12,6 +12,7 @@ from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.sort_keys import SortKey
 from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.types import NESTED, Fact, duckdb_name, has
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import Staged, placed_path, staging_folder
@@ -89,10 +90,6 @@ class SortEngine(Protocol):
         ...
 
 
-# DuckDB's COPY writes values of these types in another way than DuckLake does.
-_UNWRITABLE = frozenset(("variant", "geometry", "time_ns", "unknown"))
-
-
 # In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
 _FIELD_ID = "__duckdb_field_id"
 
@@ -105,9 +102,6 @@ _OPTIONS = {
     "parquet_row_group_size": "ROW_GROUP_SIZE",
     "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
 }
-
-
-_NUMBER_TYPES = frozenset(("float32", "float64"))
 
 
 _NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
@@ -132,7 +126,7 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
             Path(paths[0]).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"the folder {Path(paths[0]).parent} cannot be created: {error.strerror}") from error
-    numbers = {column.name for column in table.columns if column.type in _NUMBER_TYPES}
+    numbers = {column.name for column in table.columns if has(column.type, Fact.FLOAT)}
     order = ", ".join(key.sql_of_number if key.column in numbers else key.sql for key in request.keys)
     rows = _rows(alias, request) + (f" ORDER BY {order}" if order else "")
     with writer.cursor() as cursor:
@@ -152,7 +146,9 @@ def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Se
 
 
 def _check(column: Column, name: str) -> None:
-    if column.type in _UNWRITABLE or folded(column.name) == _FIELD_ID:
+    # DuckDB's COPY writes opaque values in another way than DuckLake does, and unknown ones differently or not at all.
+    is_known = column.type in NESTED or duckdb_name(column.type) is not None
+    if not is_known or has(column.type, Fact.OPAQUE) or folded(column.name) == _FIELD_ID:
         raise UnsupportedError(
             f"the column {name!r} of type {column.type} cannot be written again exactly",
             hint="let DuckLake sort new files: lake.create_table(…, sorted_by=…)",

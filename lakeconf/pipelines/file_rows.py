@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.types import integers, parsed_type
+from lakeconf.catalog.types import Fact, ids_with, integers, parsed_type
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
@@ -191,7 +191,7 @@ _ZONED = frozenset({"timestamp with time zone", "time with time zone"})
 
 
 # The types of DuckDB whose values have a date.
-DATED = frozenset({"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"})
+DATED = ids_with(Fact.DATED)
 
 
 _ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"

@@ -18,7 +18,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo, name_list
-from lakeconf.catalog.types import columns_of, integers, parsed_type
+from lakeconf.catalog.types import NESTED, SECOND_DIGITS, Fact, columns_of, ids_with, integers, parsed_type
 from lakeconf.connection.connection import closed_connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import (
@@ -39,13 +39,6 @@ _NOT_NULL = " NOT NULL"
 
 
 _MOST_BUCKETS = 2**31 - 1
-
-
-# The types with a year, a month and a day, and those that have only an hour.
-_DATED = frozenset({"date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"})
-
-
-_TIMES = frozenset({"time", "time with time zone"})
 
 
 @dataclass(frozen=True)
@@ -216,7 +209,7 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
             )
         return f"{transform[:-1]}, {quoted})"
     found = parsed_type(columns[known_column(column, columns, "")].removesuffix(_NOT_NULL))
-    if found.id not in _DATED and not (transform == "hour" and found.id in _TIMES):
+    if found.id not in ids_with(Fact.DATED) and not (transform == "hour" and found.id in SECOND_DIGITS):
         raise SchemaError(
             f"the partition key {key!r} is for dates and times, but the column is {found}",
             hint=f"use the column itself as the key, or bucket(16, {column})",
@@ -252,19 +245,6 @@ _KINDS = (str, bytes, bytearray, Number, date, time, timedelta, UUID, PurePath, 
 _KNOWN = "pass a constant of Python, such as a number, a text or a date, or an expression of narwhals"
 
 
-_NESTED = ("list", "struct", "map")
-
-
-# The number of decimals of a second that a type keeps.
-_TIMESTAMPS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp": 6, "timestamp_ns": 9}
-
-
-_ZONED = {"timestamp with time zone": 6, "time with time zone": 6}
-
-
-_DECIMALS = {**_TIMESTAMPS, **_ZONED, "time": 6}
-
-
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d|Z$)")
 
 
@@ -276,7 +256,7 @@ def constant(value: object, type_name: str) -> str:
     check_placeholders(str(value), "the value")
     wanted = parsed_type(type_name)
     found = _sql(value, wanted)
-    return f"CAST({found} AS {type_name})" if value is not None and wanted.id in _NESTED else found
+    return f"CAST({found} AS {type_name})" if value is not None and wanted.id in NESTED else found
 
 
 def text_of(value: object, wanted: DuckDBPyType) -> str:
@@ -295,7 +275,7 @@ def text_of(value: object, wanted: DuckDBPyType) -> str:
 def _sql(value: object, wanted: DuckDBPyType) -> str:
     if value is None:
         return "NULL"
-    kinds = wanted.children if wanted.id in ("list", "struct", "map") else ()
+    kinds = wanted.children if wanted.id in NESTED else ()
     parts = {name: part for name, part in kinds if isinstance(part, DuckDBPyType)}
     if isinstance(value, Mapping) and wanted.id == "struct":
         given = {folded(str(name)): one for name, one in value.items()}
@@ -334,18 +314,18 @@ def _is_of_another_kind(value: object, text: str, kind: str) -> bool:
     if isinstance(value, timedelta):
         return kind != "interval"
     if isinstance(value, datetime) and kind != "varchar":
-        return kind not in (_TIMESTAMPS if value.tzinfo is None else ("timestamp with time zone",))
+        return kind not in (ids_with(Fact.NAIVE) if value.tzinfo is None else ("timestamp with time zone",))
     if isinstance(value, date):
         return kind in ("time", "time with time zone", "variant")
     if isinstance(value, (Mapping, list, tuple, set)) or getattr(value, "shape", None):
         return True
     if kind == "date":
         return ":" in text
-    return kind in _DECIMALS and kind not in _ZONED and bool(_OFFSET.search(text))
+    return kind in SECOND_DIGITS and "zone" not in kind and bool(_OFFSET.search(text))
 
 
 def _is_rounded(value: object, text: str, wanted: DuckDBPyType) -> bool:
-    kept = _DECIMALS.get(wanted.id)
+    kept = SECOND_DIGITS.get(wanted.id)
     if kept is not None:
         fraction = _FRACTION.search(text)
         return fraction is not None and len(fraction[1].rstrip("0")) > kept

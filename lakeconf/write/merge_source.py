@@ -12,7 +12,7 @@ from lakeconf.catalog.literals import Text, compare, one_of
 from lakeconf.catalog.predicates import And, Predicate
 from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.types import Fact, duckdb_name, has
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import Engine, Staged, StagingRequest
@@ -28,10 +28,6 @@ from lakeconf.write.merge_clauses import Clauses
 _FEW = 50
 
 
-# Types whose statistics in Spark's files are exact. Those of floats ignore NaN; those of BLOBs have no text.
-_BOUNDED = frozenset(("int8", "int16", "int32", "int64", "date", "timestamp", "timestamptz", "varchar"))
-
-
 def key_bounds(
     writer: Connection, files: Sequence[str], keys: Sequence[Column], listed: Collection[Column] = ()
 ) -> Predicate | None:
@@ -42,7 +38,7 @@ def key_bounds(
         keys: The columns of the table to match on; NULL matches nothing.
         listed: The keys whose values are read, because few of them may lie far apart; the others only need footers.
     """
-    known = [key for key in keys if key.type in _BOUNDED or key.type.startswith("decimal(")] if files else []
+    known = [key for key in keys if has(key.type, Fact.IN_FOOTERS)] if files else []
     bounds = [
         bound
         for key in known

@@ -9,6 +9,7 @@ from lakeconf.catalog.predicates import Or, Predicate, to_duckdb_sql
 from lakeconf.catalog.pruned_files import bucket_sql
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import NO_ID, Column, TableInfo
+from lakeconf.catalog.types import Fact, has
 from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.commit.change import Change, Files, Statements
 from lakeconf.commit.deletions import Found, Outcome, Positions, find, is_droppable, plan_delete, visible_rows
@@ -135,9 +136,6 @@ def _partial_rows(found: Found, data_path: str) -> int:
 _MOST_PARTITIONS = 400
 
 
-_EXACT = {"boolean", "int8", "int16", "int32", "int64", "varchar", "date", "timestamp"}
-
-
 # Transforms of one column that together are a range of its values, each with the unit of this range.
 _RANGES = {
     frozenset(("year",)): "year",
@@ -217,7 +215,8 @@ def _bounds(column: Column, transforms: set[str]) -> tuple[str, ...] | None:
     """SQL for the value of a column in a partition, or for the first value and the one after the last one."""
     name = identifier(column.name)
     if transforms == {"identity"}:
-        return (name,) if column.type in _EXACT or column.type.startswith("decimal(") else None
+        # The text of a TIMESTAMPTZ depends on the session's time zone.
+        return (name,) if has(column.type, Fact.IN_PATHS) and column.type != "timestamptz" else None
     unit = _RANGES.get(frozenset(transforms))
     if unit is None or column.type not in ("date", "timestamp"):
         return None

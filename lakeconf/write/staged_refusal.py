@@ -6,7 +6,8 @@ from lakeconf.catalog.data_file import folder_keys
 from lakeconf.catalog.file_footers import have_distinct_paths
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.types import Fact, has_throughout
 from lakeconf.commit import journal
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import is_metadata_of, table_of_keys
@@ -31,13 +32,6 @@ _PUBLIC = "the store's committer is public"
 
 
 _HIDDEN = "a column hides the places of rows"
-
-
-# Types that Spark writes like DuckLake. Not lists and maps: Spark writes no field ids for their elements, and DuckLake
-# would read NULL.
-_TYPES = frozenset(
-    ("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "timestamptz")
-) | {"varchar", "blob", "struct"}
 
 
 # Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
@@ -129,7 +123,8 @@ def committer_of_merges(session: Session, info: TableInfo, snapshot_id: int) -> 
 
 
 def _definition_refusal(info: TableInfo) -> str | None:
-    unlike = next((column for column in info.columns if not _is_like(column)), None)
+    # Not lists and maps: Spark writes no field ids for their elements, and DuckLake would read NULL.
+    unlike = next((column for column in info.columns if not has_throughout(column, Fact.AS_SPARK, ("struct",))), None)
     if unlike is not None:
         return f"the type of the column {unlike.name!r}"
     if hides_places(info):
@@ -144,11 +139,6 @@ def _definition_refusal(info: TableInfo) -> str | None:
 def hides_places(info: TableInfo) -> bool:
     """True if a column of a table has the name of a virtual column of DuckLake that locates rows."""
     return any(folded(column.name) in _VIRTUAL for column in info.columns)
-
-
-def _is_like(column: Column) -> bool:
-    known = column.type in _TYPES or column.type.startswith("decimal(")
-    return known and all(map(_is_like, column.children))
 
 
 def lake_refusal(session: Session, info: TableInfo, snapshot_id: int) -> str | None:

@@ -24,7 +24,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.types import all_types
+from lakeconf.catalog.types import Fact, all_types, has
 from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import (
@@ -145,7 +145,7 @@ def _summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]],
 
 def _has_text(column: Column) -> bool:
     """True if DuckDB formats a value as the same text, whether it comes from DuckLake or from Spark."""
-    return column.type == "geometry" or not {"variant", "geometry"} & all_types(column)
+    return column.type == "geometry" or not any(has(kind, Fact.OPAQUE) for kind in all_types(column))
 
 
 def _duckdb_value(column: Column) -> str:

@@ -30,13 +30,13 @@ from pyspark.sql.types import (
 )
 
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import DUCKDB_NAMES, all_types, decimal_digits, duckdb_name, nested_sql
+from lakeconf.catalog.types import TYPES, Fact, all_types, decimal_digits, duckdb_name, has, has_throughout, nested_sql
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier, literal
 
-# Types that both Spark and DuckLake have: DuckLake accepts Spark's values of them without a conversion.
-SHARED_TYPES: dict[str, DataType] = {
+# The Spark type of each type of DuckLake that is not nested and not a decimal.
+_TYPES: dict[str, DataType] = {
     "boolean": BooleanType(),
     "int8": ByteType(),
     "int16": ShortType(),
@@ -49,9 +49,6 @@ SHARED_TYPES: dict[str, DataType] = {
     "timestamptz": TimestampType(),
     "varchar": StringType(),
     "blob": BinaryType(),
-}
-# The Spark type of each type of DuckLake that is not nested and not a decimal.
-_TYPES: dict[str, DataType] = SHARED_TYPES | {
     "variant": VariantType(),
     # Arrow stores it as well-known binary.
     "geometry": BinaryType(),
@@ -64,17 +61,15 @@ _TYPES: dict[str, DataType] = SHARED_TYPES | {
     **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
 }
 # DuckDB types by their names in Spark; void is the null type.
-_DUCKDB = {type_.simpleString(): DUCKDB_NAMES[name] for name, type_ in SHARED_TYPES.items()} | {"void": '"NULL"'}
-# Types that need no cast for Arrow, although DuckDB has another name for the Spark type.
-_ALIKE_IN_ARROW = ("variant", "geometry")
+_DUCKDB = {
+    "void": '"NULL"',
+    **{type_.simpleString(): TYPES[name].duckdb for name, type_ in _TYPES.items() if has(name, Fact.AS_SPARK)},
+}
 
 
 def is_shared(column: Column) -> bool:
     """True if DuckLake can register a file of Spark for the column's type, without a conversion."""
-    known = (
-        column.type in SHARED_TYPES or column.type.startswith("decimal(") or column.type in ("struct", "list", "map")
-    )
-    return known and all(map(is_shared, column.children))
+    return has_throughout(column, Fact.AS_SPARK)
 
 
 def spark_type(column: Column) -> DataType:
@@ -177,6 +172,6 @@ def _of_spark(name: str, found: DataType) -> str:
 def _leaf(type_name: str, column_name: str, *, for_spark: bool) -> str:
     """DuckDB's type of a column that is not nested; see `duckdb_type`."""
     spark = leaf_type(type_name, column_name)
-    if for_spark and type_name not in _ALIKE_IN_ARROW:
+    if for_spark and not has(type_name, Fact.OPAQUE):
         return _of_spark(column_name, spark)
     return str(duckdb_name(type_name))

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from lakeconf.catalog.data_file import NameMapping
 from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import decimal_digits
+from lakeconf.catalog.types import NESTED, Fact, decimal_digits, has, names_with
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.read.file_index import Stored
 from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
@@ -23,24 +23,17 @@ from lakeconf.engines.spark.types import duckdb_type, spark_type
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import folded
 
-FLOATS = frozenset(("float32", "float64"))
-
-
-_NESTED = ("struct", "list", "map")
-
-
-# Types with another type in Spark than in a file, and types for which Spark's reader supports no default.
-_CONVERTED = frozenset(("int128", "uint128", "uuid", "time", "timetz", "timestamp_ns", "interval", "variant"))
-
-
-_WITHOUT_DEFAULT = frozenset((*_CONVERTED, "timestamp_ms", "uint64", "blob", "geometry", "struct", "list", "map"))
+# Types for which Spark's reader supports no default, among them those with another type in Spark than in a file.
+_WITHOUT_DEFAULT = frozenset(
+    ("int128", "uint128", "uint64", "uuid", "time", "timetz", "timestamp_ms", "timestamp_ns", "interval", "variant")
+) | {"blob", "geometry", *NESTED}
 
 
 _DIGITS_OF_A_LONG = 18
 
 
 # How DuckLake stores types that Parquet lacks.
-_STORED_AS = {"timestamp_s": "timestamp", "int128": "float64", "uint128": "float64"}
+_STORED_AS = {"timestamp_s": "timestamp", **dict.fromkeys(names_with(Fact.AS_DOUBLE), "float64")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ def read_name(column: Column) -> str:
     some file is replaced by a name that is in no file, so that Spark does not filter by it. So are the names of floats,
     because Parquet's statistics and dictionaries distinguish -0.0 from 0.0, and reserved names.
     """
-    if column.name_is_unique and column.type not in FLOATS and not is_reserved(column.name):
+    if column.name_is_unique and not has(column.type, Fact.FLOAT) and not is_reserved(column.name):
         return column.name
     return f"__lakeconf_{column.field_id}_{column.name}"
 
@@ -167,7 +160,7 @@ def _named(name: str, fields: Sequence[Stored]) -> Stored | None:
 def _witness(children: Sequence[Found | None], stored: Stored) -> Found | None:
     if stored.type != "struct" or any(children):
         return None
-    leaf = next((field for field in stored.children if field.type not in _NESTED), None)
+    leaf = next((field for field in stored.children if field.type not in NESTED), None)
     return None if leaf is None else Found(leaf.name, leaf.field_id, leaf.type)
 
 
@@ -267,7 +260,7 @@ def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading
         column: The column, or a field inside a nested one.
         can_filter: False inside a list or map, whose elements Spark never uses to filter row groups.
     """
-    if column.type in ("struct", "list", "map"):
+    if column.type in NESTED:
         if found.type != column.type:
             return None
         if column.type == "struct":
@@ -277,7 +270,7 @@ def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading
     if leaf is None:
         return None
     asked, convert = leaf
-    if can_filter and found.field_id is None and found.type in FLOATS:
+    if can_filter and found.field_id is None and has(found.type, Fact.FLOAT):
         return Reading(asked, _unfiltered(asked, convert))
     return Reading(asked, convert)
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType, VariantType
 
 from lakeconf.catalog.table import Column as DuckLakeColumn
-from lakeconf.catalog.types import decimal_digits
+from lakeconf.catalog.types import Fact, decimal_digits, has, integer_bits, names_with
 from lakeconf.engines.spark.read.file_index import MILLISECONDS
 from lakeconf.engines.spark.types import leaf_type
 
@@ -148,7 +148,7 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
     "INT96": (TimestampType(), lambda value: naive_from_micros(F.unix_micros(value))),
 }
 _WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")
-_NAIVE = frozenset(("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "INT96"))
+_NAIVE = names_with(Fact.NAIVE) | {"INT96"}
 _TEXT = frozenset(("varchar", "json"))
 _ZONED = frozenset(("timestamptz", MILLISECONDS))
 
@@ -164,7 +164,7 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
         return what DuckDB returns.
     """
     target = leaf_type(column.type, column.name)
-    if column.type in ("int128", "uint128") and stored == "float64":
+    if has(column.type, Fact.AS_DOUBLE) and stored == "float64":
         return DoubleType(), decimal_from_double
     if stored in _STORED:
         read, convert = _STORED[stored]
@@ -180,8 +180,8 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
 def casts_alike(stored: str, wanted: str) -> bool:
     """True if Spark's cast returns the same value as DuckDB's."""
     if _WHOLE.fullmatch(stored):
-        numeric = _WHOLE.fullmatch(wanted) or wanted in ("int128", "uint128", "float32", "float64")
-        return bool(numeric or decimal_digits(wanted))
+        numeric = integer_bits(wanted) or decimal_digits(wanted)
+        return bool(numeric) or wanted == "boolean" or has(wanted, Fact.FLOAT)
     if decimal_digits(stored):
         return decimal_digits(wanted) is not None
     return (stored, wanted) == ("float32", "float64") or (stored == "date" and wanted in _NAIVE)

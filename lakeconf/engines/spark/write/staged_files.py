@@ -15,6 +15,7 @@ from pyspark.sql.types import NullType
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.sort_keys import SortKey
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import Fact, all_types, has, has_throughout
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.base import (
     FILE_ID,
@@ -112,26 +113,14 @@ def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingReques
     return PositionFiles(Staged("", tuple(written), folder=folder, row_count=0, keeps_files=False), paths)
 
 
-# Types that Spark writes like DuckLake, and whose bounds are known. Not lists and maps: Spark writes no field ids for
-# their elements.
-_TYPES = frozenset(("boolean", "int8", "int16", "int32", "int64", "float32", "float64", "date", "timestamp"))
-
-
-_TYPES |= {"timestamptz", "varchar", "struct"}
-
-
-# Types whose bounds are not in a footer, or not as DuckLake writes them.
-_SCANNED = frozenset(("boolean", "float32", "float64"))
-
-
 _FILE = "__lakeconf_file"
 
 
 def is_writable(columns: Sequence[Column]) -> bool:
-    """True if Spark writes the files of a table with these columns like DuckLake."""
+    """True if Spark writes the files of a table with these columns like DuckLake, and their bounds are known."""
+    # Not lists and maps: Spark writes no field ids for their elements.
     return all(
-        (column.type in _TYPES or column.type.startswith("decimal(")) and is_writable(column.children)
-        for column in columns
+        has_throughout(column, Fact.AS_SPARK, ("struct",)) and "blob" not in all_types(column) for column in columns
     )
 
 
@@ -188,10 +177,10 @@ def _with_bounds(storage: LakeStorage, footers: Sequence[Footer], request: SortR
 
 
 def _scanned(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[int, tuple[str, Column]]]:
-    """The columns of such types, by field id, with their paths in a frame."""
+    """The columns whose bounds are not in a footer, by field id, with their paths in a frame."""
     for column in columns:
         path = f"{parent}{quoted(column.name)}"
-        if column.type in _SCANNED:
+        if not column.children and not has(column.type, Fact.IN_FOOTERS):
             yield column.field_id, (path, column)
         yield from _scanned(column.children, f"{path}.")
 
