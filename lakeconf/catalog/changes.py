@@ -43,14 +43,7 @@ _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 
 @repeated
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
-    """Returns the text `changes_made` of each snapshot in a range, oldest first.
-
-    Args:
-        until: The last snapshot of the range.
-
-    Returns:
-        Snapshots and their `changes_made`; None if the catalog does not record what a snapshot changed.
-    """
+    """Returns the text `changes_made` of each snapshot in a range, oldest first."""
     with reader.transaction() as transaction:
         return [(version, changes) for version, changes in _changes(transaction, after, until)]
 
@@ -207,13 +200,7 @@ class _File:
 
 @repeated
 def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
-    """Plans the change feed of a table in one metadata transaction.
-
-    Args:
-        table_name: `schema.table`, or `table` in the schema `main`.
-        since: The first snapshot of the range.
-        until: The last snapshot of the range; it determines the columns of the feed.
-    """
+    """Plans the change feed of a table in one metadata transaction."""
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, until)
@@ -362,13 +349,7 @@ ROW_ID, BEGIN, END = "__lakeconf_row_id", "__lakeconf_begin", "__lakeconf_end"
 def plan_changes_with_inlined_rows(
     reader: CatalogReader, table_name: str, since: int, until: int
 ) -> tuple[ChangesPlan, pyarrow.Table]:
-    """Plans the change feed of a table and reads its inlined rows; plans again if a flush moved them.
-
-    Args and errors are those of `plan_changes` and `changed_inlined_rows`.
-
-    Returns:
-        The plan, and the result of `changed_inlined_rows` for it.
-    """
+    """Plans the change feed of a table and reads its inlined rows; plans again if a flush moved them."""
     return until_stable(
         lambda: plan_changes(reader, table_name, since, until), lambda plan: changed_inlined_rows(reader, plan)
     )

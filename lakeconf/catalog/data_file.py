@@ -134,11 +134,7 @@ class NameMapping:
 def load_data_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None = None
 ) -> tuple[DataFile, ...]:
-    """Loads the table's visible files and their deletes, ordered by `data_file_id`.
-
-    Args:
-        data_file_ids: Load only these files; None for all.
-    """
+    """Loads the table's visible files and their deletes, ordered by `data_file_id`."""
     wanted, parameters = _among("data_file_id", data_file_ids, 3)
     query = _DATA_FILES
     if data_file_ids and not parameters:
@@ -195,11 +191,7 @@ def to_data_file(
 
 
 def to_delete_file(table: TableInfo, row: Sequence[Any]) -> DeleteFile:
-    """Converts a row of the catalog to a delete file.
-
-    Args:
-        row: Path, True if the path is relative, format, row count, size in bytes, and encryption key.
-    """
+    """Converts a row of the catalog to a delete file."""
     path, is_relative, file_format, *rest = row
     file = DeleteFile(compose_path(table.path, path, is_relative=is_relative), file_format, *rest)
     if file_format not in _DELETE_FORMATS:

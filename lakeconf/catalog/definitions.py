@@ -129,16 +129,7 @@ class Definitions(Generic[Definition]):
         return value
 
     def saw(self, snapshot_id: int, moment: datetime, info: str | None) -> None:
-        """Compares the newest snapshot with the one that the reader has seen, or takes note of it if that is the first.
-
-        Args:
-            snapshot_id: The snapshot.
-            moment: Its time.
-            info: The information of its commit.
-
-        Raises:
-            CatalogError: The catalog was replaced.
-        """
+        """Compares the newest snapshot with the one that the reader has seen, or takes note of the first."""
         if self._seen.snapshot_id == snapshot_id:
             self._seen.check(moment, info)
         elif self._seen.snapshot_id < 0:
@@ -150,12 +141,7 @@ class Definitions(Generic[Definition]):
             self._seen = _Seen(snapshot_id, token=token)
 
     def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
-        """The types of columns, which depend on nothing but their definition.
-
-        Args:
-            columns: The definition of the columns.
-            describe: Finds out the types by the names of the columns.
-        """
+        """The types of columns, which depend on nothing but their definition."""
         found = self._types.get(columns)
         if found is None:
             found = describe()
@@ -171,11 +157,7 @@ class Definitions(Generic[Definition]):
 
 
 def check_not_replaced(known: int, newest: int) -> None:
-    """Refuses a catalog without a snapshot that was the newest one before: DuckLake never removes the newest.
-
-    Args:
-        newest: The newest snapshot of the catalog, read later.
-    """
+    """Refuses a catalog without a snapshot that was the newest one before: DuckLake never removes the newest."""
     if newest < known:
         raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
 

@@ -31,11 +31,7 @@ _SAFE = (
 
 
 def check_bound(plan: Any) -> None:
-    """Checks a condition in which each function has its overload, and each cast is written.
-
-    Args:
-        plan: DuckDB's plan of a query with the condition, as JSON.
-    """
+    """Checks a condition in which each function has its overload, and each cast is written."""
     if plan["error"]:
         raise unsuitable("this condition")
     for node in nodes(plan["plans"]):
@@ -135,11 +131,7 @@ class NotUnderstoodError(PredicateError):
 
 
 def conjuncts(text: str) -> list[str]:
-    """Splits a condition into conditions that must all be true, as DuckDB's parser understands it.
-
-    Returns:
-        SQL in which each operation is in parentheses; or the text as it is, if DuckDB writes a part of it differently.
-    """
+    """Splits a condition into conditions that must all be true, as DuckDB's parser understands it."""
     with closed_connection() as connection:
         parsed = _parsed(connection, text)
         where = parsed["statements"][0]["node"]["where_clause"]
@@ -159,11 +151,7 @@ def conjuncts(text: str) -> list[str]:
 
 
 def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
-    """The text of each condition as it was written, in parentheses; None if they cannot be found.
-
-    Args:
-        text: Conditions that are joined with AND.
-    """
+    """The text of each condition as it was written, in parentheses; None if they cannot be found."""
     found: list[str] = []
     begin = 0
     for end in (*_ends(text), len(text)):
@@ -202,11 +190,7 @@ def is_condition_of(text: str, select: str) -> bool:
 
 
 def parsed_condition(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
-    """DuckDB's tree of a condition.
-
-    Raises:
-        PredicateError: The text is not a single condition.
-    """
+    """DuckDB's tree of a condition."""
     where: dict[str, Any] = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
     return where
 
@@ -217,11 +201,7 @@ def shown(connection: duckdb.DuckDBPyConnection, where: Any) -> str:
 
 
 def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
-    """Types conditions that must all be true.
-
-    Args:
-        conditions: What `conjuncts` returns, or some of it.
-    """
+    """Types conditions that must all be true."""
     text = " AND ".join(conditions)
     with closed_connection() as connection:
         where = _parsed(connection, text)["statements"][0]["node"]["where_clause"]

@@ -66,12 +66,7 @@ class Footer:
 
 
 def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence[Column] = ()) -> tuple[Footer, ...]:
-    """Reads the footers of files that were written for a table.
-
-    Args:
-        connection: A connection that can access the files.
-        columns: The columns of the table; none to read no statistics. They contain no lists and no maps.
-    """
+    """Reads the footers of files that were written for a table."""
     if not paths:
         return ()
     found: dict[str, list[ColumnStatistics]] = defaultdict(list)

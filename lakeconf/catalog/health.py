@@ -25,12 +25,6 @@ def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[
 
     DuckLake records a small delete in the catalog, as a position in a data file. If a rewrite replaces the file before
     the delete commits, DuckLake commits both, and the new file still contains the row.
-
-    Args:
-        snapshot_id: Count deletes up to this snapshot; default: all.
-
-    Returns:
-        The number of rows by schema and table, for each table with such rows.
     """
     with reader.transaction() as transaction:
         tables = transaction.rows(_TABLES)
@@ -104,20 +98,13 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     If a file with values has no bounds, DuckLake takes it for a file without values, and the next insert makes its own
     bounds those of the table. DuckDB then answers filters from these bounds. A compaction gives bounds to the file, but
     not to the table. lakeconf reads all rows: it does not use the bounds of the table.
-
-    Returns:
-        The columns by schema and table. DuckDB hides rows of some from now on, and of others after the next insert.
     """
     return columns_by_table(reader, _STALE)
 
 
 @repeated
 def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
-    """Runs a query that finds columns.
-
-    Args:
-        query: SQL that returns a schema, a table and a column in each row.
-    """
+    """Runs a query that finds columns."""
     found: dict[tuple[str, str], list[str]] = {}
     with reader.transaction() as transaction:
         for schema, table, column in transaction.rows(query):
@@ -167,14 +154,7 @@ def lost_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
 
 
 def forgotten_bounds(transaction: MetadataTransaction, table_id: int, replaced: Collection[int]) -> Mapping[int, str]:
-    """Finds files because of which DuckLake forgets bounds when other files replace some files of a table.
-
-    Args:
-        replaced: The ids of the replaced files; the new ones have no deleted rows.
-
-    Returns:
-        The ids of files that stay, each with a column that has no bounds in it; none if DuckLake keeps all bounds.
-    """
+    """Finds files because of which DuckLake forgets bounds when other files replace some files of a table."""
     if any(file_id not in replaced for (file_id,) in transaction.rows(_WITH_DELETES, [table_id])):
         return {}  # DuckLake leaves the bounds of a table with deleted rows as they are
     found = transaction.rows(_WITHOUT_BOUNDS, [table_id])
@@ -203,15 +183,7 @@ _MERGED = """
 
 @repeated
 def merged_update(reader: CatalogReader, table_name: str, since: int, until: int) -> tuple[int, int] | None:
-    """Returns an update that the change feed may show as deleted and inserted rows.
-
-    Args:
-        table_name: `schema.table`, or `table` in the schema `main`.
-        until: The last snapshot of the range.
-
-    Returns:
-        A snapshot that inserted and deleted rows, and a later one that merged its files; None if there is none.
-    """
+    """Returns an update that the change feed may show as deleted and inserted rows."""
     with reader.transaction() as transaction:
         table_id = find_table(transaction, table_name, until).table_id
         found = sorted(transaction.rows(_CHANGES, [since, until]))

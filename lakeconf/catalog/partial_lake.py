@@ -23,14 +23,6 @@ def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> s
     """Attaches a new lake in memory with the table and the files of a plan.
 
     The lake has no statistics, so DuckDB must not see a filter on its table: put a LIMIT in between.
-
-    Args:
-        connection: A connection with the extension `ducklake` and access to the files.
-        alias: The name under which the lake is attached.
-        plan: The table and the files; inlined rows are not a part of the lake.
-
-    Returns:
-        The table in DuckDB's SQL, at the plan's snapshot. Its columns have the names of `name_in_lake`.
     """
     keys = any(file.encryption_key is not None for file in plan.files)
     options = f"DATA_PATH '/'{', ENCRYPTED true' * keys}"

@@ -47,12 +47,7 @@ def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
 
 
 def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
-    """Checks the paths in the catalog, in one query that returns no rows of files that are as they should be.
-
-    Args:
-        rows: Runs a query on the metadata tables.
-        since: The paths of files that this snapshot or an earlier one added have been checked; None for none.
-    """
+    """Checks the paths in the catalog, in one query that returns no rows of files that are as they should be."""
     new = "true" if since is None else f"begin_snapshot > {since}"
     found = rows(
         f"""

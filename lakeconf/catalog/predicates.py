@@ -113,11 +113,7 @@ def columns_of(predicate: Predicate) -> tuple[Column, ...]:
 
 
 def certainly(predicate: Predicate, *, value: bool) -> Predicate:
-    """Returns a predicate that is true where another one is `value`, and false elsewhere: `IS TRUE` and `IS FALSE`.
-
-    Args:
-        value: The value that it must have.
-    """
+    """Returns a predicate that is true where another one is `value`, and false elsewhere: `IS TRUE` and `IS FALSE`."""
     if isinstance(predicate, Not):
         return certainly(predicate.operand, value=not value)
     if isinstance(predicate, And | Or):

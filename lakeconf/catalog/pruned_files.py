@@ -42,15 +42,7 @@ class Bounds:
 
 
 def bounds_of(column: Column, low: str, high: str) -> Bounds | None:
-    """Returns the bounds of a column; None if its type has no usable bounds.
-
-    Args:
-        low: The SQL expression for the text of the lower bound.
-        high: The SQL expression for the text of the upper bound.
-
-    Returns:
-        SQL expressions, which are NULL if a text cannot be parsed.
-    """
+    """Returns the bounds of a column; None if its type has no usable bounds."""
     if not has(column.type, Fact.COMPARED):
         return None
     if column.type == "timestamptz":
@@ -238,12 +230,7 @@ class Survivors:
 def surviving_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, predicate: Predicate
 ) -> Survivors:
-    """Finds the files of the table that may contain matching rows.
-
-    Args:
-        transaction: The open metadata transaction; reads use its time zone.
-        predicate: A predicate on columns of that table.
-    """
+    """Finds the files of the table that may contain matching rows."""
     columns = columns_of(predicate)
     keys = usable_keys(transaction, table.table_id, columns)
     condition = _Pruning(keys).condition(predicate, negated=False)

@@ -363,12 +363,7 @@ class MetadataTransaction:
         return self.cursor.rows(sql, parameters)
 
     def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
-        """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible.
-
-        Args:
-            columns: Its columns, with DuckDB's types of their values.
-            condition: A condition in the SQL of every catalog.
-        """
+        """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible."""
         query = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"  # noqa: S608
         if self.own_query is None:
             return query

@@ -72,13 +72,7 @@ def plan_scan(
     columns: Sequence[str] | None = None,
     where: Where | Predicate | None = None,
 ) -> ScanPlan:
-    """Plans the scan of a table at a snapshot in one metadata transaction.
-
-    Args:
-        table_name: `schema.table`, or `table` in the schema `main`.
-        columns: Names of the selected columns, compared case-insensitively; None for all.
-        where: The condition on rows; see `lakeconf.catalog.where`.
-    """
+    """Plans the scan of a table at a snapshot in one metadata transaction."""
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         return plan_in(transaction, time_zone, table_name, snapshot_id, columns, where)
@@ -92,11 +86,7 @@ def plan_in(
     columns: Sequence[str] | None = None,
     where: Where | Predicate | None = None,
 ) -> ScanPlan:
-    """Like `plan_scan`, in an open transaction.
-
-    Args:
-        time_zone: The time zone of the reader.
-    """
+    """Like `plan_scan`, in an open transaction."""
     table = find_table(transaction, table_name, snapshot_id)
     wanted = table.columns if columns is None else columns_named(table, columns)
     predicate = None if where is None else predicate_of(where, table.columns)
@@ -131,13 +121,7 @@ def plan_with_inlined_rows(
     columns: Sequence[str] | None = None,
     where: Where | Predicate | None = None,
 ) -> tuple[ScanPlan, pyarrow.Table]:
-    """Plans a scan and reads its inlined rows; plans again if a flush moved them.
-
-    Args and errors are those of `plan_scan` and `inlined_rows`.
-
-    Returns:
-        The plan, and the result of `inlined_rows` for it.
-    """
+    """Plans a scan and reads its inlined rows; plans again if a flush moved them."""
     return until_stable(
         lambda: plan_scan(reader, table_name, snapshot_id, columns, where), lambda plan: inlined_rows(reader, plan)
     )

@@ -73,11 +73,7 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
 
 @repeated
 def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
-    """Returns the latest snapshot at this time.
-
-    Args:
-        timestamp: The time with a time zone, also as a text in ISO 8601.
-    """
+    """Returns the latest snapshot at this time."""
     moment = moment_of(timestamp)
     microseconds = (moment - _EPOCH) // _MICROSECOND
     with reader.transaction() as transaction:
@@ -104,22 +100,14 @@ def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | str
 
 
 def version_number(version: object) -> int:
-    """Checks a version of a snapshot.
-
-    Args:
-        version: A whole number, also of another library such as numpy.
-    """
+    """Checks a version of a snapshot."""
     if isinstance(version, SupportsIndex) and not isinstance(version, bool):
         return version.__index__()
     raise SnapshotNotFoundError(f"{version!r} is not a version", hint="write a whole number, such as 3")
 
 
 def moment_of(found: object) -> datetime:
-    """Checks a time. A day, or a time without a time zone, is another moment in each time zone.
-
-    Args:
-        found: The time with a time zone, also as a text in ISO 8601.
-    """
+    """Checks a time. A day, or a time without a time zone, is another moment in each time zone."""
     moment = found
     if isinstance(found, str):
         try:

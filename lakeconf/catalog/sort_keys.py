@@ -50,11 +50,7 @@ class SortKey:
 
 
 def sort_keys(texts: Sequence[str], columns: Sequence[Column]) -> tuple[SortKey, ...]:
-    """Parses sort keys of a table.
-
-    Args:
-        texts: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
-    """
+    """Parses sort keys of a table."""
     if not texts:
         raise SchemaError("there is no column to sort by", hint="name at least one, such as day")
     keys = tuple(_sort_key(text.strip(), columns) for text in texts)

@@ -131,14 +131,7 @@ def find_references(connection: Connection, sql: str) -> References | None:
 
 
 def mentioned(sql: str, names: Iterable[str]) -> References:
-    """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments.
-
-    Args:
-        names: The names to look for, in lower case.
-
-    Returns:
-        Each name that the text contains, as a relation and as a function.
-    """
+    """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments."""
     # The lower case of the Greek sigma depends on the letters around it.
     text = sql.lower().replace('""', '"').replace(_FINAL, _SIGMA)
     found = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
@@ -238,11 +231,7 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Parses a query with DuckDB, without a lake.
-
-    Raises:
-        NotOneQuery: It is not exactly one query that DuckDB can describe.
-    """
+    """Parses a query with DuckDB, without a lake."""
     if "\0" in text:
         raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
     encoded = text.encode()
@@ -354,11 +343,7 @@ def unique_view() -> str:
 
 
 def query_over_views(sql: str, views: Mapping[str, str]) -> str:
-    """A query with views in place of tables; the rest of its text stays.
-
-    Args:
-        views: The names of the views by the folded names of the tables, which have no schema.
-    """
+    """A query with views in place of tables; the rest of its text stays."""
     try:
         tables = parse_query(sql).tables
     except NotOneQuery as error:
@@ -371,11 +356,7 @@ def query_over_views(sql: str, views: Mapping[str, str]) -> str:
 
 
 def replaced(text: str, changes: Mapping[Span, str]) -> str:
-    """A text with other parts.
-
-    Args:
-        changes: The new text of each part.
-    """
+    """A text with other parts."""
     made, last = [], 0
     for (start, end), part in sorted(changes.items()):
         made += [text[last:start], part]

@@ -81,11 +81,7 @@ class StoredSql(NamedTuple):
 
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
-    """Reads the SQL of a lake, and the names that it may use.
-
-    Args:
-        names: False to read the names only if there is SQL.
-    """
+    """Reads the SQL of a lake, and the names that it may use."""
     ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
     if not has_any:
         return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
@@ -393,9 +389,6 @@ def check_only_reads(connection: Connection, sql: str) -> None:
     """Refuses SQL that is more than one query that reads.
 
     A PIVOT is allowed, and a CALL of a function that is known to only read.
-
-    Args:
-        connection: Any connection; it parses the SQL.
     """
     with translated_errors():
         statements = duckdb.extract_statements(sql)
@@ -417,11 +410,7 @@ def check_only_reads(connection: Connection, sql: str) -> None:
 
 
 def check_functions(names: Iterable[str]) -> None:
-    """Refuses functions that change the lake, or may do so.
-
-    Args:
-        names: The table functions that SQL of a user calls, in lower case.
-    """
+    """Refuses functions that change the lake, or may do so."""
     for name in sorted(names):
         if name in _INDIRECT:
             raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
@@ -478,12 +467,7 @@ _ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 @contextlib.contextmanager
 def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iterator[None]:
-    """Gives the errors inside a hint that names a similar table or view of the lake.
-
-    Args:
-        names: Returns the names of the tables and views; called for an error only.
-        otherwise: The hint if no table is similar; the names of the tables follow.
-    """
+    """Gives the errors inside a hint that names a similar table or view of the lake."""
     try:
         yield
     except UnknownNameError as error:

@@ -69,11 +69,7 @@ _VIEWS_AND_MACROS = f"""
 def refuse_missing(
     transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int, existing: Sequence[str]
 ) -> NoReturn:
-    """Raises the error for a name.
-
-    Args:
-        existing: The full names of the tables at this snapshot.
-    """
+    """Raises the error for a name."""
     for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
         qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
@@ -225,12 +221,7 @@ class TableInfo:
 
 @repeated
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
-    """Loads a table at a snapshot.
-
-    Args:
-        name: `schema.table`, or `table` in the schema `main`; compared case-insensitively. Quote a part that contains
-            a dot: `"my.schema".events`.
-    """
+    """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
 
         def state(known: int, seen: int) -> tuple[Any, ...]:
@@ -277,11 +268,7 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *,
 
 
 def key_text(transform: str, column: str) -> str:
-    """Returns a partition key as SQL writes it, such as `day`, `month(day)` or `bucket(8, id)`.
-
-    Args:
-        transform: The transform in the catalog, such as `identity`, `month` or `bucket(8)`.
-    """
+    """Returns a partition key as SQL writes it, such as `day`, `month(day)` or `bucket(8, id)`."""
     if transform == "identity":
         return column
     kind, _, number = transform.partition("(")
@@ -374,11 +361,7 @@ def _other_types(now: _Version, versions: list[_Version]) -> tuple[str, ...]:
 
 
 def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
-    """Returns columns of a table by name, in the order of the names.
-
-    Args:
-        names: The names, in any ASCII case, as in DuckDB.
-    """
+    """Returns columns of a table by name, in the order of the names."""
     names = name_list(names, "columns")
     by_name = {folded(column.name): column for column in table.columns}
     found: dict[str, Column] = {}
@@ -398,11 +381,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def name_list(names: object, argument: str) -> list[str]:
-    """An argument that lists names: a text alone would be read as a list of its letters.
-
-    Args:
-        argument: The name of the argument, for the error.
-    """
+    """An argument that lists names: a text alone would be read as a list of its letters."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
         raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
@@ -471,11 +450,7 @@ def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, 
 
 @repeated
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
-    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names.
-
-    Args:
-        schema: The schema of the table, which may be new as well.
-    """
+    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names."""
     with reader.transaction() as transaction:
         found = transaction.rows(
             "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608

@@ -186,11 +186,7 @@ def integers() -> dict[str, tuple[bool, int]]:
 
 
 def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_id: int = 1) -> tuple[Column, ...]:
-    """Returns the columns that DuckLake would create for a new table, with their field ids.
-
-    Args:
-        required: The columns that are NOT NULL.
-    """
+    """Returns the columns that DuckLake would create for a new table, with their field ids."""
     ids = count(first_id)
     return tuple(_column(name, parsed_type(text), ids, nullable=name not in required) for name, text in types.items())
 

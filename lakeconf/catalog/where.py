@@ -62,11 +62,7 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
-    """Returns a predicate unchanged, and parses a condition.
-
-    Args:
-        where: SQL in DuckDB's dialect, an expression of narwhals, or a predicate.
-    """
+    """Returns a predicate unchanged, and parses a condition."""
     return where if isinstance(where, Predicate) else parse(where, columns)
 
 
@@ -78,13 +74,7 @@ _COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 
 def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tuple[str, str]:
-    """What is wrong with an expression, and a hint.
-
-    Args:
-        error: One of `ERRORS`, or an error of Spark.
-        columns: The columns that an expression can use.
-        otherwise: The hint if no column is unknown.
-    """
+    """What is wrong with an expression, and a hint."""
     known = list(columns)
     if isinstance(error, nw.exceptions.ColumnNotFoundError):
         # Only the error of DuckDB, which narwhals replaces, has the name.
@@ -108,11 +98,7 @@ def _all_errors() -> tuple[type[Exception], ...]:
 
 @contextlib.contextmanager
 def named_columns(columns: Iterable[str]) -> Iterator[None]:
-    """Translates the errors of narwhals and Spark for values and conditions of an update or a merge.
-
-    Args:
-        columns: The columns that an expression can use.
-    """
+    """Translates the errors of narwhals and Spark for values and conditions of an update or a merge."""
     try:
         yield
     except LakeconfError:
@@ -123,15 +109,7 @@ def named_columns(columns: Iterable[str]) -> Iterator[None]:
 
 
 def parse(where: Where, columns: Sequence[Column]) -> Predicate:
-    """Parses a condition on a table: any boolean expression over its columns.
-
-    Args:
-        where: SQL in DuckDB's dialect, or a narwhals expression, which narwhals converts to SQL.
-        columns: The table's top-level columns; their names are compared case-insensitively.
-
-    Returns:
-        The predicate. What planning does not understand is one `Expression`; see `nodes.split`.
-    """
+    """Parses a condition on a table: any boolean expression over its columns."""
     text = where if isinstance(where, str) else _sql_of(where, columns)
     try:
         return _parse(text, columns)
@@ -294,11 +272,7 @@ class _Reader:
         return StartsWith(self._column(column), prefix.value)
 
     def constant(self, node: Tree) -> Raw:
-        """Reads a literal, or a cast of one.
-
-        Raises:
-            PredicateError: It is no constant, it is NULL, or its text does not fit the type.
-        """
+        """Reads a literal, or a cast of one."""
         if node["type"] == "VALUE_CONSTANT":
             return self._literal(node)
         if node["type"] == "OPERATOR_CAST" and not node["try_cast"]:

@@ -49,16 +49,7 @@ class Audit:
 
 
 def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
-    """Runs an audit inside the transaction that it checks.
-
-    Args:
-        audit: The audit.
-        writer: The connection whose transaction is open.
-        reader: Reads the catalog, to check the views and macros that the audit uses.
-
-    Raises:
-        AuditError: Rows violate the audit, or the audit itself fails.
-    """
+    """Runs an audit inside the transaction that it checks."""
     try:
         if isinstance(audit.check, str):
             prepare_query(reader, audit.check, writer)

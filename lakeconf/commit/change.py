@@ -60,11 +60,7 @@ class Files:
     own_row_ids: bool = False
 
     def statements(self, alias: str) -> tuple[str, ...]:
-        """The SQL that registers the files and inserts the other rows.
-
-        Args:
-            alias: The alias of the lake.
-        """
+        """The SQL that registers the files and inserts the other rows."""
         table, staged = self.table, self.staged
         rest = staged.rest if staged.files else staged.source
         name = qualified(alias, table.schema_name, table.name)
@@ -169,9 +165,6 @@ def tables_to_lock(changes: Iterable[Change], *, registers_alone: bool) -> set[s
     a transaction also loads a mapping that another one commits after its snapshot. DuckLake later loads this mapping
     again and uses freed memory: the process crashes or hangs (duckdb/ducklake#1431). So only one commit at a time
     registers files on such a catalog. The lock of the table of commits excludes the others, in all processes.
-
-    Args:
-        registers_alone: True if no two commits may register files at the same time.
     """
     found, registers = set[str](), registers_alone and not is_staged_commit(changes := list(changes))
     for change in changes:

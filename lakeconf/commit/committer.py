@@ -127,11 +127,7 @@ class Commit:
         )
 
     def lost_race(self, error: LakeconfError, *, conflicts: bool) -> bool:
-        """True if the attempt failed only because another commit was faster or held the catalog's lock.
-
-        Args:
-            conflicts: True if the checks of another attempt would detect every conflict.
-        """
+        """True if the attempt failed only because another commit was faster or held the catalog's lock."""
         if isinstance(error, CatalogLockedError):
             return self.phase in (Phase.OPEN, Phase.ABSENT)
         if self.phase is not Phase.ABSENT:

@@ -87,12 +87,7 @@ class Base:
         return replace(self, own=dict(self.own), expired=dict(self.expired))
 
     def add_read(self, table: str | None, seen: int) -> None:
-        """Records that a table was read.
-
-        Args:
-            table: The full name of the table; None means any table.
-            seen: The snapshot that the read saw.
-        """
+        """Records that a table was read."""
         name = None if table is None else folded(table)
         self.read.add(name)
         self._own_reads().setdefault(name, (self.snapshot_id, seen))
@@ -206,17 +201,7 @@ def _shape(info: TableInfo) -> tuple[object, ...]:
 def run_counted(
     writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None], *, inserts: bool = False
 ) -> int:
-    """Runs the statements of a change inside the transaction of its commit.
-
-    Args:
-        writer: The connection whose transaction is open.
-        table: The name of the table, for the error.
-        counts: The number of rows that each statement must change, None if it is not known; empty if none is known.
-        inserts: True if the statements insert rows.
-
-    Returns:
-        The number of rows that the statements inserted; 0 if they do other things.
-    """
+    """Runs the statements of a change inside the transaction of its commit."""
     inserted = 0
     for index, statement in enumerate(statements):
         if inserts:

@@ -55,11 +55,7 @@ Search: TypeAlias = Callable[[ScanPlan], Positions]
 
 
 class RowsMoved(Exception):  # noqa: N818 - no error: the commit searches again
-    """Rows to delete are in other files than when they were found.
-
-    Args:
-        conflict: The error if they are not found again.
-    """
+    """Rows to delete are in other files than when they were found."""
 
     def __init__(self, conflict: CommitConflictError) -> None:
         super().__init__(conflict.message)
@@ -149,11 +145,7 @@ class Outcome:
         return replace(self, found=find(reader, self.table, self.predicate, self.search, self.found, is_all=is_all))
 
     def deleted(self, reader: CatalogReader, writer: Connection, begun: int) -> Deleted:
-        """Writes the files of positions for a commit that builds on a snapshot.
-
-        Raises:
-            RowsMoved: Other files have the rows at this snapshot.
-        """
+        """Writes the files of positions for a commit that builds on a snapshot."""
         plan, inlined = self._current(reader, writer, begun)
         earlier, dropped, files = _earlier_deletes(reader, self.table, begun), [], []
         paths, counts = self.found.positions
@@ -172,11 +164,7 @@ class Outcome:
     def statements(
         self, reader: CatalogReader, writer: Connection, begun: int
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The statements that delete the rows in a commit that builds on a snapshot, and the numbers of rows.
-
-        Raises:
-            RowsMoved: Other files have the rows at this snapshot.
-        """
+        """The statements that delete the rows in a commit that builds on a snapshot, and the numbers of rows."""
         plan, inlined = self._current(reader, writer, begun)
         delete, counts = f"DELETE FROM {self._name(reader)} WHERE", self.found.positions.counts
         sources = {file.path: self.found.positions.paths.get(file.data_file_id) for file in plan.files}
@@ -353,12 +341,7 @@ def _earlier_deletes(reader: CatalogReader, table: TableInfo, begun: int) -> dic
 
 
 def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions | None:
-    """Positions that an engine has sorted; None if a position is repeated.
-
-    Args:
-        writer: A connection with access to the files.
-        paths: The files of positions, by the id of the data file.
-    """
+    """Positions that an engine has sorted; None if a position is repeated."""
     counts: dict[int, int] = {}
     for data_file_id, path in paths.items():
         source = files_sql("read_parquet", path, "hive_partitioning = false")
@@ -455,23 +438,13 @@ def _in_order(rows: str, columns: int) -> str:
 
 
 def have_row_ids(connection: Connection, files: Sequence[str], rows: str) -> bool:
-    """True if files contain exactly the ids of rows; compared are the count, a sum of hashes, and the bounds.
-
-    Args:
-        connection: Reads the files and the rows.
-        files: Files that contain the ids of their rows.
-        rows: SQL that returns the rows, with their ids as `ROW_ID`.
-    """
+    """True if files contain exactly the ids of rows; compared are the count, a sum of hashes, and the bounds."""
     written = f"FROM {files_sql('read_parquet', files, 'hive_partitioning = false')}"
     return _summary(connection, written, INTERNAL_ROW_ID.name) == _summary(connection, f"FROM ({rows})", ROW_ID)
 
 
 def repeated_id(connection: Connection, rows: str) -> tuple[int, int] | None:
-    """An id that several rows have, and their number; None if all ids differ.
-
-    Args:
-        rows: SQL that returns the rows, with their ids as `ROW_ID`.
-    """
+    """An id that several rows have, and their number; None if all ids differ."""
     grouped = f"SELECT {ROW_ID}, count(*) FROM ({rows}) GROUP BY {ROW_ID} HAVING count(*) > 1"
     found = connection.rows(f"{grouped} ORDER BY {ROW_ID} LIMIT 1")
     return (int(found[0][0]), int(found[0][1])) if found else None
@@ -504,9 +477,6 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
 
     DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. It
     deletes only some rows of a file that is registered twice.
-
-    Args:
-        deleted_from: The tables; None for a table that the commit creates.
     """
     tables = {dependency.table_id: dependency.table for dependency in deleted_from if dependency is not None}
     if not tables:
@@ -547,11 +517,7 @@ def check_delete_files(reader: CatalogReader, deleted_from: Iterable[ReadDepende
 
 
 def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:
-    """The statement that copies the rows of a damaged table that were not deleted to a new table.
-
-    Args:
-        table: The full name of the table.
-    """
+    """The statement that copies the rows of a damaged table that were not deleted to a new table."""
     schema, name = split_name(table)
     return _REBUILD.format(
         rebuilt=qualified(reader.alias, schema, f"{name}_rebuilt"),

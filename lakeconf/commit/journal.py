@@ -31,11 +31,7 @@ class FileState(NamedTuple):
 
 
 def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> str:
-    """Formats the files of a run: an object by file.
-
-    Args:
-        states: The states of the files; a file may lack one.
-    """
+    """Formats the files of a run: an object by file."""
     found = {file: states[file]._asdict() if file in states else None for file in files}
     return escaped_json(json.dumps(found))
 
@@ -111,12 +107,7 @@ class CommitKey:
     names: tuple[FormerName, ...] = field(default=(), compare=False)
 
     def is_of(self, table: str, table_uuid: str | None, snapshot_id: int) -> bool:
-        """True if a row of `lakeconf.commits` with this key belongs to this table.
-
-        Args:
-            table: The table's name in the row.
-            table_uuid: The table's id in the row.
-        """
+        """True if a row of `lakeconf.commits` with this key belongs to this table."""
         if table_uuid is not None:
             return table_uuid == self.table_uuid
         return any(
@@ -189,11 +180,7 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
 
 
 def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
-    """The keys of a table that start with the key of `prefix`, sorted.
-
-    Args:
-        prefix: The table and the prefix of its keys.
-    """
+    """The keys of a table that start with the key of `prefix`, sorted."""
     columns = _columns(connection, alias)
     if not columns:
         return []

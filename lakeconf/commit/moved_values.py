@@ -33,11 +33,7 @@ class ValuesChangedError(UnsupportedError):
 
 
 def inexact_types(types: Mapping[str, str], without: Iterable[str] = ()) -> dict[str, str]:
-    """The columns whose values files may change, with their types.
-
-    Args:
-        types: Columns and the DuckDB names of their types.
-    """
+    """The columns whose values files may change, with their types."""
     left_out = set(map(folded, without))
     return {
         name: text
@@ -47,13 +43,7 @@ def inexact_types(types: Mapping[str, str], without: Iterable[str] = ()) -> dict
 
 
 class MovedRows:
-    """The rows in the catalog that an update of other columns must not move, inside the transaction of its commit.
-
-    Args:
-        writer: The connection whose transaction is open.
-        table: The full name of the table.
-        types: The columns that the update does not set and that files may change, with their types.
-    """
+    """The rows in the catalog that an update of other columns must not move, inside the transaction of its commit."""
 
     def __init__(self, writer: Connection, alias: str, table: str, types: Mapping[str, str]) -> None:
         self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
@@ -90,11 +80,7 @@ class MovedRows:
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:
-    """Checks that files hold all rows of the catalog that a flush moves, at each snapshot that can be read.
-
-    Args:
-        writer: The connection whose transaction is open.
-    """
+    """Checks that files hold all rows of the catalog that a flush moves, at each snapshot that can be read."""
     wanted = set(flushed)
     with reader.transaction() as transaction:
         found = [(table_id, name) for table_id, name in transaction.rows(_TABLES) if table_id in wanted]

@@ -50,9 +50,6 @@ class KeptFiles:
 
     Up to 256 local files are held open, so the operating system keeps their contents. Up to 64 MiB of files in object
     storage are read back, but only files directly in a table's folder: there may be too many partition folders.
-
-    Args:
-        connection: A connection that can access the files.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -62,12 +59,7 @@ class KeptFiles:
         self._contents: dict[str, bytes] = {}
 
     def keep(self, folders: Iterable[str], known: Collection[str] = ()) -> None:
-        """Keeps the files that DuckLake has written since the transaction began.
-
-        Args:
-            folders: The folders of the tables that DuckLake has written to, each with a trailing slash.
-            known: The names of new files that other commits have written; reading them back would be a waste.
-        """
+        """Keeps the files that DuckLake has written since the transaction began."""
         try:
             for folder in folders:
                 if "://" in folder:
@@ -340,11 +332,7 @@ def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
 
 
 def await_commits(reader: CatalogReader, barrier: str) -> None:
-    """Waits until no commit is in progress on the catalog's server.
-
-    Args:
-        barrier: The statement that waits; see `CatalogServer.await_commits`.
-    """
+    """Waits until no commit is in progress on the catalog's server."""
     with reader.connection.cursor() as cursor:
         cursor.execute("BEGIN")
         try:
@@ -355,12 +343,7 @@ def await_commits(reader: CatalogReader, barrier: str) -> None:
 
 
 def check_written(reader: CatalogReader, snapshot_id: int) -> None:
-    """Checks that every file that a snapshot added exists.
-
-    Args:
-        reader: Reads the catalog on a new connection, opened after the reply was lost.
-        snapshot_id: The snapshot that was committed although its reply was lost.
-    """
+    """Checks that every file that a snapshot added exists."""
     infos = {info.table_id: info for info in tables(reader, snapshot_id)}
     with reader.transaction() as transaction:
         written = transaction.rows(_WRITTEN, [snapshot_id] * 3)

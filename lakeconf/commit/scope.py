@@ -55,11 +55,7 @@ class Scope:
         return self.session.base if self.transaction is None else self.transaction.base
 
     def add_read(self, table: str | None) -> None:
-        """Records a read for conflict checks.
-
-        Args:
-            table: The full name of the table; None means any table.
-        """
+        """Records a read for conflict checks."""
         # Reads of older snapshots do not cause conflicts in later commits of this lake.
         seen = self.session.snapshot_id if self.transaction is None else self.transaction.snapshot_id
         self.base.add_read(table, seen)
@@ -72,12 +68,7 @@ class Scope:
         *,
         explicit: bool = False,
     ) -> Transaction:
-        """A new transaction that reads the snapshot of this scope.
-
-        Args:
-            extra: Additional keys for the commit info.
-            explicit: True for `lake.transaction()`; False for the transaction of a single write.
-        """
+        """A new transaction that reads the snapshot of this scope."""
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
         return Transaction(

@@ -91,13 +91,7 @@ class Session:
         return self._snapshot_id
 
     def advance(self, snapshot_id: int, *, own: int | None = None, token: str = "", refresh: bool = False) -> int:
-        """Moves reads to a snapshot, but never back: another thread may have moved them further already.
-
-        Args:
-            own: A snapshot that this session committed; conflict checks skip it, and a replaced catalog lacks it.
-            token: The id of the write that committed it.
-            refresh: True if conflict checks start again at the snapshot that reads now see.
-        """
+        """Moves reads to a snapshot, but never back: another thread may have moved them further already."""
         with self._snapshot_lock:
             self._snapshot_id = max(self._snapshot_id, snapshot_id)
             if own is not None:
@@ -129,11 +123,7 @@ class Session:
         return replace(self, base=Base(snapshot_id), _snapshot_lock=threading.RLock())
 
     def new_commit(self, token: str, *, staged: bool = False) -> Commit:
-        """A new attempt to commit.
-
-        Args:
-            token: The id of the write, which identifies its snapshot.
-        """
+        """A new attempt to commit."""
         kind = StagedCatalog if staged else AttachedCatalog
         return Commit(kind(self.alias, self.writer, self.reader, self.reconnect, self.barrier, token), token)
 
@@ -261,14 +251,7 @@ def _alone(lock: AbstractContextManager[None]) -> Iterator[None]:
 
 
 def described(session: Session, statements: Iterable[str], quoted: str) -> list[tuple[str, str, bool]]:
-    """The columns that a table would have after some statements; nothing is changed.
-
-    Args:
-        quoted: The table, quoted, with the lake.
-
-    Returns:
-        For each column: its name, its DuckDB type, and whether it is nullable.
-    """
+    """The columns that a table would have after some statements; nothing is changed."""
     writer = session.writer
     with session.writer_lock:
         try:

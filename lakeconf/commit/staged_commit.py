@@ -90,12 +90,7 @@ def fill(connection: Connection, rows: Rows) -> None:
 
 
 def commit(connection: Connection, metadata_database: str, schema_version: int) -> int:
-    """Commits what the tables contain, as the snapshot after that in `commit`, or not at all.
-
-    Args:
-        metadata_database: The name of the metadata database.
-        schema_version: The version of the lake's schema.
-    """
+    """Commits what the tables contain, as the snapshot after that in `commit`, or not at all."""
     # Without retries, the commit fails if there is a newer snapshot.
     arguments = f"{literal(metadata_database)}, {schema_version}, max_retry_count => 0"
     ((snapshot_id, *_),) = connection.rows(f"FROM system.main.ducklake_commit({arguments})")
@@ -103,12 +98,7 @@ def commit(connection: Connection, metadata_database: str, schema_version: int) 
 
 
 def is_metadata_of(connection: Connection, metadata_database: str, lake_id: str) -> bool:
-    """True if the function finds the metadata of a lake by the name of its database, without a schema.
-
-    Args:
-        connection: A connection with the lake attached.
-        metadata_database: The name of the metadata database.
-    """
+    """True if the function finds the metadata of a lake by the name of its database, without a schema."""
     tables = f"{identifier(metadata_database)}.ducklake_schema"
     found = connection.rows(f"SELECT schema_uuid FROM {tables} ORDER BY schema_id, begin_snapshot LIMIT 1")
     return [str(uuid) for (uuid,) in found] == [lake_id]
@@ -136,11 +126,7 @@ ReplacedRows = Mapping[str, list[tuple[object, ...]]]
 
 
 def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequence[Replacement], begun: int) -> None:
-    """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows.
-
-    Args:
-        begun: The snapshot that the commit builds on; rows that were added since then are in other files.
-    """
+    """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows."""
     wanted = {file.data_file_id: file for replacement in replacements for file in replacement.group.files}
     with reader.transaction() as transaction:
         groups = groups_of(transaction, table, begun)
@@ -233,11 +219,7 @@ def table_of_keys(reader: CatalogReader, snapshot_id: int) -> TableInfo | None:
 
 
 def write_key(writer: Connection, keys: TableInfo, row: str, path: str) -> None:
-    """Writes a file of the table of idempotency keys.
-
-    Args:
-        row: SQL that returns the row of the key.
-    """
+    """Writes a file of the table of idempotency keys."""
     if "://" not in path:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     ids = ", ".join(f"{identifier(column.name)}: {column.field_id}" for column in keys.columns)
@@ -262,15 +244,7 @@ class StagedCatalog(AttachedCatalog):
         return f"/lakeconf-{self.token}/"
 
     def stage(self, bodies: Sequence[Body], begun: int, info: tuple[str | None, str | None, str]) -> bool:
-        """Prepares the commit inside the transaction, which has read the snapshot `begun`.
-
-        Args:
-            bodies: The changes; it refuses one that needs statements.
-            info: Author, message and extra info of the commit.
-
-        Returns:
-            False if there is nothing to commit.
-        """
+        """Prepares the commit inside the transaction, which has read the snapshot `begun`."""
         with self.reader.transaction() as transaction:
             ((schema_version, *next_ids),) = transaction.rows(_SNAPSHOT, [begun])
             replaced = next((body.table for body in bodies if isinstance(body, Replacement)), None)

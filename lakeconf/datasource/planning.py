@@ -102,13 +102,7 @@ def any_options(given: Mapping[str, str]) -> Options:
 
 
 def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) -> Options:
-    """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret.
-
-    Args:
-        given: The options, by name; the case of names does not matter.
-        allowed: The options that this kind of access has.
-        kind: The kind of access, for errors.
-    """
+    """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret."""
     values: dict[str, Any] = {}
     for name, text in given.items():
         key = name.lower()
@@ -217,16 +211,7 @@ def resolve(options: Options) -> tuple[tuple[Column, ...], int]:
 
 
 def plan(options: Options, snapshot_id: int) -> list[Part]:
-    """Plans a read.
-
-    Args:
-        options: Its options.
-        snapshot_id: The snapshot that `resolve` returned.
-
-    Raises:
-        SnapshotNotFoundError: The snapshot has expired since `resolve`.
-        UnsupportedError: The files or rows cannot be read exactly.
-    """
+    """Plans a read."""
     with opened(options) as lake:
         table = lake.table(snapshot_id)
         predicate = None if options.where is None else predicate_of(options.where, table.columns)
@@ -239,12 +224,7 @@ def plan(options: Options, snapshot_id: int) -> list[Part]:
 
 
 def parts_of(access: Access, found: ScanPlan, inlined: pa.Table, wanted: Sequence[Column]) -> list[Part]:
-    """Divides a plan into parts.
-
-    Args:
-        found: The plan; its columns include those of its predicate.
-        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them.
-    """
+    """Divides a plan into parts."""
     refuse_columns(wanted)
     refuse_encrypted(found)
     parts: list[Part] = [Files(access, part) for part in divided(replace(found, columns=tuple(wanted)))]

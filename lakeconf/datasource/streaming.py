@@ -53,14 +53,7 @@ def initial_offset(options: Options) -> dict[str, Any]:
 def latest_offset(
     options: Options, columns: Sequence[Column], start: Offset, limit: int | None, target: int | None = None
 ) -> dict[str, Any]:
-    """The offset that ends the next batch.
-
-    Args:
-        columns: The columns that the stream returns.
-        start: The offset at which the batch begins.
-        limit: The largest number of snapshots in the batch; None for all.
-        target: The last snapshot to read; None for the latest one.
-    """
+    """The offset that ends the next batch."""
     with opened(options) as lake:
         _check_lake(lake, start)
         latest = lake.session.snapshot_id
@@ -84,13 +77,7 @@ def latest_offset(
 
 
 def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offset) -> list[Part]:
-    """Plans a batch; the same offsets give the same rows.
-
-    Args:
-        columns: The columns that the stream returns.
-        start: The offset at which the batch begins.
-        end: The offset at which it ends.
-    """
+    """Plans a batch; the same offsets give the same rows."""
     if start["snapshot"] == end["snapshot"]:
         return []
     with opened(options) as lake:

@@ -76,11 +76,7 @@ class Write:
 
 
 def begin(options: Options, given: Mapping[str, str]) -> Write:
-    """Begins an append: checks the columns, and announces its files.
-
-    Args:
-        given: The columns of the frame and their types in DuckDB.
-    """
+    """Begins an append: checks the columns, and announces its files."""
     store, session = _open(options)
     try:
         scope = Scope(session)
@@ -98,11 +94,7 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
 
 
 def write_rows(write: Write, batches: Iterator[pa.RecordBatch]) -> str | None:
-    """Writes the rows of a task to a file.
-
-    Returns:
-        The file; None if there are no rows.
-    """
+    """Writes the rows of a task to a file."""
     first = next(batches, None)
     if first is None:
         return None
@@ -123,9 +115,6 @@ def commit(write: Write, files: Sequence[str]) -> None:
     """Commits the files of a write as one snapshot; does nothing if it was committed before.
 
     Its files remain for a cleanup after an error: whether a later commit succeeds may not be known.
-
-    Args:
-        files: The files of the tasks that succeeded.
     """
     _, session = _open(write.options)
     try:

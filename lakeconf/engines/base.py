@@ -247,11 +247,7 @@ class SparkOperations(Protocol):
 
 
 def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
-    """The Spark operations of an engine.
-
-    Args:
-        needed_for: The operation that needs a Spark session; the start of the error message.
-    """
+    """The Spark operations of an engine."""
     if isinstance(engine, SparkOperations):
         return engine
     raise UnsupportedError(
@@ -276,12 +272,7 @@ def staging_folder(table: TableInfo, token: str) -> str:
 
 
 def placed_path(table: TableInfo, folder: str, token: str, number: int) -> str:
-    """The path of a file of one write in a partition folder.
-
-    Args:
-        folder: The folder below the table's folder, with a trailing slash.
-        number: Distinguishes the files of the write.
-    """
+    """The path of a file of one write in a partition folder."""
     return f"{table.path}{folder}{PREFIX}{token}-{number}.parquet"
 
 
@@ -308,12 +299,7 @@ def manifest_path(folder: str) -> str:
 
 
 def announce(writer: Connection, folder: str, lake_id: str) -> None:
-    """Writes the manifest of a staging folder before the folder contains files.
-
-    Args:
-        writer: A connection with access to the storage.
-        lake_id: The id of the lake that the files are staged for.
-    """
+    """Writes the manifest of a staging folder before the folder contains files."""
     path = manifest_path(folder)
     if "://" not in path:
         try:
@@ -326,11 +312,7 @@ def announce(writer: Connection, folder: str, lake_id: str) -> None:
 
 
 def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
-    """True if a file is a manifest of a write to a lake; False if it is damaged or missing.
-
-    Args:
-        reader: A connection with access to the storage.
-    """
+    """True if a file is a manifest of a write to a lake; False if it is damaged or missing."""
     try:
         found = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
     except LakeconfError:
@@ -417,11 +399,7 @@ class TableCheck:
 
 
 def fingerprint_sql(column_count: int, source: str) -> str:
-    """The query for the fingerprints of the columns `c0`, `c1`, … of `source`.
-
-    Returns:
-        SQL that returns one row: the number of rows; then, for each column, the number of values and their hash.
-    """
+    """The query for the fingerprints of the columns `c0`, `c1`, … of `source`."""
     parts = ["count(*) AS row_count"]
     for index in range(column_count):
         hashes = f"CAST(md5_number_lower(CAST(c{index} AS VARCHAR)) AS HUGEINT)"

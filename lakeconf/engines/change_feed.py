@@ -23,16 +23,7 @@ _TIMES = (str, date)
 def check_range(
     reader: CatalogReader, snapshot_id: int, since: int | datetime | str, until: int | datetime | str | None
 ) -> tuple[int, int]:
-    """Checks that all changes in a range of snapshots are available.
-
-    Args:
-        snapshot_id: The snapshot that the lake reads.
-        since: First snapshot of the range, or a time: the first snapshot committed at or after it.
-        until: Last snapshot of the range, or a time: the last one committed until then. Default: `snapshot_id`.
-
-    Returns:
-        The first and the last snapshot of the range.
-    """
+    """Checks that all changes in a range of snapshots are available."""
     last = snapshot_id if until is None else until
     last = by_timestamp(reader, last).snapshot_id if isinstance(last, _TIMES) else version_number(last)
     if last > snapshot_id:
@@ -94,11 +85,7 @@ def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
 def not_on_spark(
     reader: CatalogReader, table: str, since: int, until: int, error: UnsupportedError
 ) -> UnsupportedError:
-    """The error for changes that Spark cannot read, with DuckDB's query for them.
-
-    Args:
-        error: Why Spark cannot read the changes.
-    """
+    """The error for changes that Spark cannot read, with DuckDB's query for them."""
     query = changes_sql(reader, plan_changes(reader, table, since, until))
     return UnsupportedError(
         f"Spark cannot read the changes of {table}: {error.message}",

@@ -52,11 +52,7 @@ _ROWS = "lakeconf_rows"
 
 
 class DuckDBEngine:
-    """Reads and writes the Parquet files with DuckDB.
-
-    Args:
-        reader: The lake; its connection runs scans, and frames are valid until it is closed.
-    """
+    """Reads and writes the Parquet files with DuckDB."""
 
     name = "duckdb"
 

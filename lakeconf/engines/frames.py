@@ -194,11 +194,7 @@ def with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_types(frame: object, columns: Iterable[str]) -> object:
-    """A frame of pandas without rows, so that columns whose types pandas has chosen fit any type; else the same frame.
-
-    Args:
-        columns: The columns of the table that the frame is written to; others keep their types.
-    """
+    """The frame; one of pandas without rows gets columns that fit any type, where pandas has chosen the type."""
     native = nw.to_native(frame, pass_through=True)
     if not is_pandas(native) or len(native):
         return frame

@@ -27,12 +27,7 @@ def is_null(value: object) -> bool:
 
 
 def check_values(column: str, values: Iterable[object]) -> None:
-    """Refuses values of one column that pyarrow would change.
-
-    Args:
-        column: The name of the column, for the error.
-        values: The values, which may be nested.
-    """
+    """Refuses values of one column that pyarrow would change."""
     known = [value for value in values if not (is_null(value) or _is_nan(value))]
     if set(map(type, known)) in _KEPT:
         return
@@ -137,11 +132,7 @@ def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> p
 
 
 def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, pa.DataType]:
-    """The Arrow types of the columns of a table, by name in lower case.
-
-    Args:
-        types: The columns and the DuckDB names of their types.
-    """
+    """The Arrow types of the columns of a table, by name in lower case."""
     listed = ", ".join(f"CAST(NULL AS {text}) AS {identifier(name)}" for name, text in types.items())
     with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
         schema = connection.arrow(f"SELECT {listed} LIMIT 0").schema

@@ -54,12 +54,7 @@ _CHANGED = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b|\bTIME WITH TIME ZONE\b')
 
 
 def exact_casts(found: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """The SELECT list that casts the columns of a frame to these names and types.
-
-    Args:
-        found: The frame's columns and the DuckDB names of their types.
-        types: The requested columns and their types.
-    """
+    """The SELECT list that casts the columns of a frame to these names and types."""
     names = {folded(name): name for name in found}
     casts = []
     for name, wanted in types.items():
@@ -231,25 +226,14 @@ def not_null_violation(column: str, table: str) -> SchemaError:
 
 
 def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "columns") -> None:
-    """Checks that columns have different names: of two columns, only one would be written.
-
-    Args:
-        what: What has the columns, for the message.
-        kind: What has the names, for the message.
-    """
+    """Checks that columns have different names: of two columns, only one would be written."""
     for name, count in Counter(map(folded, names)).items():
         if count > 1:
             raise SchemaError(f"{what} has two {kind} {name!r}", hint="rename one of them")
 
 
 def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Checks that a frame can be written to a table: it has all columns by name, and their types fit.
-
-    Args:
-        table: The table's name, for the message.
-        frame: The frame's columns and the DuckDB names of their types.
-        wanted: The table's columns and the DuckDB names of their types.
-    """
+    """Checks that a frame can be written to a table: it has all columns by name, and their types fit."""
     given = {folded(name): (name, type_name) for name, type_name in frame.items()}
     known = {folded(name): name for name in wanted}
     extra = [name for name in frame if folded(name) not in known]

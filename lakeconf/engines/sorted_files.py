@@ -51,11 +51,7 @@ class SortRequest:
         return staging_folder(self.table, self.token)
 
     def paths(self, names: Sequence[str]) -> list[str]:
-        """The paths of the new files: in the staging folder, or in the folder of their partition.
-
-        Args:
-            names: Names for files in the staging folder.
-        """
+        """The paths of the new files: in the staging folder, or in the folder of their partition."""
         group = self.group
         if group.partition_id is None:
             return [f"{self.folder}{name}" for name in names]
@@ -111,12 +107,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Sequence[str]) -> tuple[Footer, ...]:
-    """Writes the files of a request.
-
-    Args:
-        writer: The connection that commits; the files are written on another one of the same instance.
-        paths: The new files; their folder is created.
-    """
+    """Writes the files of a request."""
     table = request.table
     for column in table.columns:
         _check(column, column.name)

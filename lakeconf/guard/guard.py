@@ -24,20 +24,12 @@ from lakeconf.logs import EventLogger
 
 
 def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
-    """A reader of the metadata of a store's lake.
-
-    Args:
-        connection: A connection with the attached lake.
-    """
+    """A reader of the metadata of a store's lake."""
     return CatalogReader(connection, names.alias, backend.catalog_schema(names))
 
 
 def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
-    """Identifiers of the location of a catalog; the location is the same if one identifier is equal.
-
-    Returns:
-        Strings that differ between a catalog and a copy of it. Empty if the metadata backend has no identifiers.
-    """
+    """Identifiers of the location of a catalog; the location is the same if one identifier is equal."""
     file, server = backend.file(), backend.server()
     if file is not None:
         return _of_file(file.resolve())
@@ -77,12 +69,7 @@ def _ask(reader: CatalogReader, query: str) -> str:
 
 
 class LakeGuard:
-    """The locks and the marker of an open lake.
-
-    Args:
-        locks: The locks; None if the metadata backend has none.
-        marker: The marker; None if the metadata backend keeps the files.
-    """
+    """The locks and the marker of an open lake."""
 
     def __init__(self, locks: LakeLocks | None, marker: LakeMarker | None) -> None:
         self.marker = marker
@@ -107,11 +94,7 @@ class LakeGuard:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Held | None]:
-        """Protects a write from before its first staged file until the reply to its commit.
-
-        Yields:
-            The lock of this write; None if the metadata backend has no locks.
-        """
+        """Protects a write from before its first staged file until the reply to its commit."""
         if self.marker is not None:
             self.marker.before_write()
         if self._locks is None:
@@ -122,11 +105,7 @@ class LakeGuard:
 
     @contextlib.contextmanager
     def removing(self, *, force: bool = False) -> Iterator[None]:
-        """Protects maintenance that removes snapshots or files: no writer of lakeconf is active at the same time.
-
-        Args:
-            force: True to go on without a lock if the metadata backend has none.
-        """
+        """Protects maintenance that removes snapshots or files: no writer of lakeconf is active at the same time."""
         if self._locks is None and not force:
             raise CommitError(
                 "the metadata backend has no locks, so this cannot wait for writers: nothing was removed",
@@ -162,12 +141,7 @@ def guard_of(
     storage: StorageBackend | None,
     names: StoreNames,
 ) -> LakeGuard:
-    """The guard of an attached lake.
-
-    Args:
-        metadata: The metadata backend of its store.
-        storage: The storage backend; None if the metadata backend keeps the files.
-    """
+    """The guard of an attached lake."""
     marker = None if storage is None else marker_of(reader, metadata)
     return LakeGuard(locks_of(metadata, names, reader), marker)
 
@@ -197,9 +171,6 @@ class Clock:
     With a clock that is ahead, snapshots and files look older than they are, and would be removed too early. With a
     clock that is behind, they are only removed later. The times are those of this machine, of this machine if nobody
     had set its clock since the lake was opened, and of the catalog's server.
-
-    Args:
-        server_time: Asks the catalog's server for its time, in seconds since 1970; None if the catalog is a file.
     """
 
     def __init__(self, server_time: Callable[[], float] | None = None) -> None:

@@ -75,13 +75,7 @@ def pauses(limit_seconds: float | None = None) -> Iterator[None]:
 
 
 def wait_for(attempt: Callable[[], bool], what: str, holders: Callable[[], str]) -> None:
-    """Repeats an attempt to take a lock until it succeeds.
-
-    Args:
-        attempt: Tries once; returns True if it took the lock.
-        what: The name of the lock, for messages.
-        holders: Describes the holders of the lock; an empty string if they are unknown.
-    """
+    """Repeats an attempt to take a lock until it succeeds."""
     waited_from: float | None = None
     for _ in pauses():
         if attempt():
@@ -285,9 +279,6 @@ class ServerLocks:
 
     They are held in transactions, because session locks would outlive their holder behind a connection pool. Each is
     held on a connection of its own to the catalog, beside those of the lake's reads and commits.
-
-    Args:
-        backend: The metadata backend whose catalog it keeps.
     """
 
     def __init__(

@@ -133,11 +133,7 @@ class LakeMarker:
         return found
 
     def repair(self) -> str:
-        """Creates the marker of a lake without one; an existing marker is not changed.
-
-        Returns:
-            A message that says what was found or done.
-        """
+        """Creates the marker of a lake without one; an existing marker is not changed."""
         if self._read() is None:
             if not self.knows_files():
                 self._check_empty()

@@ -60,12 +60,7 @@ class Definition:
     column_comments: Mapping[str, str] = field(default_factory=dict)
 
     def statements(self, quoted_schema: str, quoted: str) -> tuple[str, ...]:
-        """The SQL that creates the empty table, and its schema if it does not exist.
-
-        Args:
-            quoted_schema: The quoted name of the schema, including the lake.
-            quoted: The quoted name of the table, including the lake and the schema.
-        """
+        """The SQL that creates the empty table, and its schema if it does not exist."""
         if not self.columns:
             raise SchemaError("a table needs at least one column", hint="add a column, such as id of the type BIGINT")
         check_names(self.columns)
@@ -86,11 +81,7 @@ class Definition:
 def new_table(
     schema: str, name: str, path: str, described: Sequence[tuple[str, str, bool]], partitioned_by: Sequence[str]
 ) -> TableInfo:
-    """The catalog entry of a table that is about to be created.
-
-    Args:
-        described: For each column: its name, its DuckDB type, and whether it is nullable.
-    """
+    """The catalog entry of a table that is about to be created."""
     columns = described_columns(described, ())
     ids = {folded(column.name): column.field_id for column in columns}
     fields = []
@@ -101,11 +92,7 @@ def new_table(
 
 
 def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of a table after a change; unchanged columns keep their field ids.
-
-    Args:
-        described: For each column: its name, its DuckDB type, and whether it is nullable.
-    """
+    """The columns of a table after a change; unchanged columns keep their field ids."""
     types = {name: type_name for name, type_name, _ in described}
     required = {name for name, _, takes_null in described if not takes_null}
     first_id = 1 + max((_last_id(column) for column in known), default=0)
@@ -117,14 +104,7 @@ def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequenc
 def comment_statements(
     quoted: str, columns: Iterable[str], comment: str | None, column_comments: Mapping[str, str | None]
 ) -> tuple[str, ...]:
-    """The SQL that comments on a table and its columns.
-
-    Args:
-        quoted: The table, with the lake and the schema.
-        columns: The names of the table's columns.
-        comment: A description of the table; None to keep the one that it has.
-        column_comments: Descriptions by column; None removes one.
-    """
+    """The SQL that comments on a table and its columns."""
     known = {name: name for name in columns}
     if not isinstance(column_comments, Mapping):
         raise SchemaError("the comments of columns are not a dictionary", hint="write {'column': 'its comment'}")
@@ -146,11 +126,7 @@ def _checked_type(name: str, text: str) -> str:
 
 
 def type_sql(name: str, text: str) -> str:
-    """A type in DuckDB's spelling.
-
-    Args:
-        text: The type; a default or further SQL after the type is refused.
-    """
+    """A type in DuckDB's spelling."""
     _check_text(name, text)
     try:
         found = parsed_type(text.strip())

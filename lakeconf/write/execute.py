@@ -94,11 +94,7 @@ class Statement:
 
 
 def parse_statement(connection: Connection, sql: str, alias: str) -> Statement:
-    """Parses a statement.
-
-    Args:
-        connection: Any connection; it parses the SQL and runs nothing.
-    """
+    """Parses a statement."""
     check_syntax(connection, sql)
     tokens = _tokens(sql)
     while tokens and tokens[-1].word == ";":

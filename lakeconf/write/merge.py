@@ -57,17 +57,7 @@ def _add_outcome(
     on: Sequence[str],
     decision: str | None,
 ) -> str | None:
-    """Adds the changes of a staged commit that carries out actions on rows.
-
-    Args:
-        staged: The actions, computed by Spark.
-        counts: The number of rows for each action; at least one row is updated or deleted.
-        on: The columns that a merge matches on.
-        decision: As for `carry_out`.
-
-    Returns:
-        Why the files cannot be committed, so that nothing is added; None if they can be.
-    """
+    """Adds the changes of a staged commit that carries out actions on rows."""
     session, info = transaction.session, target.info
     parts = {kind: _part(transaction, target, staged, kind) for kind in (UPDATE, INSERT) if counts.get(kind)}
     if not all(map(are_in_files, parts.values())):
@@ -179,13 +169,7 @@ def carry_out(
     on: Sequence[str],
     decision: str | None = None,
 ) -> None:
-    """Adds the changes that carry out staged actions on rows: an outcome, or statements.
-
-    Args:
-        engine: The engine that has staged the actions.
-        on: The columns that a merge matches on; none for an update, in which each row has one action.
-        decision: The engine that has computed a merge, and the reason.
-    """
+    """Adds the changes that carry out staged actions on rows: an outcome, or statements."""
     session, info = transaction.session, target.info
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
@@ -292,14 +276,7 @@ def stage_actions(
     *,
     acted: bool = False,
 ) -> Staged:
-    """Stages rows that say what becomes of rows of the table.
-
-    Args:
-        engine: The engine that has computed the rows.
-        rows: Values by the table's columns, with row ids as `ROW_ID`.
-        types: These columns of the table, with the DuckDB names of their types.
-        acted: True if the rows also have an `ACTION`, and `places`.
-    """
+    """Stages rows that say what becomes of rows of the table."""
     native = nw.to_native(rows)
     own = {ROW_ID: "BIGINT"}
     own |= {ACTION: "VARCHAR", **dict.fromkeys(places(engine), "BIGINT")} if acted else {}
@@ -315,12 +292,7 @@ def settings_of(settings: Mapping[str, str]) -> str:
 
 
 def update_statement(session: Session, target: Target, settings: Mapping[str, str], source: str) -> str:
-    """The statement that sets columns in the rows whose ids staged rows have.
-
-    Args:
-        settings: SQL values by column name; they name the columns of staged rows after `STAGED`.
-        source: SQL that returns the staged rows.
-    """
+    """The statement that sets columns in the rows whose ids staged rows have."""
     table = writes.quoted(session, target.info)
     rowid = f"{identifier(target.info.name)}.rowid"
     return f"UPDATE {table} SET {settings_of(settings)} FROM ({source}) AS {STAGED} WHERE {rowid} = {STAGED}.{ROW_ID}"

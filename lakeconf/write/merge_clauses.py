@@ -139,11 +139,7 @@ def action(clauses: Clauses) -> nw.Expr:
 
 
 def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
-    """The value of a column after the merge.
-
-    Args:
-        given: The table's columns that the frame has.
-    """
+    """The value of a column after the merge."""
     ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
     cases: list[tuple[nw.Expr, object]] = []
     matched = ~nw.col(IN_SOURCE).is_null() & ~nw.col(ROW_ID).is_null()

@@ -31,13 +31,7 @@ _FEW = 50
 def key_bounds(
     writer: Connection, files: Sequence[str], keys: Sequence[Column], listed: Collection[Column] = ()
 ) -> Predicate | None:
-    """The condition that every row of a table satisfies which matches a row of staged files.
-
-    Args:
-        writer: A connection that can access the files.
-        keys: The columns of the table to match on; NULL matches nothing.
-        listed: The keys whose values are read, because few of them may lie far apart; the others only need footers.
-    """
+    """The condition that every row of a table satisfies which matches a row of staged files."""
     known = [key for key in keys if has(key.type, Fact.IN_FOOTERS)] if files else []
     bounds = [
         bound
@@ -110,13 +104,7 @@ class Source:
 def merge_source(
     transaction: Transaction, target: Target, read: TableInfo, adopted: Any, given: Sequence[Column], clauses: Clauses
 ) -> Source:
-    """Prepares the frame of a merge; on Spark, stages it first, so that it is computed once.
-
-    Args:
-        read: The table at the read snapshot.
-        adopted: The frame, checked against the table.
-        given: The table's columns that the frame has.
-    """
+    """Prepares the frame of a merge; on Spark, stages it first, so that it is computed once."""
     engine = transaction.session.engine
     types = {column.name: target.types[column.name] for column in given}
     conformed = engine.conform(adopted, {column: target.types[column.name] for column in given})

@@ -52,12 +52,6 @@ def add_deletion(
     """Adds the changes that delete the rows that satisfy a condition, and add others.
 
     A statement deletes the rows; or Spark finds them now, in large files, if a staged commit is possible.
-
-    Args:
-        target: The table, as it will be after the transaction.
-        predicate: A predicate on its columns; None if there is none for the condition.
-        condition: The same condition in DuckDB's SQL; None for all rows.
-        added: New rows.
     """
     info = target.info
     outcome = None
@@ -176,15 +170,7 @@ def partition_keys(info: TableInfo) -> list[str]:
 
 
 def partitions_predicate(writer: Connection, info: TableInfo, source: str) -> Predicate | None:
-    """The predicate for the rows of all partitions for which staged rows exist.
-
-    Args:
-        writer: The connection that the rows were staged on.
-        source: SQL that returns the staged rows.
-
-    Returns:
-        The predicate; None if a `where` cannot express it, or if there are too many partitions.
-    """
+    """The predicate for the rows of all partitions for which staged rows exist."""
     transforms: dict[int, set[str]] = defaultdict(set)
     for part in info.partition_fields:
         transforms[part.field_id].add(part.transform)

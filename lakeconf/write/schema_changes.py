@@ -67,14 +67,7 @@ _HINT = "use another name, or drop or rename that one, too"
 
 
 class ColumnNames:
-    """The columns of a table, or the fields of one of them; names ignore case, as in DuckDB.
-
-    Args:
-        columns: The types, or the DuckDB names of the types, by name.
-
-    Attributes:
-        names: For each folded name, the name and its type or fields.
-    """
+    """The columns of a table, or the fields of one of them; names ignore case, as in DuckDB."""
 
     def __init__(self, columns: Mapping[str, DuckDBPyType | str]) -> None:
         # The fields of a column are only looked at if a change names one.
@@ -162,12 +155,7 @@ class Evolution:
     defaults: Mapping[str, object] = field(default_factory=dict)
 
     def statements(self, quoted: str, types: Mapping[str, str]) -> tuple[str, ...]:
-        """The SQL that makes the changes.
-
-        Args:
-            quoted: The table, with the lake and the schema.
-            types: The table's columns and the DuckDB names of their types.
-        """
+        """The SQL that makes the changes."""
         self._check_arguments()
         for name in self.defaults:
             if name not in self.add:
@@ -223,12 +211,7 @@ class Evolution:
 
 
 def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evolution:
-    """The changes with which a table can store the rows of a frame: new columns and wider types.
-
-    Args:
-        frame: The frame's columns and the DuckDB names of their types.
-        types: The table's columns and the DuckDB names of their types.
-    """
+    """The changes with which a table can store the rows of a frame: new columns and wider types."""
     known = {folded(name): name for name in types}
     add, promote = {}, {}
     for name, given in frame.items():
@@ -423,12 +406,7 @@ def _check_unchanged(transaction: Transaction, info: TableInfo) -> None:
 
 
 def set_comments(transaction: Transaction, name: str, comment: str | None, columns: Mapping[str, str | None]) -> None:
-    """Sets or removes the comment of a table, and those of some of its columns.
-
-    Args:
-        comment: The new comment; an empty text removes it, None keeps it.
-        columns: New comments by column; None removes one.
-    """
+    """Sets or removes the comment of a table, and those of some of its columns."""
     before = target(transaction, name)
     statements = comment_statements(quoted(transaction.session, before.info), before.types, comment, columns)
     for statement in statements:

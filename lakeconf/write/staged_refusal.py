@@ -58,13 +58,7 @@ _REPEATED = f"""
 def outcome_refusal(
     transaction: Transaction, info: TableInfo, *, adds_rows: bool = True, updated: int | None = None
 ) -> str | None:
-    """Why no staged commit can or should carry out an outcome that Spark computes; None if one can.
-
-    Args:
-        transaction: The transaction, before the changes of the write are added.
-        adds_rows: True if the write adds files too.
-        updated: The number of updated rows; None to ignore the size.
-    """
+    """Why no staged commit can or should carry out an outcome that Spark computes; None if one can."""
     session = transaction.session
     if not isinstance(session.engine, SparkOperations):
         return "the lake was opened without Spark"

@@ -35,13 +35,7 @@ _log = EventLogger("stage")
 
 
 class Writing:
-    """A context manager for one write: uses the open transaction, or its own, which it commits at the end.
-
-    Args:
-        scope: The scope of the lake or table.
-        message: The commit message, if no transaction is open.
-        key: Idempotency key of the write; its changes are skipped if the key was already committed.
-    """
+    """A context manager for one write: uses the open transaction, or its own, which it commits at the end."""
 
     def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
         self._scope, self._message, self._key = scope, message, key
@@ -150,12 +144,7 @@ def has_rows(transaction: Transaction, info: TableInfo) -> bool:
 
 
 def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: Sequence[Column]) -> None:
-    """Adds the change that deletes rows by the keys in a frame, including rows of the same transaction.
-
-    Args:
-        adopted: The frame, checked against the table.
-        on: The columns to match on; NULL matches nothing.
-    """
+    """Adds the change that deletes rows by the keys in a frame, including rows of the same transaction."""
     session = transaction.session
     info, types = target.info, {key.name: target.types[key.name] for key in on}
     keys = session.engine.conform(adopted, {key: target.types[key.name] for key in on})
@@ -169,15 +158,7 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
 
 
 def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Callable[[Transaction, str], None]) -> int:
-    """Writes to a table, unless a write with the same key was committed before.
-
-    Args:
-        idempotency_key: The key; None to write in any case.
-        write: Adds the changes to a transaction, given the transaction and the name of the table.
-
-    Returns:
-        The snapshot that reads see afterwards, or the snapshot of the earlier write with this key.
-    """
+    """Writes to a table, unless a write with the same key was committed before."""
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)
     if done is not None:
@@ -272,13 +253,7 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
 
 
 def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], where: str = "true") -> None:
-    """Refuses a merge in which several rows of the frame match one row of the table.
-
-    Args:
-        writer: The connection that the rows were staged on.
-        on: The columns that the merge matches on.
-        where: SQL that selects staged rows.
-    """
+    """Refuses a merge in which several rows of the frame match one row of the table."""
     acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL AND ({where})"
     twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}")
     if twice is None:
@@ -305,13 +280,7 @@ def check_row_ids(info: TableInfo) -> None:
 def check_required(
     writer: Connection, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
 ) -> None:
-    """Refuses NULLs in NOT NULL columns: DuckLake checks them too late, or not at all.
-
-    Args:
-        writer: The connection that the rows were staged on.
-        columns: The columns of the staged rows.
-        where: A SQL condition that selects staged rows.
-    """
+    """Refuses NULLs in NOT NULL columns: DuckLake checks them too late, or not at all."""
     required = [column.name for column in info.columns if not column.nullable and column.name in columns]
     if not required:
         return
@@ -325,13 +294,7 @@ def check_required(
 def rows_to_change(
     engine: Engine, transaction: Transaction, target: Target, read: TableInfo, where: Where | Predicate | None
 ) -> nw.LazyFrame[Any]:
-    """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`.
-
-    Args:
-        target: The table, as it will be after the transaction.
-        read: The table at the read snapshot; see `readable`.
-        where: A condition for the rows; None for all.
-    """
+    """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`."""
     names = {column.name for column in read.columns}
     rows = engine.scan_rows(quoted_name(target.info), transaction.snapshot_id, where)
     new = [column.name for column in target.info.columns if column.name not in names]
@@ -344,11 +307,7 @@ def places(engine: Engine) -> list[str]:
 
 
 def readable(transaction: Transaction, target: Target) -> TableInfo:
-    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify.
-
-    Args:
-        target: The table, as it will be after the transaction.
-    """
+    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify."""
     info = target.info
     _check_names(info)
     if info.table_id != NO_ID and has_rows(transaction, info):
@@ -383,12 +342,7 @@ def _check_names(info: TableInfo) -> None:
 
 
 def sorted_positions(transaction: Transaction, info: TableInfo, rows: nw.LazyFrame[Any]) -> Positions | None:
-    """Lets executors sort the positions of rows; None if several rows have the same one.
-
-    Args:
-        transaction: The transaction; its engine has executors.
-        rows: Rows of data files, with `FILE_ID` and `FILE_ROW_NUMBER`.
-    """
+    """Lets executors sort the positions of rows; None if several rows have the same one."""
     engine = transaction.session.engine
     assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `outcome_refusal`
     request = StagingRequest(info, {}, transaction.next_token())

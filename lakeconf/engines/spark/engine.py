@@ -77,11 +77,7 @@ _ROWS = "lakeconf_rows"
 
 
 def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
-    """Reads the table with both engines and compares the results. The driver receives one row from each.
-
-    Args:
-        frame: Spark's scan of all columns of the table.
-    """
+    """Reads the table with both engines and compares the results. The driver receives one row from each."""
     spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
     duckdb_rows, by_duckdb = _by_duckdb(reader, table, snapshot_id)
     columns = tuple(
@@ -118,11 +114,7 @@ def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, 
 
 
 def _summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function with which an executor runs DuckDB's SQL over each batch of rows.
-
-    Args:
-        time_zone: The time zone for formatting zoned timestamps.
-    """
+    """The function with which an executor runs DuckDB's SQL over each batch of rows."""
     name = _ROWS
 
     # Spark sends this function by value: executors need no lakeconf.
@@ -162,13 +154,7 @@ def _spark_value(column: Column) -> SparkColumn:
 
 
 class SparkEngine:
-    """Reads and writes the Parquet files with Spark.
-
-    Args:
-        spark: The user's session; its settings neither change nor affect the result.
-        settings: The Hadoop settings that the session must have for the lake's files.
-        access: How DuckDB reaches the files inside executors.
-    """
+    """Reads and writes the Parquet files with Spark."""
 
     name = "spark"
 

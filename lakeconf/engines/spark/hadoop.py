@@ -101,12 +101,7 @@ def catalog_uri(path: str, location: str) -> str:
 
 
 def configure_session(spark: SparkSession, settings: Mapping[str, str | Secret]) -> None:
-    """Adds Hadoop settings to a running session without exposing them in its command line, settings or event log.
-
-    Args:
-        spark: The session; every session of its application gets the settings.
-        settings: Names, without the prefix `spark.hadoop.`, and values.
-    """
+    """Adds Hadoop settings to a running session without exposing them in its command line, settings or event log."""
     configuration = hadoop_configuration(spark)
     with unlogged():
         for key, value in settings.items():
@@ -118,9 +113,6 @@ def check_session(spark: SparkSession, location: str, settings: Mapping[str, str
 
     Hadoop keeps one file system per bucket, with the settings of its first use. The active settings are therefore
     compared as well.
-
-    Args:
-        settings: The Hadoop settings of its storage backend.
     """
     uri = spark_uri(location)
     if uri.startswith("s3a://"):

@@ -160,13 +160,7 @@ def _gateway(spark: SparkSession) -> Any:
 def read_footers(
     spark: SparkSession, files: Iterable[str], settings: Mapping[str, str], class_name: str, source: str
 ) -> tuple[list[int], list[str]]:
-    """The results of a Java class that reads footers: the number of each file's schema, and the schemas as text.
-
-    Args:
-        files: Texts that describe files, for one call each.
-        settings: Hadoop settings besides those of the session.
-        class_name: The class, whose `read` takes a text and returns numbers, with commas between them.
-    """
+    """The results of a Java class that reads footers: the number of each file's schema, and the schemas as text."""
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     for key, value in settings.items():
         configuration.set(key, value)

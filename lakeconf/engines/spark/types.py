@@ -73,11 +73,7 @@ def is_shared(column: Column) -> bool:
 
 
 def spark_type(column: Column) -> DataType:
-    """The Spark type of a column.
-
-    Args:
-        column: The column, or a field inside a nested one.
-    """
+    """The Spark type of a column."""
     inner = [spark_type(child) for child in column.children]
     if column.type == "list":
         return ArrayType(inner[0])
@@ -113,13 +109,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def duckdb_type(column: Column, *, for_spark: bool) -> str:
-    """A column's type in DuckDB's SQL.
-
-    Args:
-        column: The column, or a field inside a nested one.
-        for_spark: False for the column's type in DuckDB; True for the type to cast it to, so that its Arrow type
-            matches `spark_type`.
-    """
+    """A column's type in DuckDB's SQL."""
     return nested_sql(column, lambda leaf: _leaf(leaf.type, leaf.name, for_spark=for_spark))
 
 

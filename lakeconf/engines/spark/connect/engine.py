@@ -75,16 +75,7 @@ def is_writable(spark: SparkSession, table: TableInfo) -> bool:
 
 
 def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, request: StagingRequest) -> Staged:
-    """Writes a frame to the staging folder of this write, below the table's folder.
-
-    Args:
-        writer: The connection that will commit; it can read the files.
-        frame: A frame whose columns have been checked against the table.
-        request: The table, with its columns and their types.
-
-    Returns:
-        The files, or the query that reads them if they cannot be registered.
-    """
+    """Writes a frame to the staging folder of this write, below the table's folder."""
     refuse_other(settings_of(spark), _WRITING, "write")
     table, folder = request.table, staging_folder(request.table, request.token)
     by_name = {folded(name): name for name in frame.columns}
@@ -114,12 +105,7 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
 
 
 def remove_staged(writer: Connection, folder: str) -> None:
-    """Removes a staging folder with its files, if it exists.
-
-    Args:
-        writer: A connection that can access the files.
-        folder: The folder, with a trailing slash.
-    """
+    """Removes a staging folder with its files, if it exists."""
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -147,12 +133,7 @@ def _width(found: DataType) -> int:
 
 
 class ConnectEngine:
-    """Reads with Spark through Spark Connect; DuckDB computes and writes all changes.
-
-    Args:
-        spark: The user's session; its settings do not change.
-        access: How DuckDB reaches the files inside executors.
-    """
+    """Reads with Spark through Spark Connect; DuckDB computes and writes all changes."""
 
     name = "spark-connect"
 

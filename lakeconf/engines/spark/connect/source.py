@@ -113,11 +113,7 @@ _DUCKDB = "read the table with DuckDB: store.open()"
 
 
 class ConnectSource:
-    """The files of one scan.
-
-    Args:
-        spark: The user's session.
-    """
+    """The files of one scan."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark
@@ -126,11 +122,7 @@ class ConnectSource:
         self._state = 0
 
     def prepare(self, files: Sequence[File]) -> None:
-        """Lists files and compares their sizes with the catalog, in one job for all of them.
-
-        Args:
-            files: The files that the scan may read.
-        """
+        """Lists files and compares their sizes with the catalog, in one job for all of them."""
         self._files = {file.path: file for file in files}
         if len(self._files) < len(files):
             twice, _ = Counter(file.path for file in files).most_common(1)[0]
@@ -165,11 +157,7 @@ class ConnectSource:
         return reader.load(spark_paths(file.path for file in files))
 
     def by_duckdb(self, part: Files | Changes, files: Sequence[DataFile], schema: StructType) -> DataFrame:
-        """The rows of a part, which DuckDB reads inside executors.
-
-        Args:
-            files: Its files.
-        """
+        """The rows of a part, which DuckDB reads inside executors."""
         rows = self._states(files).select("_metadata.file_path") if files else self.session.range(1)
         # One task computes all changes.
         rows = rows.coalesce(1) if isinstance(part, Changes) else rows
@@ -212,13 +200,7 @@ def _plain(found: DataType) -> DataType:
 
 
 def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
-    """The rows of a plan as a frame of the user's session. Reads no rows yet.
-
-    Args:
-        spark: The user's session; its settings do not change.
-        access: How executors reach files that DuckDB reads there.
-        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
-    """
+    """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     _refuse_alike(plan.columns)
     schema = spark_schema(plan.columns)
     clean, others = _divided(plan)
@@ -240,16 +222,7 @@ def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table 
 
 
 def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """The changes of a plan as a frame of the user's session. One task of DuckDB reads them.
-
-    Args:
-        spark: The user's session; its settings do not change.
-        access: How executors reach the files.
-        inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
-
-    Returns:
-        A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
-    """
+    """The changes of a plan as a frame of the user's session. One task of DuckDB reads them."""
     columns = plan.inserted.columns
     refuse_columns(columns)
     refuse_encrypted(plan.inserted)

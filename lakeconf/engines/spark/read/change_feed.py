@@ -35,16 +35,7 @@ _POSITION, _DELETED, _END = FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_e
 
 
 def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
-    """The changes of a plan as a frame of the user's session. Reads no rows yet.
-
-    Args:
-        spark: The user's session; its settings neither change nor affect the result.
-        access: How executors reach files that DuckDB reads there.
-        inlined: The rows in the catalog, as `catalog.inlined_changes.changed_inlined_rows` returns them.
-
-    Returns:
-        A frame with `snapshot_id`, `rowid`, `change_type` and the table's columns.
-    """
+    """The changes of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
     with active_session_kept(spark):
         inserted, deleted = _inserted(private, access, plan, inlined), _deleted(private, access, plan, inlined)

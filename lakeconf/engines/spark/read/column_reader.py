@@ -242,11 +242,7 @@ class Reading:
 
 
 def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:
-    """A field of the schema for Spark's reader.
-
-    Args:
-        default: Spark SQL of its value for files that lack it.
-    """
+    """A field of the schema for Spark's reader."""
     metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
     if default is not None:
         metadata[EXISTENCE_DEFAULT] = default
@@ -254,12 +250,7 @@ def requested(found: Found, type_: DataType, *, default: str | None = None) -> S
 
 
 def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading | None:
-    """How to read a column; None if Spark cannot return what DuckDB returns.
-
-    Args:
-        column: The column, or a field inside a nested one.
-        can_filter: False inside a list or map, whose elements Spark never uses to filter row groups.
-    """
+    """How to read a column; None if Spark cannot return what DuckDB returns."""
     if column.type in NESTED:
         if found.type != column.type:
             return None

@@ -227,12 +227,7 @@ public class PlannedFiles implements FileIndex {
 
 
 def with_planned_files(frame: DataFrame, files: Sequence[tuple[str, int]]) -> DataFrame:
-    """The same relation over other files.
-
-    Args:
-        frame: A frame that consists only of a relation over files.
-        files: The URI, as Hadoop's `Path` expects it, and the size in bytes of each; no URI has a NUL.
-    """
+    """The same relation over other files."""
     return with_file_index(frame, _NAME, _SOURCE, in_texts(files, _IN_A_CALL))
 
 
@@ -277,10 +272,6 @@ def relation(
     """The rows of some files; `guards.of_file` identifies the file of a row by its position in `files`.
 
     A job fails if a file is missing, or if its size differs from the catalog. For local files, planning fails.
-
-    Args:
-        private: The session that fixes the reader's settings.
-        schema: The requested schema; fields with a field id are matched by it. None if the source has its own.
     """
     check_local([file for file in files if file.path.startswith("/")])
     planned = [(spark_uri(file.path), file.file_size_bytes) for file in files]
@@ -481,11 +472,7 @@ def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Sto
 def remembered(
     files: Sequence[tuple[str, int]], read: Callable[[Sequence[tuple[str, int]]], Sequence[Stored]]
 ) -> list[Stored]:
-    """The schema of each file; reads only those that this process does not know.
-
-    Args:
-        read: Reads the schemas of some files.
-    """
+    """The schema of each file; reads only those that this process does not know."""
     # Another thread may remove any of them from the cache at any time.
     known = {file: found for file in files if (found := _cache.get(file)) is not None}
     unknown = [file for file in files if file not in known]
@@ -523,12 +510,7 @@ def _field(name: str, facts: Sequence[str], inner: tuple[Stored, ...]) -> Stored
 
 
 def leaf_type_name(physical: str, logical: str) -> str:
-    """The type of a field that is not nested, as `Stored.type`.
-
-    Args:
-        physical: Parquet's name of its physical type.
-        logical: Its logical type, as Spark's Parquet library writes it; empty without one.
-    """
+    """The type of a field that is not nested, as `Stored.type`."""
     if logical.startswith("DECIMAL("):
         return logical.lower()
     if logical.startswith("GEOMETRY"):
@@ -537,11 +519,7 @@ def leaf_type_name(physical: str, logical: str) -> str:
 
 
 def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:
-    """The type of a nested field, as `Stored.type`, and its children.
-
-    Args:
-        logical: Its logical type, as for `leaf_type_name`.
-    """
+    """The type of a nested field, as `Stored.type`, and its children."""
     if logical in ("LIST", "MAP") and len(children) == 1:
         (inner,) = children
         expected = {"LIST": 1, "MAP": 2}[logical]

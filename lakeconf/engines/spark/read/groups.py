@@ -218,12 +218,7 @@ def with_constants(
     files: Sequence[DataFile],
     in_path: Sequence[Column],
 ) -> DataFrame:
-    """Adds the columns above, `FILENAME` and `FILE_ID` to a frame that has `FILE`.
-
-    Args:
-        files: The files, in the order of the relation.
-        in_path: The columns whose values are in the paths.
-    """
+    """Adds the columns above, `FILENAME` and `FILE_ID` to a frame that has `FILE`."""
     texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}
     table = pa.table(
         {

@@ -123,11 +123,7 @@ _DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
 
 
 def changes_sql(connection: Connection, part: Changes) -> str:
-    """The query for the changes of a part, with the types of Spark.
-
-    Args:
-        connection: A connection with access to the files; the query runs on it.
-    """
+    """The query for the changes of a part, with the types of Spark."""
     with pa.ipc.open_stream(part.inlined) as stream:
         inlined = stream.read_all()
     if inlined.num_rows:
@@ -287,11 +283,7 @@ _ROWS = 10_000
 
 
 def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a part.
-
-    Args:
-        schema: The Arrow schema that Spark expects.
-    """
+    """The rows of a part."""
     if isinstance(part, Rows):
         with pa.ipc.open_stream(part.stream) as stream:
             yield from conforming(stream, schema)
@@ -354,12 +346,7 @@ class Sent:
 
 
 def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
-    """A part as executors receive it.
-
-    Args:
-        keys: The files of a plan by the keys of the rows that `in_executors` receives.
-        schema: The schema of the frame.
-    """
+    """A part as executors receive it."""
     return pickle.dumps((_run, __version__, part, keys, schema))
 
 

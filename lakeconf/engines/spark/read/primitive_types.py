@@ -154,15 +154,7 @@ _ZONED = frozenset(("timestamptz", MILLISECONDS))
 
 
 def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert | None] | None:
-    """How to read a stored value as a value of a column.
-
-    Args:
-        stored: The type in the file, as `Stored.type`.
-
-    Returns:
-        The type requested from Spark's reader, and the conversion to the column's Spark type; None if Spark cannot
-        return what DuckDB returns.
-    """
+    """How to read a stored value as a value of a column."""
     target = leaf_type(column.type, column.name)
     if has(column.type, Fact.AS_DOUBLE) and stored == "float64":
         return DoubleType(), decimal_from_double

@@ -69,13 +69,7 @@ from lakeconf.sql import identifier, literal
 def inlined_frame(
     private: SparkSession, columns: Sequence[Column], rows: pa.Table, virtual: Sequence[tuple[StructField, str]]
 ) -> DataFrame:
-    """Creates a frame of inlined rows.
-
-    Args:
-        columns: The requested columns; `rows` has them under their names.
-        rows: The rows as DuckDB returns them.
-        virtual: Additional columns of the frame, each with its SQL over `rows`.
-    """
+    """Creates a frame of inlined rows."""
     schema = StructType([*spark_schema(columns).fields, *(field for field, _ in virtual)])
     table = exact_rows(columns, rows, {field.name: sql for field, sql in virtual})
     with _refused():
@@ -90,15 +84,7 @@ def exact_rows(
     condition: str = "true",
     time_zone: str = "UTC",
 ) -> pa.Table:
-    """Inlined rows with the types that Spark accepts.
-
-    Args:
-        columns: The requested columns; `rows` has them under their names.
-        rows: The rows as DuckDB returns them.
-        virtual: Additional columns, each with its SQL over `rows`.
-        condition: The condition on `rows`, in DuckDB's SQL.
-        time_zone: The time zone in which the condition is evaluated.
-    """
+    """Inlined rows with the types that Spark accepts."""
     refuse_timetz(columns)
     added = virtual or {}
     if any(sql.isidentifier() and sql not in rows.column_names for sql in added.values()):
@@ -168,17 +154,7 @@ _STORED_SNAPSHOT = StructField(
 def read(
     spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
 ) -> DataFrame:
-    """The rows of a plan as a frame of the user's session. Reads no rows yet.
-
-    Args:
-        spark: The user's session; its settings neither change nor affect the result.
-        access: How executors reach files that DuckDB reads there.
-        inlined: The rows in the catalog, as `catalog.scan.inlined_rows` returns them; None if there are none.
-        row_ids: True to add `ROW_ID`, `SNAPSHOT_ID`, `FILENAME`, `FILE_ID` and `FILE_ROW_NUMBER`.
-
-    Returns:
-        A frame with exactly the plan's columns, and the added columns.
-    """
+    """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
     with active_session_kept(spark):
         return rebind(scanned(private, access, plan, inlined, row_ids=row_ids), spark)
@@ -381,16 +357,7 @@ _FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|J
 
 
 def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, str]) -> DataFrame | None:
-    """The rows of Parquet files.
-
-    Args:
-        spark: The user's session; its settings do not change.
-        types: The columns and their types, as DuckDB detects them.
-
-    Returns:
-        A frame with these columns; None if Spark finds other columns or types, or if its executors cannot read local
-        files.
-    """
+    """The rows of Parquet files."""
     is_local_cluster = str(spark.sparkContext.master).startswith("local")
     if not is_local_cluster and any("://" not in path for path in paths):
         return None

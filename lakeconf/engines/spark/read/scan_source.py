@@ -37,11 +37,7 @@ def file_number() -> Column:
 
 
 def of_file(private: SparkSession, values: Sequence[int]) -> Column:
-    """A property of a row's file; a row of an unknown file fails the job.
-
-    Args:
-        values: The property of each file of the relation.
-    """
+    """A property of a row's file; a row of an unknown file fails the job."""
     content = struct.pack(f"<{len(values)}q", *values)
     known = file_number().between(F.lit(0), F.lit(len(values) - 1))
     found = F.get(long_array(private, content), file_number().cast("int"))
@@ -49,23 +45,13 @@ def of_file(private: SparkSession, values: Sequence[int]) -> Column:
 
 
 def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
-    """Adds the properties of its file to each row; a row of an unknown file fails the job.
-
-    Args:
-        known: A small frame with one row for each value of `key`.
-        key: The column that identifies the file.
-        number: A column of `known` that is never NULL.
-    """
+    """Adds the properties of its file to each row; a row of an unknown file fails the job."""
     joined = frame.join(F.broadcast(known), key, "left")
     return joined.where(F.col(number).isNotNull() | F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))
 
 
 def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: StructType) -> None:
-    """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts.
-
-    Args:
-        schema: The schema that each part must have, except for nullability.
-    """
+    """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts."""
     planned = schema_type(private, schema)
     for part in parts:
         found = frame_type(part)
@@ -84,15 +70,7 @@ _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 
 
 def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_id: int) -> Column | None:
-    """The condition for the rows of some files that are not deleted.
-
-    Args:
-        files: The files, in the order of the relation whose rows the condition selects.
-        snapshot_id: Deletes of later snapshots are not applied.
-
-    Returns:
-        The condition; None if the driver cannot read the delete files, or if they exceed the limits.
-    """
+    """The condition for the rows of some files that are not deleted."""
     if not _is_at_hand(files):
         return None
     check_local([file.delete_file for file in files if file.delete_file])
@@ -210,13 +188,7 @@ _FEW_FILES = 16
 
 
 def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
-    """The rows of a relation that are not deleted.
-
-    Args:
-        frame: All rows of `files`, with the column `ROW`, which `row_number` computes.
-        files: The files, in the order of the relation.
-        snapshot_id: Deletes of later snapshots are not applied.
-    """
+    """The rows of a relation that are not deleted."""
     bases = {file.path: number << POSITION_BITS for number, file in enumerate(files)}
     count = sum(
         len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files

@@ -47,11 +47,7 @@ _THREADS = 16
 
 
 def grouped(frame: DataFrame, keys: Sequence[FolderKey]) -> DataFrame:
-    """Adds a column for each key that separates its values, and distributes the rows by these columns.
-
-    Args:
-        frame: A frame of a private session, whose settings change.
-    """
+    """Adds a column for each key that separates its values, and distributes the rows by these columns."""
     for setting in _SPLITS:
         frame.sparkSession.conf.set(setting, "true")
     groups = {f"{GROUP}{index}": _group(key) for index, key in enumerate(keys)}
@@ -125,12 +121,7 @@ def _values_sql(number: int, key: FolderKey) -> str:
 
 @contextmanager
 def placed(storage: LakeStorage, found: Mapping[str, str], request: StagingRequest) -> Iterator[dict[str, str]]:
-    """Moves staged files to their folders, and removes them if the block raises.
-
-    Args:
-        found: The folder of each file, as `folders` returns them.
-        request: The table and the token, which name the moved files.
-    """
+    """Moves staged files to their folders, and removes them if the block raises."""
     moved = {
         path: placed_path(request.table, found[path], request.token, number)
         for number, path in enumerate(sorted(found))
@@ -164,15 +155,7 @@ _WRITER_SETTINGS = {
 
 
 def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
-    """Writes a frame to the staging folder of this write, below the table's folder.
-
-    Args:
-        frame: A frame whose columns have been checked against the table.
-        request: The table, with its columns and their types.
-
-    Returns:
-        The files, or the query that reads them if they cannot be registered.
-    """
+    """Writes a frame to the staging folder of this write, below the table's folder."""
     table = request.table
     # The frame is already analysed by its own session. The columns added here are analysed with the private settings.
     rebound = rebind(frame, writing_session(frame.sparkSession))
@@ -201,13 +184,7 @@ def _keys(writer: Connection, request: StagingRequest) -> tuple[FolderKey, ...]:
 def _staged(
     storage: LakeStorage, files: Mapping[str, int], request: StagingRequest, keys: Sequence[FolderKey]
 ) -> Staged:
-    """Decides how the commit uses files: it registers them, or inserts their rows.
-
-    Args:
-        files: The files, each with its number of rows.
-        request: The table, with its columns and their types.
-        keys: The partition keys of files with one partition each.
-    """
+    """Decides how the commit uses files: it registers them, or inserts their rows."""
     types, folder = request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
     filled = [path for path, found in files.items() if found]
@@ -237,11 +214,7 @@ def no_rows(request: StagingRequest) -> Staged:
 
 
 def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest, count: int) -> Staged:
-    """The result of a write whose files are in its staging folder.
-
-    Args:
-        request: The table, with its columns and their types.
-    """
+    """The result of a write whose files are in its staging folder."""
     table, folder = request.table, staging_folder(request.table, request.token)
     source = staged_source(writer, files, request.types)
     # DuckLake's compaction fails with an internal error if the files of a partition are in several folders.
@@ -251,11 +224,7 @@ def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest,
 
 
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
-    """The query that reads staged files and casts them to a table's types.
-
-    Args:
-        types: The columns, and the DuckDB names of their types in the result.
-    """
+    """The query that reads staged files and casts them to a table's types."""
     files = files_sql("read_parquet", paths, "hive_partitioning = false")
     found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
     source = f"SELECT {exact_casts(found, types)} FROM {files}"

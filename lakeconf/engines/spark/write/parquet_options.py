@@ -34,11 +34,6 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
 
     A task starts a new file before a file exceeds `target_file_size`, estimated from the rows of the table. Rows do not
     move between tasks for this.
-
-    Args:
-        writer: A connection whose default database is the lake.
-        table: The table; its options override those of its schema, which override those of the lake.
-        row_width: Size of a row in memory, in bytes; used if the table has no rows yet.
     """
     found = lake_options(writer, table)
     if str(found.get("encrypted", "false")).lower() == "true":

@@ -47,12 +47,7 @@ def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) -> Staged:
-    """Writes a frame to a staging folder below the table's folder. Its files are read once and never registered.
-
-    Args:
-        request: The table that the rows are about, with the columns of the frame and the types that DuckDB casts them
-            to.
-    """
+    """Writes a frame to a staging folder below the table's folder. Its files are read once and never registered."""
     with storage.removed_after_errors(request):
         checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
         files = storage.write(checked, request, temporary=True)
@@ -91,11 +86,7 @@ _FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
 def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingRequest) -> PositionFiles:
-    """Writes the positions of rows to a staging folder; see `SparkOperations.sort_positions`.
-
-    Args:
-        request: The table, and the token of the write.
-    """
+    """Writes the positions of rows to a staging folder; see `SparkOperations.sort_positions`."""
     private = writing_session(storage.spark)
     # A task must write all positions of its data files, each in one file.
     private.conf.set("spark.sql.adaptive.enabled", "false")

@@ -148,12 +148,7 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
 
 
 def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: Sequence[str] = ()) -> list[str]:
-    """Writes a frame as Parquet files to a new folder; nothing else is in the folder afterwards.
-
-    Args:
-        frame: The frame; its session has the settings of the writer.
-        by: Columns that no file contains; each file has rows with the same values of them.
-    """
+    """Writes a frame as Parquet files to a new folder; nothing else is in the folder afterwards."""
     return written_files(frame, uri, options, by, _NAME, _SOURCE)
 
 
@@ -168,11 +163,6 @@ def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None
 
     The action runs in its own thread. Otherwise, an exception that a signal raises (Ctrl-C, a timeout) would interrupt
     py4j during a call, and the job would continue.
-
-    Args:
-        spark: The session whose jobs the action starts.
-        action: Starts the jobs and waits for them.
-        tag: A unique name for the jobs.
     """
     context = spark.sparkContext
     failures: list[BaseException] = []
@@ -207,11 +197,7 @@ def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
 
 
 def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
-    """The value with the fields of its structs, at any depth, in the order of another type.
-
-    Args:
-        wanted: A type whose structs have the same names of fields.
-    """
+    """The value with the fields of its structs, at any depth, in the order of another type."""
     if _is_in_order(found, wanted):
         return value
     if isinstance(found, StructType) and isinstance(wanted, StructType):
@@ -249,11 +235,7 @@ _NO = "false"
 
 
 def without_placeholders(value: Column, found: DataType, name: str) -> Column:
-    """The value; a text in it that DuckLake would replace fails the job.
-
-    Args:
-        name: The column's name, for the message.
-    """
+    """The value; a text in it that DuckLake would replace fails the job."""
     holds = _holds(value, found)
     if holds is None:
         return value
@@ -303,11 +285,7 @@ _FILE = re.compile(r"error while reading file (\S+\.parquet)")
 
 
 def missing_codec(error: BaseException) -> UnsupportedError | None:
-    """Finds out whether a job failed because Spark lacks the codec of a file.
-
-    Returns:
-        The error to raise instead; None if the job failed for another reason.
-    """
+    """Finds out whether a job failed because Spark lacks the codec of a file."""
     texts = error_texts(error)
     codec = next(filter(None, map(_MISSING.search, texts)), None)
     if codec is None:
@@ -342,17 +320,7 @@ class LakeStorage:
     def write(
         self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = (), *, temporary: bool = False
     ) -> list[str]:
-        """Writes a frame to the staging folder of a request.
-
-        Args:
-            frame: A frame of a session with the settings of the writer.
-            request: The table and the token, which name the folder.
-            by: Columns that no file contains; each file has rows with the same values of them.
-            temporary: True if the files are read once and then removed, so that writing fast is worth more than space.
-
-        Returns:
-            The Parquet files, as the catalog writes their paths.
-        """
+        """Writes a frame to the staging folder of a request."""
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
         if temporary:
