@@ -23,21 +23,13 @@ if TYPE_CHECKING:
 
 # A quoted name is matched too, so that its text is not taken for changes.
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
-
-
 # Maintenance: these changes move rows between files and keep the contents of the table.
 _FLUSHES = ("inline_flush", "flushed_inlined")
-
-
 _MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", *_FLUSHES)
-
-
 _CHANGES = (
     "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
     "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ?"
 )
-
-
 _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 
 
@@ -91,11 +83,8 @@ def made_changes(made: str | None) -> list[tuple[str, int]]:
 _FEED_CHANGES = """
     SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id BETWEEN $1 AND $2 ORDER BY ALL
 """
-
-
 # Changes of a snapshot that only rewrites files. DuckDB allows no other change in it, and records none.
 _REWRITES = {"merge_adjacent", "rewrite_delete"}
-
 
 _DATA_FILES = """
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
@@ -106,7 +95,6 @@ _DATA_FILES = """
       AND (begin_snapshot >= $3 OR partial_max >= $3 OR end_snapshot >= $3 OR data_file_id IN (SELECT unnest($4)))
     ORDER BY data_file_id
 """
-
 
 # The delete file of a flush covers snapshots after its own and has no `partial_max`; its data file has one.
 _DELETE_FILES = """

@@ -20,20 +20,13 @@ from lakeconf.sql import folded, identifier
 
 # The scanners for Postgres and SQLite push down lists of up to this many ids.
 _FEW = 1000
-
-
 _DELETE_FORMATS = {"parquet", "puffin"}
-
-
 _NUMBERS = """data_file_id table_id begin_snapshot end_snapshot path_is_relative record_count file_size_bytes
     row_id_start partition_id mapping_id partial_max"""
-
-
 _COLUMNS = {
     **dict.fromkeys(_NUMBERS.split(), "BIGINT"),
     **dict.fromkeys(("path", "file_format", "encryption_key"), "VARCHAR"),
 }
-
 
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
@@ -42,19 +35,15 @@ _DATA_FILES = f"""
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
 
-
 _DELETE_FILES = f"""
     SELECT data_file_id, begin_snapshot, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
     FROM ducklake_delete_file
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
 
-
 _PARTITION_VALUES = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value WHERE table_id = $1
 """
-
-
 _NAME_MAPPINGS = """
     SELECT mapping_id, parent_column, column_id, source_name, target_field_id, is_partition
     FROM ducklake_name_mapping WHERE true
@@ -287,26 +276,20 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
 # The key of a commit's extra info with the order in which the commit has sorted its files.
 SORTED_BY = "sorted_by"
 
-
 _FILES = f"""
     SELECT data_file_id, path, path_is_relative, record_count, file_size_bytes, begin_snapshot, partition_id,
         partial_max, encryption_key IS NOT NULL
     FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} ORDER BY data_file_id
 """  # noqa: S608
 
-
 _DELETES = f"""
     SELECT data_file_id, delete_file_id, delete_count
     FROM ducklake_delete_file WHERE table_id = $2 AND {visible_at()} ORDER BY delete_file_id
 """  # noqa: S608
-
-
 _PARTITIONS = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
     WHERE table_id = ? ORDER BY data_file_id, partition_key_index
 """
-
-
 _REWRITES = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE changes_made = ?"
 
 
@@ -453,16 +436,10 @@ def _order(
 # For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ
 # depend on the session's time zone.
 _PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
-
-
 # DuckLake encodes other characters in the name of a key, but does not decode them.
 _KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
-
-
 # DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
 # The value in a path that stands for NULL.
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 

@@ -49,10 +49,7 @@ def _count(transaction: MetadataTransaction, table_id: int, snapshot_id: int | N
 # Bounds are text. The text of numbers and times is converted: a conversion may round, but keeps the order. DuckLake has
 # no bounds for other types, or does not use them.
 _NUMBERS, _TIMES = "'(u?int(8|16|32|64)|float(32|64)|decimal.*)'", "'(date|timestamp.*)'"
-
-
 _TEXTS = "'(varchar|uuid)'"
-
 
 # The statistics of columns in the files of all tables, and those of the tables.
 FILE_STATISTICS = """
@@ -63,7 +60,6 @@ FILE_STATISTICS = """
     JOIN ducklake_column AS c ON c.table_id = f.table_id AND c.column_id = f.column_id AND c.end_snapshot IS NULL
     JOIN ducklake_table_column_stats AS g ON g.table_id = f.table_id AND g.column_id = f.column_id
 """
-
 
 _FILES = f"""
     SELECT s.schema_name, t.table_name, c.column_name, lower(c.column_type) AS type,
@@ -128,20 +124,16 @@ _LOST = f"""
     ORDER BY ALL
 """  # noqa: S608 - constants
 
-
 _WITH_DELETES = """
     SELECT DISTINCT d.data_file_id FROM ducklake_data_file AS d
     JOIN ducklake_delete_file AS x ON x.data_file_id = d.data_file_id AND x.end_snapshot IS NULL
     WHERE d.table_id = ? AND d.end_snapshot IS NULL
 """
 
-
 _WITHOUT_BOUNDS = f"""
     SELECT f.data_file_id, c.column_name FROM {FILE_STATISTICS}
     WHERE f.table_id = ? AND g.min_value IS NOT NULL AND f.min_value IS NULL ORDER BY ALL
 """  # noqa: S608 - constants
-
-
 _BOUNDS = """
     SELECT column_id, min_value, max_value FROM ducklake_table_column_stats
     WHERE table_id = ? AND min_value IS NOT NULL AND max_value IS NOT NULL
@@ -168,11 +160,7 @@ def table_bounds(transaction: MetadataTransaction, table_id: int) -> Mapping[int
 
 # The changes of a snapshot in which DuckLake merged files.
 _MERGES = ("merge_adjacent", "compacted_table")
-
-
 _CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
-
-
 # A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
 # those of lakeconf's staged commits.
 _MERGED = """

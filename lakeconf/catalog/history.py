@@ -16,14 +16,10 @@ from lakeconf.catalog.table import joined_name, key_text, load_table
 _PARTITIONS_OF_FILES = """
     SELECT data_file_id, partition_id FROM ducklake_data_file WHERE table_id = ? AND partition_id IS NOT NULL
 """
-
-
 _KEY_COLUMNS = """
     SELECT partition_id, column_id, transform FROM ducklake_partition_column WHERE table_id = ?
     ORDER BY partition_id, partition_key_index
 """
-
-
 _COLUMN_NAMES = "SELECT column_id, column_name FROM ducklake_column WHERE table_id = ? ORDER BY begin_snapshot"
 
 
@@ -186,19 +182,14 @@ _NAMES = """
     SELECT t.table_id, t.begin_snapshot, s.schema_name, t.table_name
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
 """
-
-
 # A file that was merged from several snapshots does not tell how many rows each of them added.
 _ADDED = """
     SELECT begin_snapshot, table_id, sum(record_count) FROM ducklake_data_file
     WHERE begin_snapshot >= ? AND partial_max IS NULL GROUP BY ALL
 """
-
-
 _CHANGE = re.compile(
     r'(?P<kind>[a-z_]+):(?:(?P<id>\d+)|"(?P<first>(?:[^"]|"")*)"(?:\."(?P<second>(?:[^"]|"")*)")?)(?:,|$)'
 )
-
 
 _WORDS = {
     "inserted_into_table": "insert",

@@ -101,11 +101,7 @@ class Cursors:
 
 # Reads of one transaction, which take some milliseconds each.
 _ATTEMPTS = 50
-
-
 Parameters = ParamSpec("Parameters")
-
-
 Result = TypeVar("Result")
 
 

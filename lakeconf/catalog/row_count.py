@@ -16,7 +16,6 @@ _FILES = f"""
     FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
 """  # noqa: S608
 
-
 _DELETED_IN_FILES = f"""
     SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
     FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)

@@ -29,7 +29,6 @@ else:
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 Plan = TypeVar("Plan")
-
 _log = EventLogger("plan")
 
 

@@ -34,19 +34,11 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 # DuckDB's catalog views and their functions: they bind every view of the lake to list its columns.
 _CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
-
-
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
-
-
 # Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
 _INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
-
-
 # Identifiers with escaped letters.
 _ESCAPED = 'u&"'
-
-
 _SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
 
 
@@ -167,12 +159,8 @@ def _parse(connection: Connection, sql: str) -> Any:
 
 # Where a part of a text begins and ends, in characters.
 Span = tuple[int, int]
-
-
 # DuckDB's number for a place that it does not know.
 _UNKNOWN = 2**64 - 1
-
-
 _QUOTED = r'"(?:[^"]|"")*"'
 _BETWEEN = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
 # DuckDB takes a string for the name of a file.

@@ -29,13 +29,11 @@ _ANY = """
         (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
 """
 
-
 _STORED = """
     SELECT 'view', view_name, sql, begin_snapshot, end_snapshot FROM ducklake_view
     UNION ALL SELECT i.type || ' macro', m.macro_name, i.sql, m.begin_snapshot, m.end_snapshot
     FROM ducklake_macro AS m JOIN ducklake_macro_impl AS i ON i.macro_id = m.macro_id
 """
-
 
 # Expressions that DuckLake evaluates when it writes rows or merges files.
 _EXPRESSIONS = """
@@ -51,7 +49,6 @@ _EXPRESSIONS = """
     WHERE coalesce(e.end_snapshot > (SELECT id FROM latest), true)
 """
 
-
 _RELATIONS = """
     SELECT s.schema_name AS schema_name, r.name AS name, r.begin_snapshot AS begin_snapshot,
         r.end_snapshot AS end_snapshot
@@ -59,7 +56,6 @@ _RELATIONS = """
           UNION ALL SELECT schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view) AS r
     JOIN ducklake_schema AS s ON s.schema_id = r.schema_id
 """
-
 
 _RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT"
 
@@ -101,7 +97,6 @@ SAFE_TABLE_FUNCTIONS = frozenset(
     }
 )
 
-
 # Scalar functions that read the settings or the environment of the process, change its state, or only wait.
 _UNSAFE_FUNCTIONS = frozenset(
     {
@@ -110,19 +105,12 @@ _UNSAFE_FUNCTIONS = frozenset(
     }
 )
 
-
 # DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.
 _LIKE_A_FILE = re.compile(r"[./\\:*?\[]")
-
-
 # DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
 _THIS_LAKE = "{DUCKLAKE_CATALOG}."
-
-
 # DuckLake does not quote it, so views that contain the word only work for such names.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
 
@@ -342,13 +330,9 @@ READERS = SAFE_TABLE_FUNCTIONS | {
     *("options", "settings", "pragma_table_info", "pragma_version"),
 }
 
-
 _DUCKLAKE = "ducklake_"
-
-
 # DuckLake's other functions that read: they list files, whose keys `lakeconf sql` does not show.
 _LISTS = frozenset({"ducklake_list_files", "ducklake_scan"})
-
 
 # DuckLake's functions that change files, snapshots or settings; the schema of a lake has them without the prefix.
 WRITERS = frozenset(
@@ -357,7 +341,6 @@ WRITERS = frozenset(
         *("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "set_commit_message", "set_option"),
     }
 )
-
 
 # DuckDB's functions that write files, attach databases, change settings, or run a statement in a database, such as the
 # catalog's.
@@ -371,14 +354,9 @@ _OTHERS = frozenset(
     }
 )
 
-
 # Functions that run a query in a text, which may be computed.
 _INDIRECT = frozenset({"json_execute_serialized_sql", "query"})
-
-
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
-
-
 _NOT_ONE_QUERY = (
     "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
     "change tables"
@@ -460,8 +438,6 @@ def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
 
 
 _UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
-
-
 _ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 

@@ -47,7 +47,6 @@ from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
 Tree: TypeAlias = Mapping[str, Any]
-
 GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
 _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     # Each operator as written, and with its operands swapped.
@@ -68,8 +67,6 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
 
 # What narwhals and DuckDB raise while narwhals converts an expression.
 ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
-
-
 _COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 5
 # The tests of columns count rows in a column of this name. It is part of the definition of models, so it stays.
 _COUNT = "lakeconf_rows"
-
 Check: TypeAlias = str | Callable[..., Any]
 
 

@@ -48,7 +48,6 @@ def _state(one: Mapping[str, Any]) -> FileState:
 
 TABLE = f"{INTERNAL_SCHEMA}.commits"
 
-
 _COLUMNS = {
     "token": "VARCHAR",
     "table_name": "VARCHAR",
@@ -65,11 +64,8 @@ _COLUMNS = {
     "table_uuid": "VARCHAR",
 }
 
-
 # The same types in the catalog.
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
-
-
 # In place of the hash of a definition: the rows of the table were replaced, so earlier runs no longer count; or the
 # table was restored to the version `restored`.
 RESET, RESTORED = "reset", "restored"

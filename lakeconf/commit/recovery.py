@@ -28,19 +28,11 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import files_sql, folded, listing_sql, literal
 
 _log = EventLogger("commit")
-
-
 # DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
 _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
-
-
 _SLACK_SECONDS = 60.0
-
-
 # The most bytes to read back from object storage: reading more takes too long for such a rare case.
 _LARGEST_BYTES = 64 << 20
-
-
 # The most files to keep open: the usual limit of a process is about a thousand.
 _MOST_FILES = 256
 
@@ -184,13 +176,11 @@ _WRITTEN = """
     WHERE delete_file_id >= files AND begin_snapshot <= ?
 """
 
-
 _FOLDERS = """
     SELECT s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
 """
-
 
 # Files and delete files have one series of ids. These are more than a busy lake commits in a minute or two.
 _KNOWN = """

@@ -134,8 +134,6 @@ class Session:
 
 
 _log = EventLogger("maintenance")
-
-
 # The number of attempts while writers are active; after them, the step holds the lake's lock exclusively.
 _ATTEMPTS_BESIDE_WRITERS = 5
 

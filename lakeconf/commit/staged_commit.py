@@ -29,13 +29,11 @@ from lakeconf.sql import identifier, literal
 
 Rows = Mapping[str, Sequence[Sequence[object]]]
 
-
 _STATISTICS = (
     "column_size_bytes BIGINT, has_num_values BOOLEAN, num_values BIGINT, has_null_count BOOLEAN, null_count BIGINT, "
     "has_min BOOLEAN, min_value VARCHAR, has_max BOOLEAN, max_value VARCHAR, has_contains_nan BOOLEAN, "
     "contains_nan BOOLEAN, any_valid BOOLEAN, extra_stats VARCHAR"
 )
-
 
 # https://github.com/duckdb/ducklake, src/storage/ducklake_staged_commit.cpp. All tables must exist.
 COLUMNS = {
@@ -120,8 +118,6 @@ def _sql(value: object) -> str:
 
 
 _KIND = "rewrite_delete"
-
-
 ReplacedRows = Mapping[str, list[tuple[object, ...]]]
 
 
@@ -203,8 +199,6 @@ def _bounded(column: ColumnStatistics, bounds: Mapping[int, tuple[str, str]]) ->
 # The first row id that the catalog records for a file with its own row ids; readers ignore it. DuckLake loses the ids
 # when it merges files whose recorded ids are consecutive, so this is far from those of other files.
 _OWN_ROW_IDS = 10**15
-
-
 _SNAPSHOT = "SELECT schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot WHERE snapshot_id = ?"
 
 

@@ -67,14 +67,8 @@ class Options:
 
 
 _READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
-
-
 _STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
-
-
 _WRITE = ("table", "store", "config", "idempotency_key")
-
-
 _ALL = tuple(field.name for field in fields(Options))
 
 
@@ -141,9 +135,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "snapshots_per_batch": _whole_number,
 }
 
-
 _NUMBER = "a whole number"
-
 
 _EXPECTED = {
     "version": _NUMBER,

@@ -148,7 +148,6 @@ def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
 # The types that pandas gives to columns without values.
 _OF_NOTHING = frozenset({"object", "float64"})
 
-
 # Types that Arrow lacks, or that DuckDB reads without their meaning: the name of each in pandas, and the type that
 # keeps its values.
 _FOREIGN = (

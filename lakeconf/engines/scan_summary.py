@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # Sizes of Parquet files. DuckDB keeps the frame in memory; of the files it reads the keys and the rows that change.
 MOST_FRAME_BYTES = 128 * 1024**2
-
-
 MOST_FILE_BYTES = 4 * 1024**3
 
 

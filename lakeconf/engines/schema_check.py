@@ -21,35 +21,19 @@ if TYPE_CHECKING:
 
 
 _TIMES = ("time", "time with time zone", "interval")
-
-
 # Casts that round silently, or may round.
 _ROUNDED = {
     *(("decimal", wanted) for wanted in ("ubigint", "hugeint", "uhugeint")),
     *(("timestamp", wanted) for wanted in ("timestamp_s", "timestamp_ms")),
 }
-
-
 _TEXTS = ("varchar", "blob", "variant")
-
-
 STORED_AS_DOUBLE = ids_with(Fact.AS_DOUBLE)
-
-
 # Files store the milliseconds of an interval in 32 bits: 1193 hours. The pattern is for DuckDB and for Python.
 INEXACT_INTERVAL = r"\.\d{3}\d*[1-9]|\b(119[3-9]|1[2-9]\d\d|[2-9]\d{3}|\d{5,}):\d\d:\d\d"
-
-
 _EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"})
-
-
 _WITH_OFFSET = "time with time zone"
-
-
 # How files store a type, by its name in SQL: the values that the cast to it changes.
 _STORED = {"HUGEINT": "DOUBLE", "UHUGEINT": "DOUBLE", "TIME WITH TIME ZONE": "TIME"}
-
-
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b|\bTIME WITH TIME ZONE\b')
 
 
@@ -146,10 +130,7 @@ def _cast_parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:
 
 # Prefix of the columns that merges add to those of the frame and the table.
 RESERVED = "__lakeconf_"
-
-
 _INTEGERS = integers()
-
 
 # For each type, the other types that convert to it without loss.
 _WIDENINGS = {
@@ -160,7 +141,6 @@ _WIDENINGS = {
     "varchar": {"enum", "uuid"},
     "uuid": {"varchar"},
 }
-
 
 # Accepted, and checked value by value: the types that a scan by Spark returns for types that Spark lacks, and the wider
 # sums of DuckDB for columns that were created from Spark.
@@ -179,7 +159,6 @@ _CHECKED = {
     "timestamp_ms": {"timestamp"},
     "timestamp_ns": {"timestamp", "timestamp_s", "timestamp_ms"},
 }
-
 
 # The types that DuckLake cannot store, each with the types that can hold the values.
 _UNSTORED = {

@@ -89,7 +89,6 @@ class SortEngine(Protocol):
 # In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
 _FIELD_ID = "__duckdb_field_id"
 
-
 # The options of a lake, and those of COPY with the same meaning.
 _OPTIONS = {
     "parquet_compression": "COMPRESSION",
@@ -99,10 +98,7 @@ _OPTIONS = {
     "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
 }
 
-
 _NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
-
-
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 

@@ -160,8 +160,6 @@ def locks_of(backend: MetadataBackend, names: StoreNames, reader: CatalogReader)
 
 
 _log = EventLogger("maintenance")
-
-
 _TOLERANCE_SECONDS = 60.0
 
 

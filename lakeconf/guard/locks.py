@@ -25,14 +25,8 @@ from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, Lakecon
 from lakeconf.logs import EventLogger, escaped
 
 WAIT_SECONDS = 300.0
-
-
 _FIRST_PAUSE_SECONDS = 0.01
-
-
 _LONGEST_PAUSE_SECONDS = 0.5
-
-
 _log = EventLogger("locks")
 
 
@@ -268,8 +262,6 @@ def _holders(descriptor: int) -> str:
 # How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
 # writers only wait briefly behind maintenance.
 _ATTEMPT_SECONDS = 2.0
-
-
 # Keys of tables are below this number, so the key of a lake never equals one of them.
 _LAKE_KEY = 1 << 32
 

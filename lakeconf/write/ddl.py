@@ -33,11 +33,7 @@ from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
 _TRANSFORM = re.compile(r"(?P<name>year|month|day|hour)\((?P<column>.+)\)|bucket\((?P<count>\d+),\s*(?P<bucketed>.+)\)")
-
-
 _NOT_NULL = " NOT NULL"
-
-
 _MOST_BUCKETS = 2**31 - 1
 
 
@@ -212,18 +208,10 @@ def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
 
 
 _INTEGERS = integers()
-
-
 # The text of other objects is no value: an expression of polars, a function. Scalars of numpy have a `dtype`.
 _KINDS = (str, bytes, bytearray, Number, date, time, timedelta, UUID, PurePath, Mapping, list, tuple, set)
-
-
 _KNOWN = "pass a constant of Python, such as a number, a text or a date, or an expression of narwhals"
-
-
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d|Z$)")
-
-
 _FRACTION = re.compile(r":\d\d\.(\d+)")
 
 

@@ -27,18 +27,10 @@ from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
 
 Kind: TypeAlias = Literal["insert", "update", "delete"]
-
-
 _HINT = "write one INSERT, UPDATE or DELETE; lake.sql(…) runs queries"
-
-
 _MERGE = "call merge of the table, such as lake.table(name).merge(rows, on=key, matched=[Update(…)])"
-
-
 # The words after the first word of each statement.
 _SECOND = {"insert": ("into", "or"), "delete": ("from",), "update": (), "merge": ("into",)}
-
-
 _QUERIES = ("select", "from", "with", "values", "table", "pivot", "unpivot", "(")
 
 

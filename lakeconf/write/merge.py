@@ -128,8 +128,6 @@ def _search(transaction: Transaction, target: Target, staged: Staged, plan: Scan
 
 
 _ON = "__lakeconf_on_"
-
-
 # The staged rows in a statement.
 STAGED = "__lakeconf_staged"
 

@@ -34,8 +34,6 @@ from lakeconf.write.staged_refusal import outcome_refusal
 from lakeconf.write.writes import are_in_files, check_condition, sorted_positions
 
 _log = EventLogger("stage")
-
-
 # DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
 ROWS_PER_STATEMENT = 2_000_000
 # DuckLake's DELETE needs 6 MB for so many rows. It keeps deletes of few rows in the catalog.
@@ -128,7 +126,6 @@ def _partial_rows(found: Found, data_path: str) -> int:
 
 # More partitions would make the condition, which DuckDB evaluates for every file, too long.
 _MOST_PARTITIONS = 400
-
 
 # Transforms of one column that together are a range of its values, each with the unit of this range.
 _RANGES = {

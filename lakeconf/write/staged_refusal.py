@@ -26,17 +26,10 @@ from lakeconf.wording import byte_size
 
 # For fewer bytes of updated rows, in the files of the table, DuckDB is faster than another Spark job; an estimate.
 LEAST_BYTES = 64 * 1024**2
-
-
 _PUBLIC = "the store's committer is public"
-
-
 _HIDDEN = "a column hides the places of rows"
-
-
 # Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
 _VIRTUAL = frozenset(("filename", "file_row_number", "rowid", INTERNAL_ROW_ID.name))
-
 
 _FOLDERS = f"""
     SELECT 1 FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
@@ -44,12 +37,9 @@ _FOLDERS = f"""
       AND {visible_at(row="t")} AND {visible_at(row="s")}
 """
 
-
 _OTHER_DELETES = f"""
     SELECT 1 FROM ducklake_delete_file WHERE table_id = $2 AND format <> 'parquet' AND {visible_at()} LIMIT 1
 """
-
-
 _REPEATED = f"""
     SELECT 1 FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} GROUP BY path HAVING count(*) > 1 LIMIT 1
 """

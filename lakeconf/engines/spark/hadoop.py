@@ -42,15 +42,9 @@ def unlogged() -> Iterator[None]:
 
 
 _THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
-
-
 _AWS = ("", "s3.amazonaws.com")
-
-
 # Path segments that Hadoop normalizes, and characters of its patterns.
 _DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
-
-
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 

@@ -20,7 +20,6 @@ from lakeconf.errors import SparkError
 _MOST_CAUSES = 20
 # The constructors of compiled classes, by name, for the JVM that the process used last.
 _compiled: dict[str, tuple[Any, Any]] = {}
-
 # The active session of pyspark, which is one for all threads: what the first thread found, the last one restores.
 _keeping = threading.Lock()
 _kept: list[SparkSession | None] = []

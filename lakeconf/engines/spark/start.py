@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 MINIMUM_VERSION = 17
-
-
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
@@ -182,15 +180,9 @@ def _complete(home: Path) -> bool:
 
 
 _LOOPBACK = "127.0.0.1"
-
-
 _HADOOP = "spark.hadoop."
-
-
 # Variables that set the address, or a configuration that may specify a cluster.
 _CONFIGURES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "MASTER")
-
-
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 

@@ -54,15 +54,10 @@ _WRITING = {
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
 
-
 # Spark's default is INT96, a type that DuckLake registers only as a timestamp without zone.
 _TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
-
-
 # The folder contains nothing but the files.
 _OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
-
-
 # Spark's default sizes of values in bytes; all other types have 8.
 _WIDTH, _TEXT_WIDTH, _LONG_DECIMAL = 8, 20, 18
 

@@ -53,7 +53,6 @@ _READING = {
     "spark.sql.variant.allowReadingShredded": "true",
 }
 
-
 # The list of formats that Spark reads with its older readers, which provide the positions of rows.
 _FORMATS = "spark.sql.sources.useV1SourceList"
 
@@ -97,18 +96,10 @@ def _refusal(key: str, found: str, verb: str) -> UnsupportedError:
 
 # Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
 _STATE = "xxhash64(path, length, modificationTime) AS state"
-
-
 _LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
-
-
 _CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
-
-
 # The maximum number of files whose state one task asks for.
 _BY_ONE_TASK = 100
-
-
 _DUCKDB = "read the table with DuckDB: store.open()"
 
 

@@ -27,11 +27,7 @@ from lakeconf.sql import folded
 _WITHOUT_DEFAULT = frozenset(
     ("int128", "uint128", "uint64", "uuid", "time", "timetz", "timestamp_ms", "timestamp_ns", "interval", "variant")
 ) | {"blob", "geometry", *NESTED}
-
-
 _DIGITS_OF_A_LONG = 18
-
-
 # How DuckLake stores types that Parquet lacks.
 _STORED_AS = {"timestamp_s": "timestamp", **dict.fromkeys(names_with(Fact.AS_DOUBLE), "float64")}
 
@@ -223,8 +219,6 @@ def _literal(value: Any) -> str:
 
 
 FIELD_ID = "parquet.field.id"
-
-
 EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
 
 

@@ -29,10 +29,7 @@ from lakeconf.engines.spark.internals import is_file_not_found, read_footers, wi
 from lakeconf.errors import StorageError, UnsupportedError
 
 _NAME = "lakeconf.PlannedFiles"
-
-
 _IN_A_CALL = 10_000
-
 
 # The class exists on the driver only. The modification time of a file, in units of 1024 microseconds and rounded down,
 # is its number in the list: `_metadata` shows it.
@@ -245,11 +242,8 @@ OPTIONS = {
     "int96RebaseMode": "CORRECTED",
 }
 
-
 # The planned files take its place. Spark would warn of a relation without any file.
 _ANY_FILE = Path(__file__).as_uri()
-
-
 # Hadoop looks for a checksum file next to each local file, and cannot form its name if the file name has a colon.
 WITHOUT_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -314,16 +308,9 @@ def _check_plan(planned: Sequence[tuple[str, int]]) -> None:
 
 
 _CACHED_FILES = 100_000
-
-
 _AT_ONCE = "32"
-
-
 _FOOTERS_IN_A_CALL = 1000
-
-
 _FOOTERS_CLASS = "lakeconf.Footers"
-
 
 _FOOTERS_SOURCE = """
 package lakeconf;
@@ -415,14 +402,9 @@ class Stored:
 
 # Footers never change: a file of a lake is written once. The key is path and size; the oldest are evicted first.
 _cache_lock = threading.Lock()
-
-
 _cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
-
-
 # A timestamp with time zone in milliseconds; DuckLake itself writes microseconds.
 MILLISECONDS = "timestamptz_ms"
-
 
 _LOGICAL = {
     ("BOOLEAN", ""): "boolean",

@@ -195,14 +195,8 @@ def _has_milliseconds(place: Found) -> bool:
 
 # The join column, with the number of the file.
 FILE = "__lakeconf_file"
-
-
 ROW_ID_START = "__lakeconf_row_id_start"
-
-
 BEGIN = "__lakeconf_begin"
-
-
 _NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 

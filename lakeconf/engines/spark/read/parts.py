@@ -110,15 +110,9 @@ def _between(plan: ScanPlan, start: int, end: int) -> ScanPlan:
 
 # A LIMIT through which DuckDB pushes no filter; see `attach_partial_lake`.
 ALL = 2**63 - 1
-
-
 # The columns of a feed with kinds, before those of the table.
 KEY = ("snapshot_id", "rowid", "change_type")
-
-
 _INLINED = "lakeconf_inlined"
-
-
 _DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
 
 

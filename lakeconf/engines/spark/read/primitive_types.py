@@ -19,7 +19,6 @@ from lakeconf.engines.spark.read.file_index import MILLISECONDS
 from lakeconf.engines.spark.types import leaf_type
 
 Convert = Callable[[Column], Column]
-
 _SECOND = 1_000_000
 # DuckDB's number for `infinity`, in any unit.
 _INFINITY = (1 << 63) - 1

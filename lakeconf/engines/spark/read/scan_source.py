@@ -21,12 +21,8 @@ from lakeconf.errors import UnsupportedError
 from lakeconf.sql import files_sql
 
 _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; call scan() again for a new frame"
-
-
 # SQL with the type of a number; its evaluation fails the job.
 FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
-
-
 # The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
 _NUMBER = "shiftright(unix_micros(_metadata.file_modification_time), 10)"
 
@@ -63,8 +59,6 @@ def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: Struc
 
 
 SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
-
-
 # Above these limits the plan would be large and planning slow, so the scan uses a join.
 _MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 
@@ -167,22 +161,12 @@ def keeps_structs(private: SparkSession) -> bool:
 
 # One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
 ROW = "__lakeconf_row"
-
-
 POSITION_BITS = 32
-
-
 # Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
 _WORD_BITS, _MASK = 5, 31
-
-
 _WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
-
-
 # Maximum numbers of positions that one task groups, and that are broadcast to every executor.
 _BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
-
-
 # The maximum number of delete files that one task opens.
 _FEW_FILES = 16
 

@@ -33,15 +33,9 @@ from lakeconf.sql import files_sql, folded, identifier, literal
 
 # With these settings, Spark splits a large partition among several tasks.
 _SPLITS = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled")
-
-
 GROUP = f"{RESERVED}group_"
-
-
 # The longest name of a folder in common file systems.
 _LONGEST_NAME = 255
-
-
 # Moves that run at the same time: in a bucket, each waits for the server.
 _THREADS = 16
 

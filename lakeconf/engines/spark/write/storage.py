@@ -36,7 +36,6 @@ from lakeconf.sql import folded
 
 _NAME = "lakeconf.ReportedFiles"
 
-
 # The class exists on the driver only: executors receive Spark's own. It keeps the reports instead of logging them in a
 # file beside the data, and removes files without a report. Spark's dataset writer would only run a protocol that it
 # constructs itself.
@@ -153,8 +152,6 @@ def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: S
 
 
 _log = EventLogger("stage")
-
-
 _EVERY_SECONDS = 0.1
 
 
@@ -278,8 +275,6 @@ def _any(values: Column, element: DataType) -> Column | None:
 
 # Parquet names the missing class of a codec. Spark has no class for Brotli.
 _MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
-
-
 # Spark names the file that a task was reading.
 _FILE = re.compile(r"error while reading file (\S+\.parquet)")
 
