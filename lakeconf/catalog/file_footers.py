@@ -1,9 +1,9 @@
-"""What the footers of new Parquet files say: rows, sizes, and statistics that DuckLake can keep for their columns."""
+"""What the footers of Parquet files say: rows, sizes, columns, and statistics that DuckLake can keep."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lakeconf.catalog.table import Column
@@ -15,7 +15,7 @@ from lakeconf.sql import files_sql, literal
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
 # rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
 # times the last code point, which is no character.
-_WIDEST = {"min": "''", "max": "repeat(chr(1114111), 64)"}
+_WIDEST = {"low": "''", "high": "repeat(chr(1114111), 64)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,7 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
         raise StorageError("two columns have the same path in the footers")
     if leaves:
         parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
-        chunks = f"WITH chunk AS MATERIALIZED (FROM {files_sql('parquet_metadata', paths)}) {parts}"
-        for path, *statistics in connection.rows(chunks):
+        for path, *statistics in connection.rows(f"WITH chunk AS MATERIALIZED ({chunks_sql(paths)}) {parts}"):
             found[path].append(ColumnStatistics(*statistics))
     source = files_sql("parquet_file_metadata", paths)
     footers = connection.rows(f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM {source}")  # noqa: S608
@@ -85,6 +84,32 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
         if len(by_path[path].statistics) != len(leaves):
             raise StorageError(f"the file {path} does not have exactly the columns of its table")
     return tuple(by_path[path] for path in paths)
+
+
+def chunks_sql(paths: Sequence[str]) -> str:
+    """The query for the column chunks of files: bounds as text, and counts."""
+    return f"""
+        SELECT file_name, path_in_schema, stats_min_value AS low, stats_max_value AS high,
+            min_is_exact AS low_is_exact, max_is_exact AS high_is_exact, stats_null_count AS nulls,
+            num_values AS row_count, total_compressed_size AS size
+        FROM {files_sql("parquet_metadata", paths)}"""  # noqa: S608
+
+
+def is_path_sql(path: str) -> str:
+    """The condition for the chunks of the column with a path, such as `a, b` for a field of a struct."""
+    return f"encode(path_in_schema) = encode({literal(path)})"
+
+
+def are_text_sql(*bounds: str) -> str:
+    """The condition that bounds are text: DuckDB shows other bytes in this form, and PostgreSQL stores no NUL."""
+    text = " || ".join(bounds)
+    return rf"NOT contains({text}, '\x') AND NOT contains({text}, chr(0))"
+
+
+def files_with(connection: Connection, paths: Iterable[str], column: str) -> set[str]:
+    """The files that have a column of this name."""
+    source = files_sql("parquet_schema", paths)
+    return {path for (path,) in connection.rows(f"SELECT file_name FROM {source} WHERE name = {literal(column)}")}  # noqa: S608
 
 
 def have_distinct_paths(columns: Sequence[Column]) -> bool:
@@ -104,24 +129,23 @@ def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, 
 
 
 def _statistics_sql(path: str, column: Column) -> str:
-    low, high = _bound_sql(column, "min"), _bound_sql(column, "max")
+    low, high = _bound_sql(column, "low"), _bound_sql(column, "high")
     return f"""
-        SELECT file_name, {column.field_id}, sum(total_compressed_size)::BIGINT, sum(num_values)::BIGINT,
-            CASE WHEN count(stats_null_count) = count(*) THEN sum(stats_null_count) END::BIGINT, {low}, {high}
-        FROM chunk WHERE encode(path_in_schema) = encode({literal(path)}) GROUP BY file_name"""  # noqa: S608
+        SELECT file_name, {column.field_id}, sum(size)::BIGINT, sum(row_count)::BIGINT,
+            CASE WHEN count(nulls) = count(*) THEN sum(nulls) END::BIGINT, {low}, {high}
+        FROM chunk WHERE {is_path_sql(path)} GROUP BY file_name"""  # noqa: S608
 
 
-def _bound_sql(column: Column, kind: str) -> str:
+def _bound_sql(column: Column, bound: str) -> str:
     """The SQL of a bound over all row groups: NULL, or the widest, unless each row group with values has one."""
     if not has(column.type, Fact.IN_FOOTERS):
         return "CAST(NULL AS VARCHAR)"
-    text = f"stats_{kind}_value"
-    value = f"TRY_CAST({text} AS {duckdb_name(column.type)})"
-    # DuckDB shows bytes that are no text in this form, and PostgreSQL stores no NUL.
-    is_text = rf"NOT contains({text}, '\x') AND NOT contains({text}, chr(0))" if column.type == "varchar" else "true"
-    is_known = f"{value} IS NOT NULL AND {kind}_is_exact IS NOT false AND {is_text}"
-    has_values = "coalesce(stats_null_count < num_values, true)"
-    otherwise = _WIDEST[kind] if column.type == "varchar" else "NULL"
+    value = f"TRY_CAST({bound} AS {duckdb_name(column.type)})"
+    is_text = are_text_sql(bound) if column.type == "varchar" else "true"
+    is_known = f"{value} IS NOT NULL AND {bound}_is_exact IS NOT false AND {is_text}"
+    has_values = "coalesce(nulls < row_count, true)"
+    otherwise = _WIDEST[bound] if column.type == "varchar" else "NULL"
+    kind = "min" if bound == "low" else "max"
     return f"""
         CASE WHEN count(*) FILTER ({has_values} AND NOT coalesce({is_known}, false)) = 0
-            THEN arg_{kind}({text}, {value}) FILTER ({has_values}) ELSE {otherwise} END"""
+            THEN arg_{kind}({bound}, {value}) FILTER ({has_values}) ELSE {otherwise} END"""

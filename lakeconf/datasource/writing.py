@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeconf.backends.access import Access
+from lakeconf.catalog.file_footers import chunks_sql
 from lakeconf.catalog.table import TableInfo
 from lakeconf.catalog.types import Fact, has
 from lakeconf.commit.change import Change, Files
@@ -31,17 +32,17 @@ from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import UnsupportedError
 from lakeconf.lake.opening import open_session
-from lakeconf.sql import files_sql, identifier, listing_sql, literal
+from lakeconf.sql import identifier, listing_sql, literal
 from lakeconf.store import Store
 from lakeconf.write import writes
 
 # Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
 # shows with a backslash would become other bounds.
 _UNBOUNDED = r"""
-    SELECT count(*) FROM {} WHERE num_values > coalesce(stats_null_count, 0)
-      AND (stats_null_count IS NULL OR stats_min_value IS NULL OR stats_max_value IS NULL
-           OR min_is_exact IS DISTINCT FROM true OR max_is_exact IS DISTINCT FROM true
-           OR contains(stats_min_value, '\') OR contains(stats_max_value, '\'))
+    SELECT count(*) FROM ({}) WHERE row_count > coalesce(nulls, 0)
+      AND (nulls IS NULL OR low IS NULL OR high IS NULL
+           OR low_is_exact IS DISTINCT FROM true OR high_is_exact IS DISTINCT FROM true
+           OR contains(low, '\') OR contains(high, '\'))
 """
 # A file in the staging folder of a write whose commit has begun.
 _COMMITTING = "committing.parquet"
@@ -174,7 +175,7 @@ def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) ->
         has(column.type, Fact.AS_SPARK) and not has(column.type, Fact.FLOAT) for column in table.columns
     ):
         return False
-    return writer.rows(_UNBOUNDED.format(files_sql("parquet_metadata", files))) == [(0,)]
+    return writer.rows(_UNBOUNDED.format(chunks_sql(files))) == [(0,)]
 
 
 def _files(connection: Connection, write: Write) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql, read_footers
 from lakeconf.catalog.literals import Text, compare, one_of
 from lakeconf.catalog.predicates import And, Predicate
 from lakeconf.catalog.scan import plan_scan
@@ -19,7 +20,7 @@ from lakeconf.engines.base import Engine, Staged, StagingRequest
 from lakeconf.engines.scan_summary import size_refusal
 from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import files_sql, folded, identifier, literal
+from lakeconf.sql import files_sql, folded, identifier
 from lakeconf.wording import byte_size
 from lakeconf.write import writes
 from lakeconf.write.merge_clauses import Clauses
@@ -58,21 +59,17 @@ def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predi
 
 
 def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
-    low, high = (f"TRY_CAST({bound} AS {duckdb_name(key.type)})" for bound in ("stats_min_value", "stats_max_value"))
-    is_known = "low IS NOT NULL AND high IS NOT NULL"
+    low, high = (f"TRY_CAST({bound} AS {duckdb_name(key.type)})" for bound in ("low", "high"))
+    is_known = f"{low} IS NOT NULL AND {high} IS NOT NULL"
     if key.type == "varchar":
-        # DuckDB shows bytes that are no text in this form.
-        is_known += r" AND NOT contains(low || high, '\x') AND NOT contains(low || high, chr(0))"
+        is_known += f" AND {are_text_sql('low', 'high')}"
     if key.type == "timestamptz":
         # Without an offset, the cast would use the time zone of the session.
-        is_known += " AND stats_min_value LIKE '%+00' AND stats_max_value LIKE '%+00'"
+        is_known += " AND low LIKE '%+00' AND high LIKE '%+00'"
     ((unknown, least, greatest),) = writer.rows(f"""
-        SELECT count(*) FILTER ((stats_null_count = num_values OR ({is_known})) IS NOT TRUE),
-            CAST(min(low) AS VARCHAR), CAST(max(high) AS VARCHAR)
-        FROM (
-            SELECT {low} AS low, {high} AS high, * FROM {files_sql("parquet_metadata", files)}
-            WHERE encode(path_in_schema) = encode({literal(key.name)})
-        )""")
+        SELECT count(*) FILTER ((nulls = row_count OR ({is_known})) IS NOT TRUE),
+            CAST(min({low}) AS VARCHAR), CAST(max({high}) AS VARCHAR)
+        FROM ({chunks_sql(files)}) WHERE {is_path_sql(key.name)}""")
     if unknown or least is None:
         return []
     try:
@@ -113,7 +110,7 @@ def merge_source(
         return Source(conformed, small or engine)
     request = StagingRequest(target.info, types, transaction.next_token())
     staged = transaction.own(engine.stage_rows(conformed, request))
-    size = _size(transaction, staged)
+    size = sum(footer.file_size_bytes for footer in read_footers(transaction.session.writer, staged.files))
     where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
     refusal, sizes = _refusal(transaction, target, size, where)
     chosen = engine if refusal else small
@@ -129,13 +126,6 @@ def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int
     partitioned = {field.field_id for field in read.partition_fields}
     listed = [key for key in keys if key.field_id in partitioned and size_refusal(size, 0) is None]
     return key_bounds(transaction.session.writer, staged.files, keys, listed)
-
-
-def _size(transaction: Transaction, staged: Staged) -> int:
-    """The size of staged files in bytes."""
-    source = files_sql("parquet_file_metadata", staged.files)
-    ((size,),) = transaction.session.writer.rows(f"SELECT sum(file_size_bytes) FROM {source}")
-    return int(size)
 
 
 def _refusal(transaction: Transaction, target: Target, size: int, where: Predicate | None) -> tuple[str | None, str]:

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringT
 from pyspark.sql.utils import is_remote
 
 from lakeconf.catalog.changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
@@ -37,7 +38,7 @@ from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.read.scan import to_spark
 from lakeconf.engines.spark.sql import collected
 from lakeconf.engines.spark.types import duckdb_schema
-from lakeconf.engines.spark.write.files import in_folder, no_rows, row_counts, written_value
+from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.storage import translated
 from lakeconf.errors import SparkError, UnsupportedError
@@ -81,14 +82,14 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     spark.addTag(f"lakeconf-{request.token}")
     try:
         rows.write.format("parquet").options(**options).mode("error").save(spark_uri(folder))
-        files = row_counts(writer, _found(writer, folder, "*.parquet"))
-        written, count = counted.get["rows"], sum(files.values())
+        footers = read_footers(writer, _found(writer, folder, "*.parquet"))
+        written, count = counted.get["rows"], sum(footer.row_count for footer in footers)
         if count != written:
             raise SparkError(
                 f"Spark wrote {written} rows to {folder}, but this process finds {count} there",
                 hint="use storage that the server and this process both reach; nothing was committed",
             )
-        filled = [path for path, found in files.items() if found]
+        filled = [footer.path for footer in footers if footer.row_count]
         return in_folder(writer, filled, request, count) if filled else no_rows(request)
     except BaseException as error:
         if not isinstance(error, Exception):

@@ -17,6 +17,7 @@ from lakeconf import __version__
 from lakeconf.catalog.changes import BEGIN, END, ChangesPlan, Deletes
 from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
 from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.partial_lake import attach_partial_lake, name_in_lake
 from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan
@@ -254,8 +255,7 @@ def _place_deletes(connection: Connection, plan: ChangesPlan) -> None:
 def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) -> str:
     """The query for the positions in a delete file; some of its rows may have an own snapshot."""
     stored = INTERNAL_SNAPSHOT_ID.name
-    has_snapshots = connection.rows(f"FROM {files_sql('parquet_schema', path)} WHERE name = {literal(stored)}")
-    at = f"coalesce({stored}, {begin})" if has_snapshots else str(begin)
+    at = f"coalesce({stored}, {begin})" if files_with(connection, [path], stored) else str(begin)
     return (
         f"SELECT {literal(deletes.path)} AS filename, pos AS position, {at} AS deleted_at "
         f"FROM {files_sql('read_parquet', path, 'hive_partitioning = false')}"

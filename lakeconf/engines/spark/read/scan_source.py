@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.file_footers import files_with
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.spark.internals import frame_type, long_array, schema_type
@@ -137,8 +138,7 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
     """SQL that reads the deleted rows in delete files, without deletes of later snapshots."""
     if not paths:
         return []
-    having = f"SELECT file_name FROM {files_sql('parquet_schema', sorted(paths))} WHERE name = ?"
-    marked = {path for (path,) in duckdb.rows(having, [SNAPSHOT_COLUMN])}
+    marked = files_with(duckdb, sorted(paths), SNAPSHOT_COLUMN)
     visible = f" AND ({SNAPSHOT_COLUMN} IS NULL OR {SNAPSHOT_COLUMN} <= {snapshot_id})"
     # A path that DuckDB reports in another form would lose deletes, so the query fails.
     row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"

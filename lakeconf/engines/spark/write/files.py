@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
 from lakeconf.catalog.data_file import NULL_VALUE, FolderKey, folder_keys
+from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql, read_footers
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.catalog.types import duckdb_name
 from lakeconf.connection.connection import Connection
@@ -73,11 +74,7 @@ def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey])
     parts = " UNION ALL ".join(_values_sql(index, key) for index, key in enumerate(keys))
     return dict(
         writer.rows(f"""
-            WITH chunk AS MATERIALIZED (
-                SELECT file_name, path_in_schema, stats_min_value AS low, stats_max_value AS high,
-                    stats_null_count AS nulls, num_values AS row_count
-                FROM {files_sql("parquet_metadata", paths)}
-            ), part AS (
+            WITH chunk AS MATERIALIZED ({chunks_sql(paths)}), part AS (
                 SELECT file_name, number, any_value(part) AS part FROM ({parts}) GROUP BY file_name, number
                 HAVING count(part) = count(*) AND count(DISTINCT encode(part)) = 1
             )
@@ -100,16 +97,14 @@ def _values_sql(number: int, key: FolderKey) -> str:
     is_certain = f"nulls = 0 AND encode({low}) = encode({high})"
     if key.column.type == "varchar":
         is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(NULL_VALUE)})"
-        # DuckDB shows bytes that are no text in this form. Reading the rows, it refuses them.
-        is_certain += rf" AND NOT contains({low}, '\x') AND NOT contains({low}, chr(0))"
+        is_certain += f" AND {are_text_sql(low)}"
     name = f"url_encode({literal(key.name)})"
     value = f"CASE WHEN nulls = row_count THEN {literal(NULL_VALUE)} WHEN {is_certain} THEN url_encode({low}) END"
     return f"""
         SELECT file_name, {number} AS number,
             CASE WHEN length(folder) <= {_LONGEST_NAME} THEN folder || '/' END AS part
         FROM (
-            SELECT file_name, {name} || '=' || {value} AS folder
-            FROM chunk WHERE encode(path_in_schema) = encode({literal(key.column.name)})
+            SELECT file_name, {name} || '=' || {value} AS folder FROM chunk WHERE {is_path_sql(key.column.name)}
         )"""
 
 
@@ -162,7 +157,8 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
         if keys:
             rows = grouped(rows, keys)
         written = storage.write(rows, request, by=rows.columns[len(columns) :])
-        return _staged(storage, row_counts(storage.writer, written), request, keys)
+        counts = {footer.path: footer.row_count for footer in read_footers(storage.writer, written)}
+        return _staged(storage, counts, request, keys)
 
 
 def _keys(writer: Connection, request: StagingRequest) -> tuple[FolderKey, ...]:
@@ -266,11 +262,3 @@ def writing_session(spark: SparkSession) -> SparkSession:
         if private.conf.isModifiable(key) or not key.startswith("spark."):
             private.conf.set(key, value)
     return private
-
-
-def row_counts(writer: Connection, paths: Sequence[str]) -> dict[str, int]:
-    """The number of rows of each file, from its footer."""
-    if not paths:
-        return {}
-    counts = dict(writer.rows(f"SELECT file_name, num_rows FROM {files_sql('parquet_file_metadata', paths)}"))
-    return {path: counts[path] for path in paths}
