@@ -80,9 +80,8 @@ def made_changes(made: str | None) -> list[tuple[str, int]]:
     return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "") if change["table"]]
 
 
-_FEED_CHANGES = """
-    SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id BETWEEN $1 AND $2 ORDER BY ALL
-"""
+# The columns of a change feed, before those of the table.
+KEY = ("snapshot_id", "rowid", "change_type")
 # Changes of a snapshot that only rewrites files. DuckDB allows no other change in it, and records none.
 _REWRITES = {"merge_adjacent", "rewrite_delete"}
 
@@ -192,7 +191,7 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
     time_zone = reader.time_zone
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, until)
-        changes = transaction.rows(_FEED_CHANGES, [since, until])
+        changes = _changes(transaction, since - 1, until)
         _check_deleted_rows(transaction, table, since, changes)
         compactions = tuple(
             version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)}

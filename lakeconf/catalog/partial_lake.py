@@ -15,6 +15,8 @@ from lakeconf.ducklake import inlined_deletes_table, metadata_database
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import identifier, literal
 
+# A LIMIT through which DuckDB pushes no filter.
+ALL = 2**63 - 1
 _TABLE_ID = 1
 _ROWS_PER_INSERT = 1000
 

@@ -5,17 +5,22 @@ Source: https://ducklake.select/docs/stable/duckdb/advanced_features/data_change
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
+from typing import TYPE_CHECKING, TypeVar
 
-from lakeconf.catalog.changes import ChangesPlan, Deletes, plan_changes
+from lakeconf.catalog.changes import KEY, ChangesPlan, Deletes, plan_changes, plan_changes_with_inlined_rows
+from lakeconf.catalog.partial_lake import ALL
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import folded, literal
 
-_ADDED = ("snapshot_id", "rowid", "change_type")
-_ALL = 2**63 - 1
+if TYPE_CHECKING:
+    import pyarrow
+
+Rows = TypeVar("Rows")
 # `by_timestamp` refuses a date, which is no moment.
 _TIMES = (str, date)
 
@@ -52,12 +57,12 @@ def _first_since(reader: CatalogReader, moment: datetime | str) -> int:
 
 def refuse_hidden(info: TableInfo) -> None:
     """Refuses a table with a column that hides a column of the change feed."""
-    hidden = [column.name for column in info.columns if folded(column.name) in _ADDED]
+    hidden = [column.name for column in info.columns if folded(column.name) in KEY]
     if hidden:
         # DuckLake silently returns the table's value instead of its own.
         raise UnsupportedError(
             f"{info.full_name} has a column {hidden[0]!r}, which hides a column of the change feed",
-            hint=f"rename the column; the change feed has the columns {', '.join(_ADDED)}",
+            hint=f"rename the column; the change feed has the columns {', '.join(KEY)}",
         )
 
 
@@ -75,22 +80,26 @@ def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
     feed = f"FROM ducklake_table_changes({names}, {plan.since}, {plan.until})"
     # DuckDB compares a filter on `snapshot_id` with the snapshot that inserted the row, even if another one deleted it.
     # It pushes no filter below a LIMIT.
-    query = f"FROM ({feed} LIMIT {_ALL})"
+    query = f"FROM ({feed} LIMIT {ALL})"
     if plan.compactions:
         # DuckDB reports every row of a rewritten file as updated.
         query += f" WHERE snapshot_id NOT IN ({', '.join(map(str, plan.compactions))})"
     return query
 
 
-def not_on_spark(
-    reader: CatalogReader, table: str, since: int, until: int, error: UnsupportedError
-) -> UnsupportedError:
-    """The error for changes that Spark cannot read, with DuckDB's query for them."""
-    query = changes_sql(reader, plan_changes(reader, table, since, until))
-    return UnsupportedError(
-        f"Spark cannot read the changes of {table}: {error.message}",
-        hint=f'read them with DuckDB: lake.sql("{query}")',
-    )
+def changes_on_spark(
+    reader: CatalogReader, table: str, since: int, until: int, read: Callable[[ChangesPlan, pyarrow.Table], Rows]
+) -> Rows:
+    """The changes of a table, read by Spark; the error for those that it cannot read contains DuckDB's query."""
+    refuse_hidden(load_table(reader, table, until))
+    try:
+        return read(*plan_changes_with_inlined_rows(reader, table, since, until))
+    except UnsupportedError as error:
+        query = changes_sql(reader, plan_changes(reader, table, since, until))
+        raise UnsupportedError(
+            f"Spark cannot read the changes of {table}: {error.message}",
+            hint=f'read them with DuckDB: lake.sql("{query}")',
+        ) from error
 
 
 def _is_misread(deletes: Deletes) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -18,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
-from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
@@ -43,7 +43,7 @@ from lakeconf.engines.base import (
     manifest_path,
     staging_folder,
 )
-from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
+from lakeconf.engines.change_feed import changes_on_spark
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
@@ -68,7 +68,7 @@ from lakeconf.engines.spark.write.staged_files import (
     staged_frame,
 )
 from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder
-from lakeconf.errors import SparkError, UnsupportedError
+from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 from lakeconf.sql import identifier, qualified
 
@@ -218,12 +218,8 @@ class SparkEngine:
         return nw.from_native(rebind(frame, self._spark))
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        refuse_hidden(load_table(self._reader, table, until))
-        try:
-            planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
-            return nw.from_native(read_changes(self._spark, self._access, *planned))
-        except UnsupportedError as error:
-            raise not_on_spark(self._reader, table, since, until, error) from error
+        read = partial(read_changes, self._spark, self._access)
+        return nw.from_native(changes_on_spark(self._reader, table, since, until, read))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return self._duckdb.query(sql, {name: _local(frame) for name, frame in frames.items()})

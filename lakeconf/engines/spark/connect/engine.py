@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -13,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 from pyspark.sql.utils import is_remote
 
-from lakeconf.catalog.changes import plan_changes_with_inlined_rows
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
@@ -24,7 +24,7 @@ from lakeconf.catalog.types import all_types
 from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines.base import Staged, StagingRequest, announce, manifest_path, staging_folder
-from lakeconf.engines.change_feed import not_on_spark, refuse_hidden
+from lakeconf.engines.change_feed import changes_on_spark
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
@@ -41,7 +41,7 @@ from lakeconf.engines.spark.types import duckdb_schema
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.storage import translated
-from lakeconf.errors import SparkError, UnsupportedError
+from lakeconf.errors import SparkError
 from lakeconf.sql import folded, listing_sql
 
 # Settings of the writer with the only value with which files can be registered: Spark's default.
@@ -171,12 +171,8 @@ class ConnectEngine:
         return self._duckdb.scan_rows(table, snapshot_id, where)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
-        refuse_hidden(load_table(self._reader, table, until))
-        try:
-            planned = plan_changes_with_inlined_rows(self._reader, table, since, until)
-            return nw.from_native(read_changes(self._spark, self._access, *planned))
-        except UnsupportedError as error:
-            raise not_on_spark(self._reader, table, since, until, error) from error
+        read = partial(read_changes, self._spark, self._access)
+        return nw.from_native(changes_on_spark(self._reader, table, since, until, read))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         return self._duckdb.query(sql, {name: self._local(frame) for name, frame in frames.items()})

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from lakeconf.catalog.changes import ChangesPlan
+from lakeconf.catalog.changes import KEY, ChangesPlan
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import ScanPlan
@@ -25,7 +25,6 @@ from lakeconf.engines.spark.read.column_reader import Found, assumed, needs_foot
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.parts import (
-    KEY,
     Access,
     Changes,
     Files,

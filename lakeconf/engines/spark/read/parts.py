@@ -18,7 +18,7 @@ from lakeconf.catalog.changes import BEGIN, END, ChangesPlan, Deletes
 from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
-from lakeconf.catalog.partial_lake import attach_partial_lake, name_in_lake
+from lakeconf.catalog.partial_lake import ALL, attach_partial_lake, name_in_lake
 from lakeconf.catalog.predicates import to_duckdb_sql
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
@@ -109,10 +109,6 @@ def _between(plan: ScanPlan, start: int, end: int) -> ScanPlan:
     return replace(plan, files=files, name_mappings=mappings)
 
 
-# A LIMIT through which DuckDB pushes no filter; see `attach_partial_lake`.
-ALL = 2**63 - 1
-# The columns of a feed with kinds, before those of the table.
-KEY = ("snapshot_id", "rowid", "change_type")
 _INLINED = "lakeconf_inlined"
 _DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
 
