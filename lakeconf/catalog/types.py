@@ -105,7 +105,7 @@ TYPES = {
 _BY_ID = {found.duckdb.lower(): name for name, found in TYPES.items() if name != "json"}
 # The digits of a second that a type keeps, by the `id` of the DuckDB type.
 SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
-_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>\d+)")
+_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
