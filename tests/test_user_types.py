@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import mypy.api
+import pytest
 from source_tree import REPOSITORY
 
 if TYPE_CHECKING:
@@ -66,37 +67,30 @@ RULES = ("reportArgumentType", "reportCallIssue", "reportAttributeAccessIssue", 
 CALLS = "from lakeconf import Lake\n\n\ndef job(lake: Lake) -> None:\n" + "\n".join(f"    {line}" for line in MISTAKES)
 
 
-def checked(folder: Path, code: str) -> str:
-    file = folder / "job.py"
-    file.write_text(code)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a correct job and one with mistakes."""
+    (tmp_path / "correct.py").write_text(JOB)
+    (tmp_path / "mistaken.py").write_text(CALLS)
+    return tmp_path
+
+
+def test_strict_mypy_finds_the_mistakes_and_nothing_else(folder: Path) -> None:
     cache = REPOSITORY / ".mypy_cache"
-    found, errors, _ = mypy.api.run(["--strict", "--config-file=", f"--cache-dir={cache}", "--no-pretty", str(file)])
+    options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-pretty"]
+    found, errors, _ = mypy.api.run([*options, str(folder / "correct.py"), str(folder / "mistaken.py")])
     assert not errors, errors
-    return found
+    lines = [line for line in found.splitlines() if ": error: " in line]
+    assert all("mistaken.py" in line for line in lines), found
+    assert [line.rpartition("[")[2].rstrip("]") for line in lines] == list(MISTAKES.values())
 
 
-def test_strict_mypy_accepts_a_job(tmp_path: Path) -> None:
-    assert checked(tmp_path, JOB) == "Success: no issues found in 1 source file\n"
-
-
-def test_strict_mypy_finds_mistakes(tmp_path: Path) -> None:
-    errors = [line for line in checked(tmp_path, CALLS).splitlines() if ": error: " in line]
-    assert [line.rpartition("[")[2].rstrip("]") for line in errors] == list(MISTAKES.values())
-
-
-def with_pyright(folder: Path, code: str) -> list[str]:
-    """The rules that pyright reports; its strict mode would report that types of pyarrow and pandas are unknown."""
-    (folder / "job.py").write_text(code)
+def test_pyright_finds_the_mistakes_and_nothing_else(folder: Path) -> None:
+    # Its strict mode would report that types of pyarrow and pandas are unknown.
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # does not look for a newer version
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return [found["rule"] for found in json.loads(done.stdout)["generalDiagnostics"]]
-
-
-def test_pyright_accepts_a_job(tmp_path: Path) -> None:
-    assert with_pyright(tmp_path, JOB) == []
-
-
-def test_pyright_finds_mistakes(tmp_path: Path) -> None:
-    assert with_pyright(tmp_path, CALLS) == list(RULES)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert all(one["file"].endswith("mistaken.py") for one in found), found
+    assert [one["rule"] for one in found] == list(RULES)

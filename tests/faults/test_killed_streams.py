@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-KILLS = 200 if PROVE else 2
+KILLS = 200 if PROVE else 1
 STORE = """\
 [stores.{name}]
 metadata_backend = {{ type = "sqlite", uri = "{name}.sqlite" }}

@@ -8,11 +8,13 @@ measured again.
 from __future__ import annotations
 
 import statistics
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from strength import PROVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +39,13 @@ END_TO_END = frozenset(
         "tests/write/test_writes.py",
     }
 )
+# Without `make prove`, a dear function runs on one of its catalogs, another one for each function.
+ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
+EVERY_CATALOG = (
+    *("tests/conformance/", "tests/differential/", "tests/faults/", "tests/histories/"),
+    *("tests/commit/test_kills.py", "tests/commit/test_maintenance_kills.py"),
+)
+CATALOGS = {"duckdb", "postgres", "sqlite"}
 _SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url", "only_connect_session"}
 
 
@@ -70,6 +79,12 @@ class Choice:
         if cost is None or cost.seconds <= CHEAP:
             return None
         return 1 if group in self._one else 0
+
+    def on_one_catalog(self, group: str) -> bool:
+        """True if a function is so dear that it runs on one of its catalogs."""
+        cost = self._costs.get(group)
+        is_dear = cost is not None and cost.seconds > ONE_CATALOG[group.endswith(" spark")]
+        return is_dear and not PROVE and not group.startswith(EVERY_CATALOG)
 
     def seconds(self) -> float:
         """The seconds of all quick cases, on one core."""
@@ -123,6 +138,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tier = config.getoption("--tier")
+    if not any("[" in argument for argument in config.args):  # a chosen case runs
+        leave_out(config, items, on_other_catalogs(items, config.stash[CHOICE]))
     if tier == "all":
         return
     taken: dict[str, int] = defaultdict(int)
@@ -133,11 +150,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         taken[group] += 1
         if limit is None or taken[group] <= limit:
             quick.add(item)
-    chosen = [item for item in items if (item in quick) is (tier == "quick")]
-    kept = set(chosen)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    # The first process gets the first tests, so that only one of them starts Spark.
-    items[:] = sorted(chosen, key=lambda item: not group_of(item).endswith(" spark")) if tier == "quick" else chosen
+    leave_out(config, items, [item for item in items if (item in quick) is not (tier == "quick")])
+    if tier == "quick":  # the first process gets the first tests, so that only one of them starts Spark
+        items.sort(key=lambda item: not group_of(item).endswith(" spark"))
+
+
+def on_other_catalogs(items: list[pytest.Item], choice: Choice) -> list[pytest.Item]:
+    """The cases of dear functions on other catalogs than the one that stands for all."""
+    dear: dict[str, list[tuple[pytest.Item, set[str]]]] = defaultdict(list)
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        catalogs = {value for value in parameters if isinstance(value, str)} & CATALOGS
+        if catalogs and choice.on_one_catalog(group := group_of(item)):
+            dear[group].append((item, catalogs))
+    left_out = []
+    for group, cases in dear.items():
+        every = sorted(set().union(*(catalogs for _, catalogs in cases)))
+        chosen = every[zlib.crc32(group.encode()) % len(every)]
+        left_out += [item for item, catalogs in cases if chosen not in catalogs]
+    return left_out
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], others: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -71,11 +71,24 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def values(frame: DataFrame, in_spark: str) -> list[Any]:
-    """The values of column x, ordered by i."""
-    converted = {"timestamp": "unix_micros(x)", "variant": "to_json(x)"}.get(in_spark, "x")
-    found = [row[0] for row in frame.orderBy("i").selectExpr(converted).collect()]
-    return [bytes(value) if isinstance(value, bytearray) else value for value in found]
+NOT_INLINED = ("TIMETZ", "VARIANT")
+ROWS = 1 + max(len(pairs) for *_, pairs in TYPES.values())
+
+
+def column(type_name: str) -> str:
+    return f"x{list(TYPES).index(type_name)}"
+
+
+def assert_values(frame: DataFrame, names: list[str]) -> None:
+    """The values and types of the columns of these types."""
+    assert dict(frame.dtypes) == {"i": "int", **{column(name): TYPES[name][1] for name in names}}
+    converted = {"timestamp": "unix_micros({})", "variant": "to_json({})"}
+    selected = [converted.get(TYPES[name][1], "{}").format(column(name)) for name in names]
+    rows = frame.orderBy("i").selectExpr(*selected).collect()
+    for number, name in enumerate(names):
+        found = [bytes(row[number]) if isinstance(row[number], bytearray) else row[number] for row in rows]
+        expected = [*TYPES[name][2].values()]
+        assert same(found, [*expected, *[None] * (ROWS - len(expected))]), name
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
@@ -85,25 +98,19 @@ def same(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("type_name", TYPES)
-def test_type_in_files_and_inlined(spark: SparkSession, usual: Lake, type_name: str) -> None:
-    in_lake, in_spark, pairs = TYPES[type_name]
-    usual.run(f"CREATE TABLE lake.t (i INTEGER, x {type_name})")
-    rows = ", ".join(f"({number}, {value})" for number, value in enumerate([*pairs, "NULL"]))
+def test_every_type_in_files_and_inlined(spark: SparkSession, usual: Lake) -> None:
+    usual.run(f"CREATE TABLE lake.t (i INTEGER, {', '.join(f'{column(name)} {name}' for name in TYPES)})")
+    listed = [[*pairs, *["NULL"] * (ROWS - len(pairs))] for *_, pairs in TYPES.values()]
+    rows = ", ".join(f"({', '.join(map(str, row))})" for row in zip(range(ROWS), *listed, strict=True))
     usual.run(f"INSERT INTO lake.t VALUES {rows}")
-    expected = [*pairs.values(), None]
-    if type_name not in ("TIMETZ", "VARIANT"):  # rejected while inlined
-        frame = scan(spark, usual, "t")
-        assert dict(frame.dtypes)["x"] == in_spark
-        assert same(values(frame, in_spark), expected)
+    inlined = [name for name in TYPES if name not in NOT_INLINED]
+    assert_values(scan(spark, usual, "t", columns=["i", *map(column, inlined)]), inlined)
     usual.run("CALL ducklake_flush_inlined_data('lake')")
     assert usual.metadata("SELECT count(*) > 0 FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(True,)]
-    frame = scan(spark, usual, "t")
-    assert dict(frame.dtypes)["x"] == in_spark
-    assert same(values(frame, in_spark), expected)
+    assert_values(scan(spark, usual, "t"), list(TYPES))
     assert_alike(spark, usual, "t", row_ids=False)
-    ((found,),) = usual.metadata("SELECT column_type FROM ducklake_column WHERE column_name = 'x'")
-    assert found == in_lake
+    types = dict(usual.metadata("SELECT column_name, column_type FROM ducklake_column WHERE parent_column IS NULL"))
+    assert types == {"i": "int32", **{column(name): in_lake for name, (in_lake, *_) in TYPES.items()}}
 
 
 def test_types_page_lists_every_type() -> None:
