@@ -246,7 +246,15 @@ class SparkVersionError(SparkError):
 
 
 class PipelineError(LakeconfError):
-    """A model is invalid, or fails."""
+    """A model is invalid, or fails.
+
+    Attributes:
+        model: The table of the model; None if the error is about no single model.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, model: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.model = model
 
 
 class UntestedVersionWarning(UserWarning):

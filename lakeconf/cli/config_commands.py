@@ -194,9 +194,9 @@ def schema_command() -> None:
         # and as the first line of lakeconf.toml:
         #:schema ./lakeconf.schema.json
     """
-    from lakeconf.pipelines.declaration import models_schema  # slow to import
+    from lakeconf.pipelines.unit_tests import pipeline_schema  # slow to import
 
-    show_json(json_schema(models_schema()))
+    show_json(json_schema(pipeline_schema()))
 
 
 @click.command("export", short_help="Write the configuration of another tool.")

@@ -39,7 +39,7 @@ from lakeconf.pipelines.declared import empty_lake
 from lakeconf.pipelines.graph import Lineage, SourceColumn, graph_page, sources_text
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
-from lakeconf.pipelines.row_comparison import RowDifference
+from lakeconf.pipelines.unit_test_rows import RowDifference
 from lakeconf.pipelines.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.wording import counted
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from lakeconf.backends.base import Backend
 from lakeconf.backends.registry import UnknownTypeError
@@ -20,9 +21,8 @@ from lakeconf.secret import Secret
 _PROVIDER = 'write secret_parameters = { provider = "credential_chain" }, or set key_id and secret'
 
 
-def field_fix(model: type[Backend], name: str) -> str:
+def field_fix(name: str, field: FieldInfo) -> str:
     """Says how to write a key, with an example and its meaning."""
-    field = model.model_fields[name]
     meaning = (field.description or "").partition(". ")[0].rstrip(".")
     meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
     if not field.examples:
@@ -40,7 +40,7 @@ def settings_fix(model: type[Backend], section: str, key: str | None, fault: str
         return f'write {key} = "{address[1]}"'
     named = [*(lacking.groups() if lacking else ()), *([key] if key else re.findall(r"\w+", fault))]
     wanted = next((word for word in named if word in model.model_fields), None)
-    return f"change the keys of [{section}]" if wanted is None else field_fix(model, wanted)
+    return f"change the keys of [{section}]" if wanted is None else field_fix(wanted, model.model_fields[wanted])
 
 
 def parameter_fix(name: str) -> str:
@@ -273,7 +273,9 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     if is_unknown:
         draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
         return
-    fix = parameter_fix(fault.key[-1]) if "name of an option" in fault.text else field_fix(model, name)
+    fix = (
+        parameter_fix(fault.key[-1]) if "name of an option" in fault.text else field_fix(name, model.model_fields[name])
+    )
     if fault.kind == "missing":
         draft.report(Code.MISSING_KEY, "is missing", key, hint=fix)
     elif fault.kind == "parameter":

@@ -198,14 +198,25 @@ def _partial(section: str, types: tuple[str, ...], definitions: Mapping[str, Any
     return {**schema, "allOf": [*schema["allOf"], inherited, fits]}
 
 
+def for_toml(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Adapts the schema of a key to TOML, which has no null."""
+    # A value of another type would not be in the list either: two errors at one key.
+    left_out = ("title", "default", *(["type"] if "enum" in schema else []))
+    kept = {key: value for key, value in schema.items() if key not in left_out}
+    choices = [choice for choice in kept.pop("anyOf", []) if choice != {"type": "null"}]
+    if not choices:
+        return kept
+    return (choices[0] if len(choices) == 1 else {"anyOf": choices}) | kept
+
+
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Adapts a field's schema to TOML: removes null, and allows variables if the field is not a string."""
-    described = {key: value for key, value in schema.items() if key in ("description", "examples")}
-    kept = {key: value for key, value in schema.items() if key not in ("title", "default", *described)}
-    choices = [choice for choice in kept.pop("anyOf", [kept]) if choice != {"type": "null"}]
-    if not any(choice.get("type") == "string" and "enum" not in choice for choice in choices):
-        choices = [*choices, _VARIABLE]
-    return (choices[0] if len(choices) == 1 else {"anyOf": choices}) | described
+    """Adapts a field's schema, and allows variables if the field is not a string."""
+    found = for_toml(schema)
+    described = {key: found.pop(key) for key in ("description", "examples") if key in found}
+    choices = found.get("anyOf", [found])
+    if any(choice.get("type") == "string" and "enum" not in choice for choice in choices):
+        return found | described
+    return {"anyOf": [*choices, _VARIABLE]} | described
 
 
 def _attach_options() -> dict[str, Any]:

@@ -33,8 +33,17 @@ from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.definition_hash import FunctionSource, codes_on_disk, function_code, loaded_source, sql_code
-from lakeconf.pipelines.places import shown_place
 from lakeconf.secret import Secret, scrub
+
+
+def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
+    """Returns `file:line:column`, relative to the working directory; empty if nothing is known."""
+    if path is None:
+        return "" if line is None else f"the SQL, line {line}, column {column}"
+    here = Path.cwd()
+    file = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    return file if line is None else f"{file}:{line}:{column}"
+
 
 # A configuration may name any file as SQL: only lines of files that end in this are shown.
 _ENDING = ".sql"

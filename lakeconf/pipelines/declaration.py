@@ -1,321 +1,246 @@
-"""Reads the table of a model in the configuration."""
+"""Reads tables of the configuration: models, and other tables of which pydantic knows the keys."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from datetime import date
-from typing import Any, Literal, NamedTuple
+from collections.abc import Container, Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
+from lakeconf.config.backend_tables import field_fix, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
+from lakeconf.config.schema import for_toml
 from lakeconf.config.toml_text import toml_value
-from lakeconf.errors import ConfigError, suggestion
-from lakeconf.pipelines.kinds import KINDS, Append, Kind, Seed
+from lakeconf.errors import ConfigError, PipelineError, Problem, suggestion
+from lakeconf.pipelines.body import shown_place
+from lakeconf.pipelines.kinds import KINDS, Append, Kind, Name, Seed, key
 from lakeconf.pipelines.model import DeclaredTests
-from lakeconf.pipelines.places import key_problems, unquoted_name_problems
 
-
-class Key(NamedTuple):
-    """What a key of a model means.
-
-    Attributes:
-        meaning: A sentence.
-        example: A value.
-    """
-
-    meaning: str
-    example: Any
+Table = TypeVar("Table", bound=BaseModel)
 
 
 class Declaration(BaseModel):
-    """The keys of a model in the file that every kind supports."""
+    """The keys of a model in the file that every kind has."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="forbid")
 
-    kind: str = "full"
-    sql: str | None = None
-    dialect: Literal["duckdb", "spark"] = "duckdb"
-    inputs: dict[str, str] = Field(default_factory=dict)
-    partitioned_by: list[str] = Field(default_factory=list)
-    renamed: dict[str, str] = Field(default_factory=dict)
-    dropped: list[str] = Field(default_factory=list)
-    audits: dict[str, str] = Field(default_factory=dict)
-    comment: str | None = None
-    tests: DeclaredTests = Field(default_factory=DeclaredTests)
-    tags: list[str] = Field(default_factory=list)
-
-
-KEYS: Mapping[str, Key] = {
-    "kind": Key("How a run changes the table; default full.", "incremental"),
-    "sql": Key("The file with the query, relative to this file.", "models/daily.sql"),
-    "dialect": Key(
-        "The SQL of the query: duckdb, which DuckDB runs, or spark, which Spark runs; default duckdb.", "spark"
-    ),
-    "inputs": Key("The tables that the query reads, by the names that it gives them.", {"events": "raw.events"}),
-    "partitioned_by": Key("The partition keys of the table.", ["day"]),
-    "renamed": Key("Renamed columns, which keep their values: the new name by the old name.", {"prize": "price"}),
-    "dropped": Key("Columns that the model no longer has and that a run may drop.", ["discount"]),
-    "audits": Key("Queries for rows that must not exist, by name.", {"no_debt": "FROM marts.daily WHERE price < 0"}),
-    "comment": Key("The comment of the table.", "Revenue by day."),
-    "tests": Key("Tests of columns, which every run checks before it commits.", {"not_null": ["day"]}),
-    "tags": Key("Names by which commands select the model.", ["nightly"]),
-    "new_rows_of": Key("The input whose new rows the query receives; default: the only input.", "raw.events"),
-    "files": Key("A pattern of files to load, relative to this file, or of URIs.", "landing/*.parquet"),
-    "columns": Key("The columns of the files and their types; default: inferred.", {"price": "DECIMAL(18, 2)"}),
-    "time_column": Key("The column of the result that assigns a row to an interval.", "day"),
-    "interval": Key("The length of an interval.", "day"),
-    "start": Key("The start of the first interval.", date(2026, 1, 1)),
-    "lookback": Key("The number of intervals before new ones to process again.", 3),
-    "batch": Key("The maximum number of intervals in a snapshot; default: all.", 30),
-    "partial": Key("Also process an interval that has not ended.", example=True),
-    "late": Key("What to do about done intervals whose inputs have changed.", "redo"),
-    "on": Key("The key columns.", "id"),
-    "changes_of": Key("The input whose changes the query receives; default: all rows of all inputs.", "raw.events"),
-    "deleted": Key("A column of the result that is true for keys to delete.", "is_deleted"),
-    "update": Key("Set to false to keep rows with existing keys unchanged.", example=False),
-    "csv": Key("The CSV file, with a header, relative to this file.", "seeds/prices.csv"),
-}
+    kind: Annotated[str, key("How a run changes the table; default full.", "incremental")] = "full"
+    partitioned_by: Annotated[list[str], key("The partition keys of the table.", ["day"])] = Field(default_factory=list)
+    renamed: Annotated[
+        dict[str, str],
+        key("Renamed columns, which keep their values: the new name by the old name.", {"prize": "price"}),
+    ] = Field(default_factory=dict)
+    dropped: Annotated[
+        list[str], key("Columns that the model no longer has and that a run may drop.", ["discount"])
+    ] = Field(default_factory=list)
+    audits: Annotated[
+        dict[str, str],
+        key("Queries for rows that must not exist, by name.", {"no_debt": "FROM marts.daily WHERE price < 0"}),
+    ] = Field(default_factory=dict)
+    comment: Annotated[str | None, key("The comment of the table.", "Revenue by day.")] = None
+    tests: Annotated[
+        DeclaredTests, key("Tests of columns, which every run checks before it commits.", {"not_null": ["day"]})
+    ] = Field(default_factory=DeclaredTests)
+    tags: Annotated[list[str], key("Names by which commands select the model.", ["nightly"])] = Field(
+        default_factory=list
+    )
 
 
-# The keys for a query, which a seed has not.
-_OF_SQL = ("sql", "dialect", "inputs")
+Sql: TypeAlias = Annotated[Name | None, key("The file with the query, relative to this file.", "models/daily.sql")]
 
 
-# The keys of `tests`.
-TEST_KEYS: Mapping[str, Key] = {
-    "not_null": Key("Columns without NULL.", ["id"]),
-    "unique": Key("Columns, or lists of columns, whose values occur once; NULL may repeat.", ["id", ["day", "shop"]]),
-    "accepted_values": Key("The only values of a column, apart from NULL.", {"kind": ["view", "sale"]}),
-    "relationships": Key("The column of another table that has every value of a column.", {"shop": "raw.shops.id"}),
-}
+class QueryDeclaration(Declaration):
+    """The keys of a model that computes its rows with a query; only an append of files may lack it."""
+
+    sql: Sql
+    dialect: Annotated[
+        Literal["duckdb", "spark"],
+        key("The SQL of the query: duckdb, which DuckDB runs, or spark, which Spark runs; default duckdb.", "spark"),
+    ] = "duckdb"
+    inputs: Annotated[
+        dict[str, str],
+        key("The tables that the query reads, by the names that it gives them.", {"events": "raw.events"}),
+    ] = Field(default_factory=dict)
 
 
-def keys_of(kind: str) -> tuple[str, ...]:
-    """Returns the keys of a kind of models, the shared ones first."""
-    shared = (key for key in Declaration.model_fields if key not in _OF_SQL or KINDS[kind] is not Seed)
-    return (*shared, *(field.name for field in dataclasses.fields(KINDS[kind])))
+def _table(kind: type[Kind]) -> type[Declaration]:
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {
+        one.name: (hints[one.name], _default(one)) for one in dataclasses.fields(kind) if one.name in hints
+    }
+    if kind is Append:
+        fields["sql"] = (Sql, None)
+    return create_model(kind.name, __base__=Declaration if kind is Seed else QueryDeclaration, **fields)
+
+
+def _default(one: dataclasses.Field[Any]) -> Any:
+    if one.default_factory is not dataclasses.MISSING:
+        return Field(default_factory=one.default_factory)
+    return ... if one.default is dataclasses.MISSING else one.default
+
+
+# A union by the key `kind`: the keys of each kind of models.
+TABLES: Mapping[str, type[Declaration]] = {name: _table(kind) for name, kind in KINDS.items()}
 
 
 def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     """Checks the table of a model."""
     place = ("pipeline", "models", name)
     only_tables = isinstance(table, Mapping) and all(isinstance(value, Mapping) for value in table.values())
-    unquoted = unquoted_name_problems(config, place[:-1], name, table, () if only_tables else KEYS)
+    every = {one for model in TABLES.values() for one in model.model_fields}
+    unquoted = unquoted_name_problems(config, place[:-1], name, table, () if only_tables else every)
     if unquoted:
         raise ConfigError(unquoted)
-    try:
-        declared = Declaration.model_validate(table)
-    except ValidationError as error:
-        raise ConfigError(key_problems(config, place, error, _key, _fix)) from error
-    if declared.kind not in KINDS:
-        hint = suggestion(declared.kind, KINDS, f"use one of: {', '.join(KINDS)}")
-        message = f"unknown kind {declared.kind!r}"
-        raise ConfigError([config.problem(Code.WRONG_VALUE, message, (*place, "kind"), hint=hint)])
-    known = keys_of(declared.kind)
-    unknown = [
-        config.problem(Code.UNKNOWN_KEY, "unknown key", (*place, key), hint=_unknown(key, declared.kind))
-        for key in table
-        if key not in known
-    ]
-    if unknown:
-        raise ConfigError(unknown)
-    try:
-        kind: Kind = TypeAdapter(KINDS[declared.kind]).validate_python(declared.model_extra or {})
-    except ValidationError as error:
-        raise ConfigError(key_problems(config, place, error, _key, _fix)) from error
-    _check_source(config, place, declared, kind)
-    return declared, kind
+    kind = table.get("kind", "full") if isinstance(table, Mapping) else "full"
+    if isinstance(kind, str) and kind not in TABLES:
+        hint = suggestion(kind, KINDS, f"use one of: {', '.join(KINDS)}")
+        raise ConfigError([config.problem(Code.WRONG_VALUE, f"unknown kind {kind!r}", (*place, "kind"), hint=hint)])
+    model = TABLES[kind if isinstance(kind, str) else "full"]
+    declared, problems = checked_table(config, place, model, table)
+    if declared is None:
+        raise ConfigError(problems)
+    found = KINDS[kind](**{one.name: getattr(declared, one.name) for one in dataclasses.fields(KINDS[kind])})
+    if isinstance(found, Append) and found.files is None and getattr(declared, "sql", None) is None:
+        hint = ", or ".join(field_fix(one, model.model_fields[one]) for one in ("sql", "files"))
+        raise ConfigError([config.problem(Code.MISSING_KEY, "is missing", (*place, "sql"), hint=hint)])
+    return declared, found
 
 
-def _unknown(key: str, kind: str) -> str:
+_VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+
+
+def check_kind(table: str, kind: Kind) -> None:
+    """Checks the values of a kind, which Python code may have made."""
+    try:
+        _VALUES[kind.name].validate_python(vars(kind))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        name = str(found["loc"][0])
+        hint = field_fix(name, TABLES[kind.name].model_fields[name])
+        raise PipelineError(f"{name} of the model {table}: {found['msg']}", hint=hint, model=table) from None
+
+
+# Keys with keys of their own: the model of a table, and for tables by name the names between.
+_BELOW = {"tests": 2, "given": 3}
+
+
+def checked_table(
+    config: Config, place: tuple[str, ...], model: type[Table], table: Any
+) -> tuple[Table | None, list[Problem]]:
+    """Checks a table: what pydantic reports becomes one problem for each key; unknown keys come first."""
+    try:
+        return model.model_validate(table), []
+    except ValidationError as error:
+        every = error.errors(include_url=False, include_input=False)
+    problems: dict[tuple[str, ...], Problem] = {}
+    unknown = [one for one in every if one["type"] == "extra_forbidden"]
+    for found in unknown or every:
+        # Below a key with several types, pydantic reports one error for each of them.
+        names = [part for part in found["loc"] if isinstance(part, str) and part not in FORMS]
+        names = names[: _BELOW.get(names[0] if names else "", 1)]
+        code, message = {
+            "missing": (Code.MISSING_KEY, "is missing"),
+            "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key"),
+        }.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
+        hint = _hint(model, names, is_unknown=bool(unknown))
+        problems.setdefault(tuple(names), config.problem(code, message, (*place, *names), hint=hint))
+    return None, list(problems.values())
+
+
+# The names in pydantic's locations of the two forms of given rows.
+FORMS = ("a list of rows", "a table of rows")
+
+
+def _hint(model: type[BaseModel], names: list[str], *, is_unknown: bool) -> str:
+    if not names:
+        return 'write [pipeline.models."schema.table"] and its keys below it'
+    field = model.model_fields.get(names[0])
+    if not is_unknown:
+        return field_fix(names[0], field) if field is not None else f"change {names[0]}"
+    if field is None:
+        return _unknown(names[0], model)
+    if len(names) > 2 and "." not in names[1]:
+        return f"write {names[0]}.{toml_value(f'{names[1]}.{names[2]}')}: a name with a dot needs quotes"
+    known = DeclaredTests.model_fields if names[0] == "tests" else ("rows", "columns")
+    return unknown_key_hint(names[-1], known)
+
+
+def _unknown(name: str, model: type[BaseModel]) -> str:
     """Returns the hint for a key that a kind of models lacks."""
-    known = keys_of(kind)
-    if {key, kind} <= {"files", "csv", "append", "seed"}:
-        other = "append" if kind == "seed" else "seed"
-        twin = "csv" if key == "files" else "files"
-        return f'write {twin} = {toml_value(KEYS[twin].example)}, or set kind = "{other}", which has {key}'
-    kinds = [kind for kind in KINDS if key in keys_of(kind)]
+    own = model.__name__ if issubclass(model, Declaration) else ""
+    if {name, own} <= {"files", "csv", "append", "seed"}:
+        other, twin = ("append", "csv") if own == "seed" else ("seed", "files")
+        return f'{field_fix(twin, model.model_fields[twin])}, or set kind = "{other}", which has {name}'
+    kinds = [kind for kind, table in TABLES.items() if own and name in table.model_fields]
     if kinds:
         return f'remove it, or set kind = "{kinds[0]}", which has this key'
-    return suggestion(key, known, f"use one of: {', '.join(known)}")
+    return unknown_key_hint(name, model.model_fields)
 
 
-def _check_source(config: Config, place: tuple[str, ...], declared: Declaration, kind: Kind) -> None:
-    """A model in the file computes its rows with a query, or loads them from files."""
-    from_files = isinstance(kind, Seed) or (isinstance(kind, Append) and kind.files is not None)
-    if declared.sql is None and not from_files:
-        other = f", or files = {toml_value(KEYS['files'].example)}" if isinstance(kind, Append) else ""
-        hint = f"write sql = {toml_value(KEYS['sql'].example)}{other}"
-        raise ConfigError([config.problem(Code.MISSING_KEY, "is missing", (*place, "sql"), hint=hint)])
+def key_place(config: Config, key: tuple[str, ...]) -> str:
+    """Returns the place of a key in the configuration; the key itself if the configuration is no file."""
+    found = config.problem(Code.WRONG_VALUE, "", key)
+    return shown_place(found.file, found.line, found.column) or found.key or ""
 
 
-def _key(location: Sequence[int | str]) -> tuple[str, ...]:
-    """The key of a model that pydantic's location names, and the test below `tests`."""
-    names = tuple(str(part) for part in location[:2] if isinstance(part, str))
-    return names if names[:1] == ("tests",) else names[:1]
+def unquoted_name_problems(
+    config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]
+) -> list[Problem]:
+    """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name."""
+    if not isinstance(table, Mapping) or "." in name:
+        return []
+    problems = []
+    for part, value in table.items():
+        if isinstance(value, Mapping) and part not in known:
+            right = config.problem(Code.UNKNOWN_KEY, "", (*tables, f"{name}.{part}")).key
+            message = f"the name {name}.{part} lacks quotes, so TOML reads it as a table in a table"
+            problems.append(config.problem(Code.UNKNOWN_KEY, message, (*tables, name, part), hint=f"write [{right}]"))
+    return problems
 
 
-def _fix(key: tuple[str, ...], found: ErrorDetails) -> str:
-    if len(key) > 1 and found["type"] == "extra_forbidden":
-        return suggestion(key[1], DeclaredTests.model_fields, f"use one of: {', '.join(DeclaredTests.model_fields)}")
-    if not key or key[0] not in KEYS:
-        return 'write [pipeline.models."schema.table"] and its keys below it'
-    meaning, example = KEYS[key[0]]
-    return f"write {key[0]} = {toml_value(example)} ({meaning[0].lower()}{meaning[1:].rstrip('.')})"
-
-
-# The dates and times that a model accepts as text; a format such as `date` is not checked by default.
-_TIME = {
-    "type": "string",
-    "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$",
-}
-
-
-_SCALARS = ["string", "boolean", "number"]
-
-
-# Values that the types of the keys allow and a model refuses.
-_LIMITS: dict[str, dict[str, Any]] = {
-    "lookback": {"minimum": 0},
-    "batch": {"minimum": 1},
-    "sql": {"minLength": 1},
-    "files": {"minLength": 1},
-    "on": {"minLength": 1, "minItems": 1},
-}
-
-
-_TEST_LIMITS: dict[str, dict[str, Any]] = {
-    "accepted_values": {"additionalProperties": {"type": "array", "items": {"type": _SCALARS}, "minItems": 1}},
-    "relationships": {"additionalProperties": {"type": "string", "pattern": r"^[^.]+\.[^.]+\.[^.]+$"}},
-    "unique": {"items": {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}},
-}
-
-
-_DEFAULT = "full"
-
-
-_ROWS = {"type": "array", "items": {"type": "object"}}
-
-
-_TYPES = {"type": "object", "additionalProperties": {"type": "string"}}
-
-
-# Keywords about items and keys only apply to arrays and objects: with `anyOf`, a wrong key would be an error of both.
-_GIVEN = {
-    "type": ["array", "object"],
-    "items": {"type": "object"},
-    "properties": {
-        "rows": {**_ROWS, "description": "The rows; a key that a row lacks is NULL."},
-        "columns": {**_TYPES, "description": "Types of columns; default: those of the values."},
-    },
-    "additionalProperties": False,
-}
-
-
-UNIT_TEST_KEYS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
-    "model": ("The table of the model.", "marts.daily", {"type": "string"}),
-    "given": (
-        "The rows of each input, by table; `files` for the rows of files.",
-        {"raw.events": [{"id": 1}], "raw.users": {"columns": {"id": "UUID"}, "rows": []}},
-        {"type": "object", "additionalProperties": _GIVEN},
-    ),
-    "expect": ("The expected rows; a key that a row lacks is NULL.", [{"id": 1}], _ROWS),
-    "columns": (
-        "The compared columns; default: those of `expect`.",
-        ["id"],
-        {"type": "array", "items": {"type": "string"}},
-    ),
-    "ordered": ("True if the order of the rows counts.", True, {"type": "boolean"}),
-    "start": ("Start of the time range of an incremental model.", "2026-01-01", _TIME),
-    "end": ("End of the time range.", "2026-01-02", _TIME),
-}
-
-
-def models_schema() -> dict[str, Any]:
+def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:
     """Returns the definitions for a schema: `models`, all models, `model.<kind>` for each kind, and `unit_test`."""
-    definitions: dict[str, Any] = {}
-    for kind in KINDS:
-        definitions[f"model.{kind}"] = _of_kind(kind, definitions)
+    definitions: dict[str, Any] = {"unit_test": _schema(unit_test, {})}
+    for kind, table in TABLES.items():
+        schema = definitions[f"model.{kind}"] = _schema(table, definitions)
+        schema["properties"]["kind"] = {"const": kind}
+        if kind == Append.name:
+            schema |= {"if": {"not": {"required": ["files"]}}, "then": {"required": ["sql"]}}
     by_kind = [
         {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": _reference(kind)}
         for kind in KINDS
     ]
     # The kinds are cases: with `oneOf`, a wrong key would be an error of every kind.
+    described = for_toml(Declaration.model_json_schema()["properties"]["kind"])
+    del described["type"]  # a value of another type is not in the list either
     model = {
         "type": "object",
-        "properties": {"kind": {"enum": list(KINDS), **_described("kind")}},
+        "properties": {"kind": {**described, "enum": list(KINDS)}},
         "if": {"type": "object"},
-        "then": {
-            "allOf": [*by_kind, {"if": {"not": {"required": ["kind"]}}, "then": _reference(_DEFAULT)}],
-        },
+        "then": {"allOf": [*by_kind, {"if": {"not": {"required": ["kind"]}}, "then": _reference("full")}]},
     }
-    models = {
+    definitions["models"] = {
         "type": "object",
         "description": "SQL models, seeds and files to load, by the table that they write: `schema.table`.",
         "propertyNames": {"pattern": r"^[^.]+\.[^.]+$"},
         "additionalProperties": model,
         "examples": [{"analytics.daily_revenue": {"kind": "full", "sql": "models/daily_revenue.sql"}}],
     }
-    return {"models": models, "unit_test": _unit_test(), **definitions}
-
-
-def _unit_test() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "Given rows of the inputs of a model, and the rows that it must compute.",
-        "properties": {
-            key: {**schema, "description": meaning, "examples": [example]}
-            for key, (meaning, example, schema) in UNIT_TEST_KEYS.items()
-        },
-        "required": ["model", "expect"],
-        "additionalProperties": False,
-    }
+    return definitions
 
 
 def _reference(kind: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/model.{kind}"}
 
 
-def _described(key: str) -> dict[str, Any]:
-    meaning, example = KEYS[key]
-    return {"description": meaning, "examples": [str(example) if isinstance(example, date) else example]}
+def _schema(table: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = table.model_json_schema(ref_template="#/$defs/model.{model}")
+    for name, inner in schema.pop("$defs", {}).items():
+        definitions[f"model.{name}"] = _for_toml(inner)
+    return _for_toml(schema)
 
 
-def _of_kind(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    shared = Declaration.model_json_schema(ref_template="#/$defs/model.{model}")
-    own = TypeAdapter(KINDS[kind]).json_schema()
-    types = shared["properties"] | own.get("properties", {})
-    definitions.update({f"model.{name}": _tests(value) for name, value in shared["$defs"].items()})
-    schema: dict[str, Any] = {
-        "type": "object",
-        "title": kind,
-        "properties": {key: _property(key, types[key]) for key in keys_of(kind)} | {"kind": {"const": kind}},
-        "required": [*own.get("required", []), *([] if kind in ("append", "seed") else ["sql"])],
-        "additionalProperties": False,
-    }
-    if kind == "append":
-        schema |= {"if": {"not": {"required": ["files"]}}, "then": {"required": ["sql"]}}
-    return schema
-
-
-def _property(key: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Adapts the schema of a key to TOML, which has no null."""
-    # A value of another type would not be in the list either: two errors at one key.
-    left_out = ("title", "default", *(["type"] if "enum" in schema else []))
-    kept = {name: value for name, value in schema.items() if name not in left_out}
-    choices = [choice for choice in kept.pop("anyOf", [kept]) if choice != {"type": "null"}]
-    types: dict[str, Any] = dict(choices[0]) if len(choices) == 1 else {"anyOf": choices}
-    types = _TIME if any(choice.get("format") == "date" for choice in choices) else types
-    return types | _LIMITS.get(key, {}) | _described(key)
-
-
-def _tests(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        name: {key: value for key, value in one.items() if key not in ("title", "default")} | _TEST_LIMITS.get(name, {})
-        for name, one in schema["properties"].items()
-    }
-    return {**schema, "properties": properties}
+def _for_toml(schema: dict[str, Any]) -> dict[str, Any]:
+    return schema | {"properties": {name: for_toml(one) for name, one in schema["properties"].items()}}

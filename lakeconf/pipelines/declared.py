@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import graphlib
 import hashlib
 import importlib.util
 import re
@@ -23,12 +22,11 @@ from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Pro
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
-from lakeconf.pipelines.declaration import parsed
+from lakeconf.pipelines.declaration import QueryDeclaration, key_place, parsed
 from lakeconf.pipelines.file_rows import READERS
 from lakeconf.pipelines.kinds import Append, Seed
 from lakeconf.pipelines.model import Model
 from lakeconf.pipelines.pipeline import Pipeline, check, same_table, twins
-from lakeconf.pipelines.places import dotted_key, key_place
 from lakeconf.pipelines.unit_tests import check_unit_test, declared_unit_tests, unit_test_problems
 from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement
@@ -68,9 +66,7 @@ def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) 
     try:
         pipeline = Pipeline(models)
     except PipelineError as error:
-        cause = error.__cause__
-        named = cause.args[1][0] if isinstance(cause, graphlib.CycleError) else _named_in(error.message, models)
-        key = _MODELS if named is None else (*_MODELS, named)
+        key = _MODELS if error.model is None else (*_MODELS, error.model)
         return [config.problem(Code.WRONG_VALUE, error.message, key, hint=error.hint)]
     return _of_tests(config, pipeline, all_known=all_known)
 
@@ -102,10 +98,6 @@ def _of_partitions(model: Model) -> list[_Wrong]:
     wrong = [key for key in model.partitioned_by if not is_partition_key(key)]
     hint = "write a column, or year(column), month(column), day(column), hour(column) or bucket(n, column)"
     return [_Wrong(("partitioned_by",), f"the partition key {key!r} has an unknown function", hint) for key in wrong]
-
-
-def _named_in(message: str, models: Sequence[Model]) -> str | None:
-    return next((model.table for model in models if f"the model {model.table} " in message), None)
 
 
 def _of_tests(config: Config, pipeline: Pipeline, *, all_known: bool) -> list[Problem]:
@@ -189,7 +181,8 @@ def pipeline_problems(config: Config) -> list[Problem]:
         except ConfigError as error:
             problems += error.problems
         except ModelSqlError as error:
-            problems.append(error.problem._replace(key=dotted_key(config, ("pipeline", "models", name))))
+            key = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name)).key
+            problems.append(error.problem._replace(key=key))
         except PipelineError as error:
             problems.append(
                 config.problem(Code.WRONG_VALUE, error.message, ("pipeline", "models", name), hint=error.hint)
@@ -346,18 +339,19 @@ def _from_table(config: Config, folder: Path, name: str, table: Any) -> Model:
     key = ("pipeline", "models", name)
     declared, kind = parsed(config, name, table)
     body: Query | SparkQuery | None = None
-    if declared.sql is not None:
+    inputs: Mapping[str, str] = declared.inputs if isinstance(declared, QueryDeclaration) else {}
+    if isinstance(declared, QueryDeclaration) and declared.sql is not None:
         body = _query(config, folder, declared.sql, (*key, "sql"))
         if declared.dialect == "spark":
             files = ["files"] if isinstance(kind, Append) and kind.files is not None else []
-            body = SparkQuery(body.text, [*files, *declared.inputs], body.path, secrets=config.secrets)
+            body = SparkQuery(body.text, [*files, *inputs], body.path, secrets=config.secrets)
     if isinstance(kind, Seed):
         _inside(config, folder, kind.csv, (*key, "csv"))
     return Model(
         name,
         kind,
         body,
-        declared.inputs,
+        inputs,
         partitioned_by=declared.partitioned_by,
         renamed=declared.renamed,
         dropped=declared.dropped,

@@ -1,4 +1,7 @@
-"""Kinds of models: how a run changes the table. `identity` enters the hash of a model's definition."""
+"""Kinds of models: how a run changes the table. `identity` enters the hash of a model's definition.
+
+The types, limits, meanings and examples of the fields are those of the keys in the configuration.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,17 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Strict
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 Interval: TypeAlias = Literal["hour", "day", "month", "year"]
+
+
+def key(meaning: str, example: Any, **limits: Any) -> FieldInfo:
+    """A key: the checks, the JSON Schema, the reference of keys and the hints come from here."""
+    found: FieldInfo = Field(description=meaning, examples=[example], **limits)
+    return found
 
 
 def _not_a_number(value: Any) -> Any:
@@ -22,10 +32,19 @@ def _not_a_number(value: Any) -> Any:
     raise PydanticCustomError("number", "Input should be a date or a time, not a number")
 
 
+# A format such as `date` is not checked by default.
+_TIME = {
+    "type": "string",
+    "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$",
+}
 # Types of values in a configuration, where `true` is no number and 1 is not true.
-Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number)]
+Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number), WithJsonSchema(_TIME)]
 Count: TypeAlias = Annotated[int, Strict()]
 Flag: TypeAlias = Annotated[bool, Strict()]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Types: TypeAlias = Annotated[
+    Mapping[str, str], key("The columns of the files and their types; default: inferred.", {"price": "DECIMAL(18, 2)"})
+]
 
 
 @dataclass(frozen=True)
@@ -42,18 +61,18 @@ class Full:
 class Append:
     """Every run adds rows, computed from the input's new rows or loaded from new files.
 
-    Attributes:
-        new_rows_of: The input whose new rows the model receives; default: the only input.
-        files: A pattern of paths, such as `landing/users/*.parquet`, or of URIs that the store's secret can access. The
-            model receives the rows of new files; without a body, their rows are appended unchanged. The file extension
-            selects Parquet, CSV or JSON.
-        columns: The columns of the files and their DuckDB types; default: inferred from the files.
+    With `files`, the model receives the rows of new files; without a body, their rows are appended unchanged. The file
+    extension selects Parquet, CSV or JSON.
     """
 
     name: ClassVar[str] = "append"
-    new_rows_of: str | None = None
-    files: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    new_rows_of: Annotated[
+        str | None, key("The input whose new rows the query receives; default: the only input.", "raw.events")
+    ] = None
+    files: Annotated[
+        Name | None, key("The pattern of the files to load, relative to this file, or of URIs.", "landing/*.parquet")
+    ] = None
+    columns: Types = field(default_factory=dict)
 
     def identity(self) -> str:
         return f"{self.name} {self.new_rows_of} {dict(self.columns)}"
@@ -63,25 +82,21 @@ class Append:
 class Incremental:
     """Every run replaces the rows of the missing time intervals and of the `lookback` intervals before them.
 
-    Attributes:
-        time_column: The column of the result that assigns a row to an interval; a DATE or a TIMESTAMP, in UTC.
-        interval: The length of an interval.
-        start: Start of the first interval.
-        lookback: The number of intervals before new ones to process again.
-        batch: The maximum number of intervals per snapshot; default: all consecutive missing intervals.
-        partial: True to also process an interval that has not ended; the next run processes it again.
-        late: The treatment of done intervals whose inputs have changed since: `warn` about them, `redo` them, or
-            `ignore` them.
+    The time column is a DATE or a TIMESTAMP, in UTC. With `partial`, the next run processes the last interval again.
     """
 
     name: ClassVar[str] = "incremental"
-    time_column: str
-    interval: Interval = "day"
-    start: Time | None = None
-    lookback: Count = 0
-    batch: Count | None = None
-    partial: Flag = False
-    late: Literal["warn", "redo", "ignore"] = "warn"
+    time_column: Annotated[str, key("The column of the result that assigns a row to an interval.", "day")]
+    interval: Annotated[Interval, key("The length of an interval.", "day")] = "day"
+    start: Annotated[Time | None, key("The start of the first interval.", date(2026, 1, 1))] = None
+    lookback: Annotated[Count, key("The number of intervals before new ones to process again.", 3, ge=0)] = 0
+    batch: Annotated[
+        Annotated[Count, Field(ge=1)] | None, key("The maximum number of intervals in a snapshot; default: all.", 30)
+    ] = None
+    partial: Annotated[Flag, key("Also process an interval that has not ended.", example=True)] = False
+    late: Annotated[
+        Literal["warn", "redo", "ignore"], key("What to do about done intervals whose inputs have changed.", "redo")
+    ] = "warn"
 
     def identity(self) -> str:
         return f"{self.name} {self.time_column} {self.interval}"
@@ -91,19 +106,18 @@ class Incremental:
 class Merge:
     """Every run updates the rows with the same key and inserts the others.
 
-    Attributes:
-        on: The key columns.
-        changes_of: The input whose changes since the last run the model receives, as from `Table.changes`: with
-            `change_type`, `snapshot_id` and `rowid`. Without it, the model receives all rows of all inputs.
-        deleted: A column of the result that is true for keys to delete; it is not stored in the table.
-        update: False to keep rows with existing keys unchanged: each key is inserted once.
+    The changes of an input are those since the last run, as from `Table.changes`: with `change_type`, `snapshot_id` and
+    `rowid`. The column `deleted` is not stored in the table.
     """
 
     name: ClassVar[str] = "merge"
-    on: str | Sequence[str]
-    changes_of: str | None = None
-    deleted: str | None = None
-    update: Flag = True
+    on: Annotated[Name | Annotated[Sequence[str], Field(min_length=1)], key("The key columns.", "id")]
+    changes_of: Annotated[
+        str | None,
+        key("The input whose changes the query receives; default: all rows of all inputs.", "raw.events"),
+    ] = None
+    deleted: Annotated[str | None, key("A column of the result that is true for keys to delete.", "is_deleted")] = None
+    update: Annotated[Flag, key("Set to false to keep rows with existing keys unchanged.", example=False)] = True
 
     def identity(self) -> str:
         on = [self.on] if isinstance(self.on, str) else [*self.on]
@@ -122,16 +136,11 @@ class View:
 
 @dataclass(frozen=True)
 class Seed:
-    """The rows of a CSV file, loaded again when the file changes.
-
-    Attributes:
-        csv: The file, with a header.
-        columns: The columns and their DuckDB types; default: inferred from the values.
-    """
+    """The rows of a CSV file, loaded again when the file changes."""
 
     name: ClassVar[str] = "seed"
-    csv: str
-    columns: Mapping[str, str] = field(default_factory=dict)
+    csv: Annotated[Name, key("The CSV file, with a header, relative to this file.", "seeds/prices.csv")]
+    columns: Types = field(default_factory=dict)
 
     def identity(self) -> str:
         return f"{self.name} {dict(self.columns)}"

@@ -6,16 +6,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from lakeconf.catalog.table import split_name
 from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.body import Body, Function
 from lakeconf.pipelines.definition_hash import digest, file_digest
-from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed
+from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed, key
 from lakeconf.sql import identifier, literal, qualified
 
 Value = str | bool | int | float
@@ -101,15 +101,28 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
     )
 
 
+_COLUMNS = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+Columns = Annotated[str | Annotated[list[str], Field(min_length=1)], WithJsonSchema(_COLUMNS)]
+
+
 class DeclaredTests(BaseModel):
     """The table `tests` of a model in the configuration."""
 
     model_config = ConfigDict(extra="forbid")
 
-    not_null: list[str] = Field(default_factory=list)
-    unique: list[str | list[str]] = Field(default_factory=list)
-    accepted_values: dict[str, list[Value]] = Field(default_factory=dict)
-    relationships: dict[str, str] = Field(default_factory=dict)
+    not_null: Annotated[list[str], key("Columns without NULL.", ["id"])] = Field(default_factory=list)
+    unique: Annotated[
+        list[Columns],
+        key("Columns, or lists of columns, whose values occur once; NULL may repeat.", ["id", ["day", "shop"]]),
+    ] = Field(default_factory=list)
+    accepted_values: Annotated[
+        dict[str, Annotated[list[Value], Field(min_length=1)]],
+        key("The only values of a column, apart from NULL.", {"kind": ["view", "sale"]}),
+    ] = Field(default_factory=dict)
+    relationships: Annotated[
+        dict[str, Annotated[str, Field(pattern=r"^[^.]+\.[^.]+\.[^.]+$")]],
+        key("The column of another table that has every value of a column.", {"shop": "raw.shops.id"}),
+    ] = Field(default_factory=dict)
 
     def tests(self) -> list[ColumnTest]:
         """The declared tests."""
@@ -118,9 +131,6 @@ class DeclaredTests(BaseModel):
         found += [accepted_values(column, values) for column, values in self.accepted_values.items()]
         for column, target in self.relationships.items():
             table, _, to = target.rpartition(".")
-            if table.count(".") != 1 or not to:
-                hint = f'write {column} = "schema.table.column"'
-                raise PipelineError(f"the test relationships of {column!r} names no column: {target!r}", hint=hint)
             found.append(relationships(column, table, to))
         return found
 

@@ -14,8 +14,9 @@ from lakeconf.catalog.table import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
+from lakeconf.pipelines.declaration import check_kind
 from lakeconf.pipelines.definition_hash import digest
-from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
+from lakeconf.pipelines.kinds import Append, View
 from lakeconf.pipelines.model import Model
 from lakeconf.sql import folded
 
@@ -63,6 +64,7 @@ class Pipeline:
                 raise PipelineError(
                     f"the model {table} reads its own table",
                     hint="read other tables only: to add to its rows, use the kinds append, incremental or merge",
+                    model=table,
                 )
         try:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
@@ -75,6 +77,7 @@ class Pipeline:
                 hint="move the test to the model that runs last, as an audit"
                 if tested
                 else "remove one of these inputs",
+                model=found[0],
             ) from error
 
     def needed(self, model: Model) -> set[str]:
@@ -172,6 +175,7 @@ class Pipeline:
                 raise PipelineError(
                     f"the model {model.table} reads the changes of {by.table}, which is a view",
                     hint="name a table that the view reads: a view has no change feed",
+                    model=model.table,
                 )
 
     def _table_of(self, model: Model, name: str) -> str:
@@ -189,6 +193,7 @@ class Pipeline:
             hint=f"write the schema of the table in the SQL: FROM schema.{name}"
             if isinstance(model.body, Query)
             else f'name its table: inputs={{"{name}": "schema.table"}}',
+            model=model.table,
         )
 
 
@@ -232,38 +237,22 @@ def check(model: Model) -> None:
         raise PipelineError(
             f"the view {model.table} is in Spark's SQL", hint="write it in DuckDB's SQL, or use another kind"
         )
-    if isinstance(kind, Merge) and not all([kind.on] if isinstance(kind.on, str) else kind.on or [""]):
+    check_kind(model.table, kind)
+    if isinstance(kind, Append) and kind.files is not None and kind.new_rows_of is not None:
         raise PipelineError(
-            f"the model {model.table} merges, but on names no key column", hint='name the key: on = "id"'
+            f"the model {model.table} has both files and new_rows_of",
+            hint="remove one: a run reads new files or new rows",
         )
-    if isinstance(kind, Append) and kind.files is not None:
-        _check_files(model.table, kind)
     unknown = model.inputs.keys() - set(model.arguments)
     if unknown:
         hint = f"use one of its inputs: {', '.join(model.arguments)}" if model.arguments else "remove the input"
         raise PipelineError(f"the model {model.table} has no input {min(unknown)!r}", hint=hint)
-    if isinstance(kind, Incremental) and (kind.lookback < 0 or (kind.batch is not None and kind.batch < 1)):
-        raise PipelineError(
-            f"the model {model.table} has a lookback of {kind.lookback} and a batch of {kind.batch}",
-            hint="set lookback to 0 or more, and batch to 1 or more",
-        )
     for name, audit in model.audits.items():
         if isinstance(audit, str) and not _is_query(audit):
             raise PipelineError(
                 f"the audit {name!r} of the model {model.table} is not a single query", hint="write one SELECT"
             )
     model.driving_input  # noqa: B018 - raises if it is not one of the inputs
-
-
-def _check_files(table: str, kind: Append) -> None:
-    if not kind.files:
-        raise PipelineError(
-            f"the pattern files of the model {table} is empty", hint='write files = "landing/*.parquet"'
-        )
-    if kind.new_rows_of is not None:
-        raise PipelineError(
-            f"the model {table} has both files and new_rows_of", hint="remove one: a run reads new files or new rows"
-        )
 
 
 def _is_query(sql: str) -> bool:
@@ -284,4 +273,4 @@ def _placed(model: Model) -> Iterator[None]:
         place = model.body.place() if model.body is not None else None
         if place is None:
             raise
-        raise PipelineError(f"{place}: {error.message}", hint=error.hint) from error
+        raise PipelineError(f"{place}: {error.message}", hint=error.hint, model=model.table) from error

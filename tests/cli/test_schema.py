@@ -8,11 +8,11 @@ from typing import Any
 import jsonschema
 
 from lakeconf.config.schema import json_schema
-from lakeconf.pipelines.declaration import models_schema
+from lakeconf.pipelines.unit_tests import pipeline_schema
 
 
 def test_schema_prints_the_schema(run_in_stores: Any) -> None:
     code, out, _ = run_in_stores("schema")
     assert code == 0
-    assert json.loads(out) == json_schema(models_schema())
+    assert json.loads(out) == json_schema(pipeline_schema())
     jsonschema.Draft202012Validator.check_schema(json.loads(out))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from source_tree import REPOSITORY
 
 from lakeconf.config.schema import json_schema
 from lakeconf.config.toml_text import toml_value
-from lakeconf.pipelines.declaration import KEYS, TEST_KEYS, Declaration, keys_of, models_schema
+from lakeconf.pipelines.declaration import TABLES, Declaration, QueryDeclaration
 from lakeconf.pipelines.kinds import KINDS
+from lakeconf.pipelines.model import DeclaredTests
+from lakeconf.pipelines.unit_tests import pipeline_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,28 +49,31 @@ def rows(definition: dict[str, Any], keys: Iterable[str]) -> Iterator[str]:
         schema = definition["properties"][key]
         needed = ", required" if key in definition.get("required", ()) else ""
         (example,) = schema["examples"]
-        example = KEYS[key].example if kind(schema) == "date or time" and key in KEYS else example
+        example = date.fromisoformat(example) if kind(schema) == "date or time" else example
         shown = f"`{key} = {toml_value(example)}`"
         yield f"| `{key}` | {kind(schema)}{needed} | {schema['description']} | {shown} |"
 
 
 def reference() -> str:
-    definitions = json_schema(models_schema())["$defs"]
-    pipeline = json_schema(models_schema())["properties"]["pipeline"]
-    shared = {key: definitions["model.full"]["properties"][key] for key in Declaration.model_fields if key != "kind"}
+    definitions = json_schema(pipeline_schema())["$defs"]
+    pipeline = json_schema(pipeline_schema())["properties"]["pipeline"]
+    shared = {
+        key: definitions["model.full"]["properties"][key] for key in QueryDeclaration.model_fields if key != "kind"
+    }
     names = " or ".join(f'`"{name}"`' for name in KINDS)
     lines = ["## `[pipeline]`\n", *TABLE, *rows(pipeline, ["python"]), "", "## Every model\n", *TABLE]
-    lines += [f'| `kind` | {names} | {KEYS["kind"].meaning} | `kind = "{KEYS["kind"].example}"` |']
+    field = Declaration.model_fields["kind"]
+    lines += [f'| `kind` | {names} | {field.description} | `kind = "{(field.examples or [])[0]}"` |']
     lines += [*rows({"properties": shared}, shared), ""]
     lines += ["`sql` is required, except for `seed`, which lacks it, and for `append` with `files`.\n"]
     for name in KINDS:
-        own = [key for key in keys_of(name) if key not in Declaration.model_fields]
+        own = [key for key in TABLES[name].model_fields if key not in QueryDeclaration.model_fields]
         if own:
             lines += [f'## `kind = "{name}"`\n', *TABLE, *rows(definitions[f"model.{name}"], own), ""]
     tests = definitions["model.full"]["properties"]["tests"]["$ref"].rpartition("/")[2]
     lines += ["## `tests` of columns\n", "| key | description | example |", "|---|---|---|"]
-    assert set(definitions[tests]["properties"]) == set(TEST_KEYS)
-    lines += [f"| `{key}` | {one.meaning} | `{key} = {toml_value(one.example)}` |" for key, one in TEST_KEYS.items()]
+    for key, one in definitions[tests]["properties"].items():
+        lines += [f"| `{key}` | {one['description']} | `{key} = {toml_value(one['examples'][0])}` |"]
     unit_test = definitions["unit_test"]
     lines += ["", "## `[pipeline.tests.NAME]`\n", *TABLE, *rows(unit_test, unit_test["properties"])]
     return "\n".join(lines) + "\n"
@@ -79,4 +85,5 @@ def test_page_is_generated_from_the_schema(check_golden: Callable[[Path, str], N
 
 def test_page_has_every_key() -> None:
     text = reference()
-    assert [key for key in KEYS if f"| `{key}` |" not in text] == []
+    every = {key for table in (*TABLES.values(), DeclaredTests) for key in table.model_fields}
+    assert [key for key in every if f"| `{key}` |" not in text] == []

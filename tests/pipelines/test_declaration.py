@@ -8,7 +8,7 @@ import pytest
 
 from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declaration import KEYS, keys_of, parsed
+from lakeconf.pipelines.declaration import TABLES, parsed
 from lakeconf.pipelines.kinds import KINDS, Incremental, Merge
 
 STORE = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}}
@@ -27,14 +27,15 @@ def problems(**table: Any) -> list[tuple[str, str, str | None, str | None]]:
 
 
 def test_every_key_of_every_kind_is_described() -> None:
-    assert {key for kind in KINDS for key in keys_of(kind)} == set(KEYS)
-    assert "sql" not in keys_of("seed")
-    assert "name" not in keys_of("full")
+    for kind in KINDS:
+        assert [name for name, one in TABLES[kind].model_fields.items() if not (one.description and one.examples)] == []
+    assert "sql" not in TABLES["seed"].model_fields
+    assert "name" not in TABLES["full"].model_fields
 
 
 def test_table_becomes_a_declaration_and_a_kind() -> None:
     declared, kind = parsed(config(), "a.t", {"kind": "incremental", "time_column": "day", "sql": "t.sql", "batch": 2})
-    assert (declared.sql, kind) == ("t.sql", Incremental("day", batch=2))
+    assert (getattr(declared, "sql", None), kind) == ("t.sql", Incremental("day", batch=2))
     assert parsed(config(), "a.t", {"kind": "merge", "on": ["a", "b"], "sql": "t.sql"})[1] == Merge(["a", "b"])
 
 
@@ -66,7 +67,8 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
                 "LC010",
                 ".files",
                 "unknown key",
-                'write csv = "seeds/prices.csv", or set kind = "append", which has files',
+                'write csv = "seeds/prices.csv" (the CSV file, with a header, relative to this file), '
+                'or set kind = "append", which has files',
             ),
         ),
         (
@@ -75,13 +77,30 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
                 "LC010",
                 ".csv",
                 "unknown key",
-                'write files = "landing/*.parquet", or set kind = "seed", which has csv',
+                'write files = "landing/*.parquet" '
+                "(the pattern of the files to load, relative to this file, or of URIs), "
+                'or set kind = "seed", which has csv',
             ),
         ),
-        ({"kind": "view"}, ("LC011", ".sql", "is missing", 'write sql = "models/daily.sql"')),
+        (
+            {"kind": "view"},
+            (
+                "LC011",
+                ".sql",
+                "is missing",
+                'write sql = "models/daily.sql" (the file with the query, relative to this file)',
+            ),
+        ),
         (
             {"kind": "append"},
-            ("LC011", ".sql", "is missing", 'write sql = "models/daily.sql", or files = "landing/*.parquet"'),
+            (
+                "LC011",
+                ".sql",
+                "is missing",
+                'write sql = "models/daily.sql" (the file with the query, relative to this file), or '
+                'write files = "landing/*.parquet" '
+                "(the pattern of the files to load, relative to this file, or of URIs)",
+            ),
         ),
         (
             {"kind": "incremental", "sql": "x"},

@@ -50,10 +50,10 @@ def found(folder: Path, text: str) -> list[tuple[int, str]]:
         (FILES + 'files = "*.csv"\ncolumns = { id = "BIGIT" }\n', 4, "the column 'id' has an invalid type 'BIGIT'"),
         (A + 'partitioned_by = ["week(day)"]\n', 3, "the partition key 'week(day)' has an unknown function"),
         (FILES + 'files = "*.xlsx"\n', 3, "files that end in xlsx cannot be loaded"),
-        (FILES + 'files = ""\n', 1, "the pattern files of the model m.f is empty"),
+        (FILES + 'files = ""\n', 3, "String should have at least 1 character"),
         (FILES + 'files = "*.csv"\nnew_rows_of = "raw.a"\n', 1, "the model m.f has both files and new_rows_of"),
-        (A + 'kind = "merge"\non = []\n', 1, "the model m.a merges, but on names no key column"),
-        (A + 'kind = "merge"\non = ""\n', 1, "the model m.a merges, but on names no key column"),
+        (A + 'kind = "merge"\non = []\n', 4, "Input should be a valid string"),
+        (A + 'kind = "merge"\non = ""\n', 4, "String should have at least 1 character"),
         (A + TEST.replace("m.a", "m.none") + "expect = []\n", 5, "unknown model 'm.none'"),
         (
             A + TEST + 'expect = []\ngiven = { "raw.none" = [] }\n', 4, "the model m.a has no input 'raw.none'",

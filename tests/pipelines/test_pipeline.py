@@ -206,13 +206,13 @@ def test_unknown_model() -> None:
         ),
         (
             [sql("a.t", kind=Incremental("d", lookback=-1))],
-            "has a lookback of -1 and a batch of None",
-            "set lookback to 0 or more, and batch to 1 or more",
+            "lookback of the model a.t: Input should be greater than or equal to 0",
+            "write lookback = 3 (the number of intervals before new ones to process again)",
         ),
         (
             [sql("a.t", kind=Incremental("d", batch=0))],
-            "has a lookback of 0 and a batch of 0",
-            "set lookback to 0 or more, and batch to 1 or more",
+            "batch of the model a.t: Input should be greater than or equal to 1",
+            "write batch = 30 (the maximum number of intervals in a snapshot; default: all)",
         ),
         ([sql("a.t", inputs={"y": "a.u", "x": "a.u"})], "the model a.t has no input 'x'", "remove the input"),
         (

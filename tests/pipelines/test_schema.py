@@ -11,9 +11,10 @@ import pytest
 from lakeconf.config.config import init
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declaration import KEYS, keys_of, models_schema, parsed
+from lakeconf.pipelines.declaration import TABLES as MODELS
+from lakeconf.pipelines.declaration import parsed
 from lakeconf.pipelines.kinds import KINDS
-from lakeconf.pipelines.unit_tests import DeclaredUnitTest, unit_test_problems
+from lakeconf.pipelines.unit_tests import DeclaredUnitTest, pipeline_schema, unit_test_problems
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}
@@ -27,12 +28,13 @@ TABLES: dict[str, dict[str, Any]] = {
     "view": {"sql": "t.sql"},
     "seed": {"csv": "t.csv"},
 }
-EVERY_KEY = [(kind, key) for kind in KINDS for key in (*KEYS, "kin", "name", "identity")]
+EXAMPLES = {key: (one.examples or [None])[0] for table in MODELS.values() for key, one in table.model_fields.items()}
+EVERY_KEY = [(kind, key) for kind in KINDS for key in (*EXAMPLES, "kin", "name", "identity")]
 
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
-    schema = json_schema(models_schema())
+    schema = json_schema(pipeline_schema())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -59,15 +61,17 @@ def as_json(value: Any) -> Any:
 
 @pytest.mark.parametrize(("kind", "key"), EVERY_KEY)
 def test_schema_and_parser_accept_the_same_keys(kind: str, key: str, validator: Any) -> None:
-    value = kind if key == "kind" else KEYS[key].example if key in KEYS else "x"
+    value = kind if key == "kind" else EXAMPLES.get(key, "x")
     table = {"kind": kind, **TABLES[kind], key: value}
     found = errors(validator, {name: as_json(one) for name, one in table.items()})
-    assert (found == []) is is_parsed(table) is (key in keys_of(kind))
+    assert (found == []) is is_parsed(table) is (key in MODELS[kind].model_fields)
     unknown = f"Additional properties are not allowed ({key!r} was unexpected)"
-    assert found == ([] if key in keys_of(kind) else [([], unknown)])
+    assert found == ([] if key in MODELS[kind].model_fields else [([], unknown)])
 
 
-@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind in KINDS for key in keys_of(kind) if key != "kind"])
+@pytest.mark.parametrize(
+    ("kind", "key"), [(kind, key) for kind in KINDS for key in MODELS[kind].model_fields if key != "kind"]
+)
 def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validator: Any) -> None:
     table = {"kind": kind, **TABLES[kind], key: [[1]]}
     ((path, _),) = errors(validator, table)
