@@ -184,7 +184,7 @@ def distributions(python: Path) -> set[str]:
 def test_each_install_line_of_the_readme_works(extras: tuple[str, ...], dist: Path, installed_project: Path) -> None:
     assert all(line[:2] == ["pip", "install"] and Requirement(line[2]).name == "lakeconf" for line in README_LINES)
     python = environment(dist, installed_project, set(extras))
-    optional = {"pyarrow", "pandas", "polars", "rich", "numpy", "plotly", "pyspark", "sqlglot"}
+    optional = {"pyarrow", "pandas", "polars", "rich", "numpy", "pyspark", "sqlglot"}
     assert ("spark" in extras) == bool(distributions(python) & optional)
     if "spark" in extras:
         ensure_java()  # sets JAVA_HOME if Spark would find no Java

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 from collections.abc import Mapping
@@ -31,12 +32,13 @@ from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 
 if TYPE_CHECKING:
-    from lakeconf.inspection.table_copy import CopyStep, TableCopies, check_distinct
+    from lakeconf.inspection.table_copy import CopyStep, TableCopies, check_distinct, opened_target
     from lakeconf.lake.restore import RestorePlan
     from lakeconf.lake.sorting import SortResult
 else:
     TableCopies = deferred("lakeconf.inspection.table_copy", "TableCopies")
     check_distinct = deferred("lakeconf.inspection.table_copy", "check_distinct")
+    opened_target = deferred("lakeconf.inspection.table_copy", "opened_target")
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
@@ -263,8 +265,9 @@ def copy_command(
     one, other = config.get_store(source_store), config.get_store(target_store)
     check_distinct(one, other)
     target = other.replace(hidden=(*other.hidden, *one.secrets))
-    # One lake for the plan and the copy: its conflict checks cover the time in between.
-    with (target.for_reading() if dry_run else target).open() as lake:
+    with contextlib.ExitStack() as stack:
+        # One lake for the plan and the copy: its conflict checks cover the time in between.
+        lake, is_new = opened_target(stack, target)
         copies = TableCopies(lake, one)
         steps = copies.plan(tables)
         if format_name == "text":
@@ -274,6 +277,9 @@ def copy_command(
         try:
             if changed and not dry_run:
                 confirm(f"Write {', '.join(step.table for step in changed)} to {target_store}?", yes=yes)
+                if is_new:
+                    copies = TableCopies(stack.enter_context(target.open()), one)
+                    steps = copies.plan(tables)
                 made = copies.copy(steps)
         finally:
             if format_name == "json":

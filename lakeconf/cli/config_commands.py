@@ -46,7 +46,6 @@ from lakeconf.secret import shown
 )
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
-@click.option("--offline", is_flag=True, default=True, help="No effect: validate never connects.")
 @config_option
 @click.pass_context
 def validate_command(
@@ -57,7 +56,6 @@ def validate_command(
     *,
     strict: bool,
     untrusted: bool,
-    offline: bool,  # noqa: ARG001 - always offline
 ) -> None:
     """Check the configuration of each STORE, by default all, without connecting.
 

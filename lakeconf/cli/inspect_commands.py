@@ -59,7 +59,6 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
     "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
 )
 @yes_option
-@click.option("--json", "as_json", is_flag=True, hidden=True)  # before there was --format
 @format_option
 @config_option
 @click.pass_context
@@ -69,7 +68,6 @@ def doctor_command(
     source: str | None,
     format_name: str,
     *,
-    as_json: bool,
     repair: bool,
     yes: bool,
 ) -> None:
@@ -83,7 +81,7 @@ def doctor_command(
         repair_marker(found, partial(_confirm_move, yes=yes))
     steps = diagnose(found)
     healthy = not any(step.status == FAILED for step in steps)
-    if as_json or format_name == "json":
+    if format_name == "json":
         show_json({"store": found.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
     else:
         for step in steps:
@@ -430,13 +428,6 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 @click.argument("table", shell_complete=complete_tables)
 @default_store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
-@click.option(
-    "--engine",
-    type=click.Choice(["spark"]),
-    default="spark",
-    show_default=True,
-    help="Engine to compare with DuckDB.",
-)
 @format_option
 @config_option
 @click.pass_context
@@ -445,7 +436,6 @@ def verify_command(
     table: str,
     store: str | None,
     version: int | None,
-    engine: str,  # noqa: ARG001 - only one choice
     source: str | None,
     format_name: str,
 ) -> None:

@@ -21,7 +21,7 @@ from lakeconf.cli.options import (
     selection_options,
     yes_option,
 )
-from lakeconf.cli.output import counts_text, plain, show, show_error, show_exactly, show_json, show_table, style
+from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
 from lakeconf.deferred import deferred
 from lakeconf.errors import required
@@ -36,7 +36,7 @@ from lakeconf.pipelines import (
     run,
 )
 from lakeconf.pipelines.declared import empty_lake
-from lakeconf.pipelines.graph import Lineage, SourceColumn, graph_page, sources_text
+from lakeconf.pipelines.graph import Lineage, SourceColumn, mermaid, sources_text
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.unit_test_rows import RowDifference
@@ -362,10 +362,10 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["text", "html", "json"]),
+    type=click.Choice(["text", "mermaid", "json"]),
     default="text",
     show_default=True,
-    help="Text, a page for a browser, or JSON.",
+    help="Text, Mermaid for Markdown, or JSON.",
 )
 @click.option("--columns", is_flag=True, help="Also show from which columns each column of a SQL model comes.")
 @config_option
@@ -373,13 +373,13 @@ def graph_command(models: Selection, source: str | None, format_name: str, *, co
     """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
 
     \b
-        lakeconf graph --format html > models.html
+        lakeconf graph --format mermaid > models.mmd
     """
     pipeline = declared_pipeline(init(source))
     chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
     lineage = _lineage(pipeline) if columns else None
-    if format_name == "html":
-        show_exactly(graph_page(pipeline, chosen, lineage))
+    if format_name == "mermaid":
+        show_lines(mermaid(pipeline, chosen))
     elif format_name == "json":
         show_json([_graph_data(pipeline, model, lineage) for model in chosen])
     else:

@@ -61,12 +61,6 @@ class ProgressLine(logging.Handler):
                 self._stream.flush()
                 self._is_drawn = False
 
-    def idle(self) -> None:
-        """Erases the line and draws nothing until the next record."""
-        with self._locked():
-            self._text = ""
-            self.clear()
-
     def close(self) -> None:
         """Stops drawing and erases the line."""
         logger = logging.getLogger("lakeconf")
@@ -138,14 +132,6 @@ def clear_progress() -> None:
     line: ProgressLine | None = context.meta.get(_PROGRESS) if context else None
     if line is not None:
         line.clear()
-
-
-def idle_progress() -> None:
-    """Erases the progress line until the next event, because the command waits for the user."""
-    context = click.get_current_context(silent=True)
-    line: ProgressLine | None = context.meta.get(_PROGRESS) if context else None
-    if line is not None:
-        line.idle()
 
 
 def _verbose(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,11 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table import INTERNAL_SCHEMA, TableInfo, load_table, tables
 from lakeconf.engines.frames import lazy_rows
-from lakeconf.errors import LakeconfError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import CatalogMissingError, LakeconfError, TableNotFoundError, UnsupportedError
 from lakeconf.guard.guard import reader_of
 from lakeconf.inspection.diff import columns_of, difference
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.opening import empty_store
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
 from lakeconf.sql import Use
 from lakeconf.store import Store
@@ -65,6 +67,15 @@ def check_distinct(source: Store, target: Store) -> None:
 
 def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def opened_target(stack: contextlib.ExitStack, target: Store) -> tuple[Lake, bool]:
+    """Opens the lake to copy to; for a store without a lake, an empty one elsewhere and True."""
+    try:
+        return stack.enter_context(target.for_reading(read_only=False).open()), False
+    except CatalogMissingError:
+        empty = stack.enter_context(empty_store(target.name, target.alias, target.secrets))
+        return stack.enter_context(empty.open()), True
 
 
 class TableCopies:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.backends.access import Access
+from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import SETTINGS, Committing
@@ -15,15 +20,27 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.logs import EventLogger
+from lakeconf.secret import Secret
 from lakeconf.sql import literal
+from lakeconf.store import Store
 
 if TYPE_CHECKING:
     from lakeconf.backends.base import MetadataBackend
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.engines.base import Engine
-    from lakeconf.store import Store
 
 _log = EventLogger("lake")
+
+
+@contextlib.contextmanager
+def empty_store(name: str, alias: str | None = None, secrets: Sequence[Secret] = ()) -> Iterator[Store]:
+    """A store whose lake is in a temporary folder; opening it creates the lake."""
+    with tempfile.TemporaryDirectory(prefix="lakeconf-") as folder:
+        catalog = metadata_backend("sqlite").model_validate(
+            {"type": "sqlite", "uri": str(Path(folder, "catalog.sqlite"))}
+        )
+        files = storage_backend("local").model_validate({"type": "local", "path": str(Path(folder, "data"))})
+        yield Store(name, catalog, files, alias=alias, hidden=secrets)
 
 
 def open_session(store: Store, engine: Any = None) -> Session:

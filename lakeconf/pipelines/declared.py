@@ -7,19 +7,17 @@ import hashlib
 import importlib.util
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
-from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
 from lakeconf.config.limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.opening import empty_store
 from lakeconf.logs import escaped
 from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
 from lakeconf.pipelines.declaration import QueryDeclaration, key_place, parsed
@@ -126,10 +124,7 @@ def empty_lake(
     session: Any = None,
 ) -> Lake:
     """Opens a temporary lake."""
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakeconf-"))
-    catalog = SQLiteMetadata(uri=str(Path(folder, "catalog.sqlite")))
-    files = LocalStorage(path=str(Path(folder, "data")))
-    return stack.enter_context(Store(name, catalog, files, alias=alias, hidden=secrets).open(session))
+    return stack.enter_context(stack.enter_context(empty_store(name, alias, secrets)).open(session))
 
 
 _KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}

@@ -128,9 +128,15 @@ def test_rows_that_only_the_target_has_are_shown_and_deleted(folder: Path, calle
     assert rows("prod") == rows("dev")
 
 
-def test_a_dry_run_creates_no_lake(folder: Path, called: Any) -> None:
-    assert called("copy", "dev", "duck", "--dry-run")[0] == 1
-    assert not (folder / "duck.duckdb").exists()
+def test_a_plan_creates_no_lake(folder: Path, called: Any) -> None:
+    for options in (("--dry-run",), ()):
+        code, out, _ = called("copy", "dev", "duck", *options)
+        assert (code, out) == (
+            0 if options else 2,
+            "create  marts.same  2 rows added\ncreate  marts.t     4 rows added\n",
+        )
+        assert not (folder / "duck.duckdb").exists()
+        assert not (folder / "duck").exists()
     code, _, err = called("copy", "duck", "prod", "--yes")
     assert (code, "store 'duck' has no lake yet" in err) == (1, True)
     assert called("copy", "dev", "duck", "--yes")[0] == 0

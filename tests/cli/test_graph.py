@@ -1,4 +1,4 @@
-"""`lakeconf graph`: text, JSON and a page."""
+"""`lakeconf graph`: text, JSON and Mermaid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ marts.dearest (full)
     assert shown("graph", "marts.*", "--exclude", "marts.by_day") == "marts.dearest (full)\n  reads raw.prices\n"
 
 
-def test_graph_as_json_and_page(pipeline_folder: Path, shown: Any) -> None:
+def test_graph_as_json_and_mermaid(pipeline_folder: Path, shown: Any) -> None:
     with (pipeline_folder / "lakeconf.toml").open("a") as file:
         file.write(TAGGED)
     assert json.loads(shown("graph", "tag:nightly", "--format", "json")) == [
@@ -43,7 +43,17 @@ def test_graph_as_json_and_page(pipeline_folder: Path, shown: Any) -> None:
             "comment": None,
         }
     ]
-    assert shown("graph", "--format", "html").startswith("<!DOCTYPE html>")
+    assert (
+        shown("graph", "marts.*", "--format", "mermaid", "--exclude", "tag:nightly")
+        == """\
+flowchart LR
+    t0["marts.by_day<br>incremental"]
+    t1["marts.dearest<br>full"]
+    t2("raw.prices")
+    t2 --> t0
+    t2 --> t1
+"""
+    )
     assert not (pipeline_folder / "catalog.sqlite").exists()
 
 
@@ -62,4 +72,3 @@ def test_columns_of_the_models(pipeline_folder: Path, shown: Any) -> None:
     assert found["marts.copy"] is None
     assert found["raw.prices"] == {}
     assert found["marts.dearest"]["day"] == [{"table": "raw.prices", "column": "day"}]
-    assert "<td>price</td><td>raw.prices.price</td>" in shown("graph", "--columns", "--format", "html")

@@ -147,16 +147,3 @@ def test_line_draws_again_until_it_is_closed(terminal: Terminal) -> None:
     line.close()
     assert terminal.getvalue().count("reading (0 s)") >= 3
     assert terminal.getvalue().endswith(ERASE)
-
-
-def test_idle_line_is_erased_until_the_next_record(terminal: Terminal, line: ProgressLine) -> None:
-    line.emit(logging.makeLogRecord({"msg": "one"}))
-    line._draw()
-    line.idle()
-    assert terminal.getvalue().endswith("\r\x1b[K")
-    before = terminal.getvalue()
-    line._draw()
-    assert terminal.getvalue() == before
-    line.emit(logging.makeLogRecord({"msg": "two"}))
-    line._draw()
-    assert terminal.getvalue().endswith("two (0 s)")

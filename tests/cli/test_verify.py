@@ -21,9 +21,7 @@ def test_equal_table(events_folder: Path, spark: Any, called: Any) -> None:
 
 
 def test_earlier_snapshot_as_json(events_folder: Path, spark: Any, called: Any) -> None:
-    code, out, err = called(
-        "verify", "raw.events", "--store", "dev", "--at", "1", "--engine", "spark", "--format", "json"
-    )
+    code, out, err = called("verify", "raw.events", "--store", "dev", "--at", "1", "--format", "json")
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert (found["equal"], found["snapshot_id"], found["spark_rows"], found["duckdb_rows"]) == (True, 1, 0, 0)
@@ -42,7 +40,6 @@ def test_missing_lake_is_not_created(project: Path, spark: Any, called: Any) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("raw.events", "--engine", "polars"), 2, "Invalid value for '--engine'"),
         ((), 2, "Missing argument 'TABLE'"),
         (("raw.events", "--at", "x"), 2, "Invalid value for '--at'"),
         (("raw.events", "--store", "dve"), 1, 'did you mean "dev"?'),

@@ -21,13 +21,15 @@ BACKENDS = [*map(metadata_backend, METADATA_BACKENDS), *map(storage_backend, STO
     ],
 )
 def test_key_is_written_with_an_example_and_its_meaning(model: type[Backend], name: str, fix: str) -> None:
-    assert field_fix(model, name).startswith(fix)
+    assert field_fix(name, model.model_fields[name]).startswith(fix)
 
 
 @pytest.mark.parametrize("model", BACKENDS, ids=lambda model: model.__name__)
 def test_every_key_has_an_example(model: type[Backend]) -> None:
     for name in model.model_fields:
-        assert name in ("type", "secret_name") or field_fix(model, name).startswith(f"write {name} = ")
+        assert name in ("type", "secret_name") or field_fix(name, model.model_fields[name]).startswith(
+            f"write {name} = "
+        )
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Tells the page around it what does not fit, which texts are hard to read, and how the page was drawn.
 PROBE = """
-<script nonce="NONCE">addEventListener("load", () => {
+<script nonce="probe">addEventListener("load", () => {
   const numbers = colour => (colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
   const light = colour => { const [r, g, b] = numbers(colour).map(one => one / 255)
     .map(one => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
@@ -47,7 +47,6 @@ PROBE = """
       .map(one => one.outerHTML.slice(0, 80)),
     faint: texts.filter(one => contrast(of(one), paper(one)) < 4.5).map(one => one.textContent.slice(0, 40)),
     texts: texts.length,
-    figures: [...document.querySelectorAll(".js-plotly-plot")].map(one => one.querySelectorAll(".main-svg").length),
     loaded: performance.getEntriesByType("resource").length,
   }, "*");
 })</script></body>
@@ -102,18 +101,16 @@ def test_page_is_escaped_and_has_a_content_security_policy(store: Store) -> None
     with store.open() as lake:
         filled(lake)
         page = report(lake, "A <lake>")
-    own = page[: page.index("<script")] + page[page.rindex("<h1 ") :]
-    assert "A &lt;lake&gt;" in own
-    assert ">raw.events</a></td>" in own
-    # Names are escaped in tables and figures, and the page contains no values of rows.
-    assert "<b>&wild" not in page.replace("\\u003c", "<").replace("\\u003e", ">")
-    assert "value-" not in own
-    assert re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", own) == []
+    assert "A &lt;lake&gt;" in page
+    assert ">raw.events</a></td>" in page
+    # Names are escaped, and the page contains no values of rows.
+    assert "<b>&wild" not in page
+    assert "value-" not in page
+    assert re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", page) == []
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
-    (nonce,) = re.findall(r"script-src 'nonce-([^']{20,})'", policy)
     assert policy.startswith("default-src 'none'")
-    assert "connect-src" not in policy
-    assert page.count(f'<script nonce="{nonce}"') == 1 + page.count('class="figure"') >= 4
+    assert "script-src" not in policy
+    assert "<script" not in page
 
 
 def test_report_of_an_empty_lake(store: Store) -> None:
@@ -178,10 +175,10 @@ def test_report_fits_into_a_browser_and_is_readable(
         lake.create_table(f"raw.{'long_name_' * 9}", pa.table({f"column_{'x' * 90}": [1]}))
         page = report(lake, "lake")
     # A script without the nonce of the page does not run: neither this one, nor one in a name.
-    (word,) = set(re.findall(r'<script nonce="([^"]+)"', page))
+    page = page.replace("default-src 'none';", "default-src 'none'; script-src 'nonce-probe';")
     strange = "<script>document.body.style.backgroundColor = document.body.style.color = 'red'</script>"
     page = page.replace("<details>", "<details open>")
-    (tmp_path / "lake.html").write_text(page.replace("</body>", strange + PROBE.replace("NONCE", word)))
+    (tmp_path / "lake.html").write_text(page.replace("</body>", strange + PROBE))
     (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
     colours = f"--blink-settings=preferredColorScheme={scheme}"
     window = f"--window-size={width + 100},2200"
@@ -191,7 +188,6 @@ def test_report_fits_into_a_browser_and_is_readable(
     found = json.loads(html.unescape(title[1]))
     assert (found["width"], found["wide"], found["outside"], found["faint"]) == (width, False, [], [])
     assert found["texts"] > 100
-    assert (len(found["figures"]), min(found["figures"]) > 0) == (page.count('class="figure"'), True)
     assert found["loaded"] == 0
     dark, light = (sum(map(int, re.findall(r"\d+", found[name])[:3])) for name in ("paper", "ink"))
     assert (dark < light) is is_dark

@@ -208,7 +208,7 @@ def test_different_values(expression: str, expected: Any, lake: Lake) -> None:
 
 def test_rows_count_as_often_as_they_occur(lake: Lake) -> None:
     pipeline = Pipeline([Model("m.one", Full(), Query("SELECT n FROM (VALUES (2), (1), (2)) AS v(n)"))])
-    rows = [{"n": 1}, {"n": 1}, {"n": 2}, {"n": 2.5}]
+    rows: list[dict[str, Any]] = [{"n": 1}, {"n": 1}, {"n": 2}, {"n": 2.5}]
     (found,) = run_unit_tests(pipeline, [declared("m.one", rows, {})], lake)
     assert (sorted(map(str, found.difference.missing)), found.difference.unexpected) == (["['1']", "['2.5']"], [["2"]])
 
