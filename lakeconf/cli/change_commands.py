@@ -27,18 +27,13 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import show, show_json, show_lines, show_table
 from lakeconf.config.config import init
-from lakeconf.deferred import deferred
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 
 if TYPE_CHECKING:
-    from lakeconf.inspection.table_copy import CopyStep, TableCopies, check_distinct, opened_target
+    from lakeconf.inspection.table_copy import CopyStep
     from lakeconf.lake.restore import RestorePlan
     from lakeconf.lake.sorting import SortResult
-else:
-    TableCopies = deferred("lakeconf.inspection.table_copy", "TableCopies")
-    check_distinct = deferred("lakeconf.inspection.table_copy", "check_distinct")
-    opened_target = deferred("lakeconf.inspection.table_copy", "opened_target")
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
@@ -261,6 +256,8 @@ def copy_command(
     The command first shows its plan: the rows that each table of TARGET gains and loses. It skips equal tables and
     copies the others in one snapshot.
     """  # noqa: D205 - click shows the first paragraph
+    from lakeconf.inspection.table_copy import TableCopies, check_distinct, opened_target  # slow to import
+
     config = init(source)
     one, other = config.get_store(source_store), config.get_store(target_store)
     check_distinct(one, other)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,7 +23,6 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
-from lakeconf.deferred import deferred
 from lakeconf.errors import required
 from lakeconf.pipelines import (
     Model,
@@ -42,11 +41,6 @@ from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.unit_test_rows import RowDifference
 from lakeconf.pipelines.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.wording import counted
-
-if TYPE_CHECKING:
-    from lakeconf.pipelines.lineage import column_lineage
-else:
-    column_lineage = deferred("lakeconf.pipelines.lineage", "column_lineage")
 
 # The exit code for pending changes.
 PENDING = 3
@@ -391,6 +385,8 @@ def graph_command(models: Selection, source: str | None, format_name: str, *, co
 
 def _lineage(pipeline: Pipeline) -> Mapping[str, Lineage | None]:
     with required("sqlglot", extra="sqlglot", needed_for="the columns of a graph"):
+        from lakeconf.pipelines.lineage import column_lineage
+
         return column_lineage(pipeline)
 
 

@@ -12,38 +12,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
+from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
+from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.session import Session
-from lakeconf.deferred import deferred
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
+from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.logs import EventLogger
 from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.history import LakeSize, growth
-    from lakeconf.catalog.stored_queries import StoredQueries
     from lakeconf.commit.scope import Scope
-    from lakeconf.lake.limits import TimeLimit, limited_memory
-    from lakeconf.lake.rewriting import Merging, Rewriting, StagedRewriting, flush_lake
-else:
-    growth = deferred("lakeconf.catalog.history", "growth")
-    StoredQueries = deferred("lakeconf.catalog.stored_queries", "StoredQueries")
-    flush_lake = deferred("lakeconf.lake.rewriting", "flush_lake")
-    limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
-    Merging = deferred("lakeconf.lake.rewriting", "Merging")
-    Rewriting = deferred("lakeconf.lake.rewriting", "Rewriting")
-    StagedRewriting = deferred("lakeconf.lake.rewriting", "StagedRewriting")
-    TimeLimit = deferred("lakeconf.lake.limits", "TimeLimit")
 
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)
 
 _log = EventLogger("maintenance")
 
-Step: TypeAlias = "Callable[[Session, TimeLimit], None]"
+Step: TypeAlias = Callable[[Session, TimeLimit], None]
 
 
 @dataclass(frozen=True)
@@ -209,6 +198,8 @@ class Maintenance(PublicNames):
         """The tables that `compact` would change, according to the catalog; no data file is read."""
 
         def planned(table: RewrittenFiles) -> int:
+            from lakeconf.lake.rewriting import StagedRewriting  # slow to import
+
             return StagedRewriting(self._session, TimeLimit()).planned(table)
 
         return plan_compaction(self._session.reader, planned)
@@ -279,14 +270,20 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
 
 
 def _flush(session: Session, _limit: TimeLimit) -> None:
+    from lakeconf.lake.rewriting import flush_lake
+
     flush_lake(session)
 
 
 def _rewrite(session: Session, limit: TimeLimit) -> None:
+    from lakeconf.lake.rewriting import Rewriting
+
     Rewriting(session, limit).run()
 
 
 def _merge(session: Session, limit: TimeLimit) -> None:
+    from lakeconf.lake.rewriting import Merging
+
     Merging(session, limit).run()
 
 
