@@ -33,7 +33,6 @@ __all__ = [
     "scan_polars",
     "spark_session",
 ]
-
 # Imported on first use, to keep `import lakeconf` fast.
 _HOME = {
     "Config": "lakeconf.config.config",

@@ -18,42 +18,20 @@ if TYPE_CHECKING:
 
 
 _MASK = "***"
-
-
 # Values of at least this length do not occur in text by chance; the second limit is for values of letters only.
 _LONG, _LONG_WORD = 8, 12
-
-
 _SHORT = 4
-
-
 _MOST_BACKSLASHES = 4
-
-
 _BACKSLASHES = re.compile(r"\\{17,}")
-
-
 # PostgreSQL truncates names to this length, in bytes.
 _LONGEST_NAME = 63
-
-
 # Delimiters around a value, as in `password=…`, `'…'` and `://user:…@host`.
 _ASSIGNED, _ASSIGNED_END = r"""(?<=['"`=:/@,;|&?(\[{<>])""", r"""(?![^\s'"`/@,;|&?)\]}<>%\\])"""
-
-
 _WORD, _WORD_END = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"
-
-
 # An encoded character before the value, such as `%3D`.
 _ENCODED = r"(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})"
-
-
 _PLAIN = re.compile(r"[0-9A-Za-z]+")
-
-
 _BASE64 = re.compile(r"[0-9A-Za-z+/_-]+=*")
-
-
 _CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\a": "a", "\0": "0"}
 
 

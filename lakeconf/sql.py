@@ -17,7 +17,6 @@ from lakeconf.errors import LakeconfError
 from lakeconf.secret import MASK, HiddenText, Secret, shown
 
 _ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-
 Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
 
 

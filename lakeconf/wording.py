@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
 _PARSED = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 

@@ -13,7 +13,6 @@ from lakeconf.errors import LakeconfError, suggestion
 
 # The groups of entry points by which packages register their backends.
 _METADATA_GROUP, _STORAGE_GROUP = "lakeconf.metadata_backends", "lakeconf.storage_backends"
-
 METADATA_BACKENDS: Mapping[str, str] = MappingProxyType(
     {
         "duckdb": "lakeconf.backends.metadata.file_catalogs:DuckDBMetadata",

@@ -25,12 +25,8 @@ ATTACH_OPTIONS: Mapping[str, type] = {
     "snapshot_version": int,
     "write_deletion_vectors": bool,
 }
-
-
 # Names of DuckDB's own databases and schemas.
 RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
-
-
 _PINS = {"snapshot_version", "snapshot_time"}
 
 
@@ -84,11 +80,7 @@ def attach_option_problem(key: str, value: object) -> str | None:
 
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-
-
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit})?" for unit in _UNITS), re.ASCII)
-
-
 _SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCII | re.IGNORECASE)
 
 

@@ -115,8 +115,6 @@ def _show_findings(step: Step) -> None:
 
 
 _CELL = 60
-
-
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

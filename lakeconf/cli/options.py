@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 _CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
-
-
 _ENV = "Set the variables of a .env file, unless they are set."
-
-
 _SOURCE = "lakeconf.source"
 
 
@@ -118,16 +114,10 @@ format_option = click.option(
     show_default=True,
     help="Output format.",
 )
-
-
 default_store_option: Callable[..., Any] = click.option(
     "--store", shell_complete=complete_stores, help="Store; by default `default_store`."
 )
-
-
 dry_run_option: Callable[..., Any] = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
-
-
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 

@@ -21,19 +21,11 @@ from lakeconf.logs import escaped
 
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
-
-
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-
-
 # Columns of a table that is too wide get no narrower than this.
 _NARROWEST = 8
-
-
 # The texts of floats that are no numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 

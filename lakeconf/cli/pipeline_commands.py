@@ -254,8 +254,6 @@ def _run_data(result: ModelResult) -> dict[str, Any]:
 
 
 _TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
-
-
 # Each row that differs is one line; a terminal shows no more at once.
 _SHOWN = 20
 

@@ -15,11 +15,7 @@ from lakeconf.logs import TerminalFormatter
 
 # Short commands show no progress, so that the line does not flicker.
 _FIRST_SECONDS = 1.0
-
-
 _EVERY_SECONDS = 0.5
-
-
 _ERASE = "\r\x1b[K"
 
 
@@ -98,11 +94,7 @@ class ProgressLine(logging.Handler):
 
 # Commands that may take long: they show a progress line on a terminal.
 _LONG = frozenset({"copy", "diff", "maintain", "plan", "report", "run", "sql", "verify"})
-
-
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-
-
 _HANDLER, _PROGRESS = "lakeconf.log_handler", "lakeconf.progress"
 
 

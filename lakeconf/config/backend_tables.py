@@ -67,22 +67,12 @@ def credentials_fix(section: str, fault: str) -> str:
 
 
 BackendType = TypeVar("BackendType", bound=Backend)
-
-
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
-
-
 # Python raises an error for integers of many digits; nothing configurable has more than 20.
 _INTEGER = r"[+-]?[0-9]{1,20}"
-
-
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-
-
 _ABOUT_CREDENTIALS = r"credentials|secret_parameters|conflict with secret"
-
-
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -91,8 +81,6 @@ _EXPECTED = {
     "dict_type": "a table",
     "list_type": "a list",
 }
-
-
 _TYPE_HINTS = {
     "int_type": "write a whole number, without quotes",
     "float_type": "write a number, without quotes",
@@ -100,11 +88,7 @@ _TYPE_HINTS = {
     "dict_type": 'write { key = "value" }',
     "list_type": 'write ["value"]',
 }
-
-
 _PARAMETERS = "use a non-empty string, a number, true or false, a list of strings, or a table of strings"
-
-
 _TYPE_NAMES = {
     str: "a string",
     bool: "a boolean",

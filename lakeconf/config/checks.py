@@ -17,8 +17,6 @@ from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-
-
 _TEXTS = {
     Code.SHARED_DATA_PATH: (
         "the data path equals or overlaps that of the store {}, which has another catalog",
@@ -29,11 +27,7 @@ _TEXTS = {
         "use the same data path, or another catalog: a catalog keeps the data path that it was created with",
     ),
 }
-
-
 Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
-
-
 # The identity of a catalog, and whether the store attaches it read-only.
 Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 

@@ -29,14 +29,10 @@ class Environment(Protocol):
 
 
 Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
-
-
 _TOKEN = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
     re.ASCII,
 )
-
-
 _FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
 
 
@@ -129,8 +125,6 @@ def _resolve(match: re.Match[str], environment: Environment) -> str | Fault:
 
 
 PREFIX = "LAKECONF_"
-
-
 _DEFAULT_STORE = f"{PREFIX}DEFAULT_STORE"
 
 
@@ -193,17 +187,9 @@ def _with(table: Table, keys: list[str], value: FromVariable, above: tuple[str, 
 
 
 FilePath: TypeAlias = str | os.PathLike[str]
-
-
 _LINE = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(?P<value>.*)", re.DOTALL)
-
-
 _QUOTED = re.compile(r"""(?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""", re.DOTALL)
-
-
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
-
-
 _FORM = "write NAME=value, with quotes around a value that contains # or begins or ends with a space"
 
 

@@ -20,12 +20,9 @@ from lakeconf.secret import HiddenText
 FILE_NAME = "lakeconf.toml"
 PYPROJECT = "pyproject.toml"
 LOCATION_VARIABLE = "LAKECONF_CONFIG"
-
 Table: TypeAlias = Mapping[str, Any]
-
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
-
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (

@@ -29,11 +29,7 @@ from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
 
 BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
-
-
 ALIAS = r"[a-z_][a-z0-9_]*"
-
-
 _OPTION_HINTS = {
     bool: "write true or false, without quotes",
     int: "write a whole number, without quotes",
@@ -251,8 +247,6 @@ def _composed(
 
 
 TOP_KEYS = ("default_store", "pipeline", "stores")
-
-
 STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 

@@ -16,11 +16,7 @@ from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, masked
 
 BACKENDS = ("metadata_backend", "storage_backend")
-
-
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
-
-
 Path: TypeAlias = "tuple[str, ...]"
 
 
@@ -165,8 +161,6 @@ def _changes_type(parent: Branch, child: Branch) -> bool:
 
 # Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
 _PLACEHOLDER = "unresolved"
-
-
 _SHORTEST_VALUE = 4
 
 

@@ -13,21 +13,11 @@ from typing import Any, TypeAlias
 from lakeconf.logs import escaped
 
 Key: TypeAlias = "tuple[str | int, ...]"
-
-
 # Patterns are compiled on first use: only errors need them.
 _SPACE = r"[ \t]*"
-
-
 _BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
-
-
 _KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
-
-
 _TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
-
-
 _BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
@@ -167,19 +157,11 @@ def _decoded(part: str) -> str:
 
 
 _WIDTH, _BEHIND = 80, 24
-
-
 # Characters read on each side of the column: a hostile file may be one long line with many problems.
 _AROUND = 200
-
-
 _HIDDEN = "…"
-
-
 # Longer or other names at the start of a line of invalid TOML may be part of a secret, such as a line of base64.
 _NAME = r"[a-z][a-z0-9_]{0,29}"
-
-
 _STATEMENT = (
     rf"[ \t]*(?:{_NAME}(?:\.{_NAME})*[ \t]*=|\[{{1,2}}{_NAME}(?:\.{_NAME})*(?:\]{{1,2}}|(?=[ \t\r]*(?:\n|\Z))))"
 )

@@ -27,30 +27,18 @@ from lakeconf.secret import Secret, scrub
 
 # A cast that refuses a value raises an error in the query. Its text starts with this word, followed by the reason.
 REFUSED_VALUE = "LAKECONF_REFUSED"
-
-
 _NO_ANSWER = "no answer from the server"
-
-
 # DuckLake's messages if another commit came first.
 _GAVE_UP = re.compile(r"maximum retry count")
-
-
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
-
-
 _OTHER_PATH = (
     r'DATA_PATH parameter "(?P<store>.*?)" does not match(?: existing data path in the catalog "(?P<catalog>.*?)"\.)?'
 )
-
-
 # DuckDB names the process only if it finds it.
 _OPEN_ELSEWHERE = (
     r'Could not set lock on file(?: "(?P<file>.*?)")?'
     r"(?:: Conflicting lock is held in (?P<program>[^\n]*?) \(PID (?P<pid>\d+)\)(?P<user> by user [^\n.]*)?)?"
 )
-
-
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
@@ -138,8 +126,6 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"Failed to commit", CommitError, None),
     (r"HTTP|No such file|No files found|Permission denied|Cannot open file|Cannot write to", StorageError, None),
 )
-
-
 _BY_CLASS: dict[str, type[LakeconfError]] = {
     "HTTPException": StorageError,
     "IOException": StorageError,
@@ -151,23 +137,17 @@ _BY_CLASS: dict[str, type[LakeconfError]] = {
     "TypeMismatchException": SchemaError,
     "OutOfRangeException": SchemaError,
 }
-
-
 # The errors of duckdb and Arrow if a frame or function written in Python is interrupted. Values of the data never occur
 # in these places.
 _INTERRUPTED = re.compile(
     r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?KeyboardInterrupt: "
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nKeyboardInterrupt(: [^\n]*)?\s*\Z"
 )
-
-
 # The same for `sys.exit()`.
 _EXITED = re.compile(
     r"(?s)\A(Invalid Input Error: Python exception occurred while executing the UDF: )?SystemExit: (?P<udf>[^\n]*)"
     r"|Detail: Python exception: Traceback \(most recent call last\):.*\nSystemExit(: (?P<code>[^\n]*))?\s*\Z"
 )
-
-
 # Messages of SQLite and of PostgreSQL's client that contain no value of the statement.
 _WITHOUT_VALUES = re.compile(
     r"(database( table)? is locked|disk I/O error|database or disk is full|attempt to write a readonly database"

@@ -13,11 +13,7 @@ from lakeconf.errors import UntestedVersionWarning
 from lakeconf.sql import literal
 
 TESTED = "1.5"
-
-
 INSTALL_TESTED = f"pip install 'duckdb=={TESTED}.*'"
-
-
 # A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
 _DEFAULT = "ducklake_default_version"
 
@@ -46,8 +42,6 @@ def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> N
 
 
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
-
-
 # Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
 _OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 

@@ -76,11 +76,7 @@ _NEEDED = " UNION ALL ".join(
     """  # noqa: S608 - constants
     for files in ("ducklake_data_file", "ducklake_delete_file")
 )
-
-
 _SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
-
-
 _SUFFIXES = (".parquet", ".puffin")
 
 
@@ -141,18 +137,12 @@ def _listed(connection: Connection, root: str) -> frozenset[str]:
 
 # A partition of this many times the usual size is skewed, if there are enough partitions to speak of a usual size.
 _TIMES, _PARTITIONS = 5, 4
-
-
 _LEAST_BYTES = 64 * 2**20
-
-
 # Files of the current partitioning; files from before it have other keys.
 _FILES = f"""
     SELECT f.data_file_id, f.file_size_bytes, f.record_count FROM ducklake_data_file AS f
     WHERE {visible_at(row="f")} AND f.table_id = $2 AND f.partition_id = $3
 """  # noqa: S608 - constants
-
-
 _VALUES = """
     SELECT data_file_id, partition_value FROM ducklake_file_partition_value WHERE table_id = $1
     ORDER BY data_file_id, partition_key_index

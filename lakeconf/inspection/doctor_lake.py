@@ -26,12 +26,8 @@ from lakeconf.wording import counted
 
 # S3 refuses every request beyond the second limit: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
-
-
 # A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
-
-
 _SHOWN = 3
 
 

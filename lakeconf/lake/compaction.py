@@ -17,18 +17,12 @@ from lakeconf.wording import counted, parsed_size
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
 _TARGET_BYTES = 512 * 10**6
-
-
 _DELETE_THRESHOLD = 0.95
-
-
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name FROM ducklake_table AS t
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
     WHERE t.end_snapshot IS NULL ORDER BY s.schema_name, t.table_name
 """
-
-
 _FILES = """
     SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id, f.path
     FROM ducklake_data_file AS f LEFT JOIN ducklake_schema_versions AS v
@@ -36,19 +30,13 @@ _FILES = """
     WHERE f.end_snapshot IS NULL
     GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path
 """
-
-
 _DELETED = """
     SELECT data_file_id, max(delete_count) FROM ducklake_delete_file WHERE end_snapshot IS NULL GROUP BY data_file_id
 """
-
-
 _PARTITIONS = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
     ORDER BY data_file_id, partition_key_index
 """
-
-
 _SORTED = "SELECT DISTINCT table_id FROM ducklake_sort_info WHERE end_snapshot IS NULL"
 
 

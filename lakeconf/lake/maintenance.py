@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)
-
 _log = EventLogger("maintenance")
-
 Step: TypeAlias = Callable[[Session, TimeLimit], None]
 
 

@@ -45,8 +45,6 @@ from lakeconf.write.writes import Writing, quoted
 
 # What one transaction reads, and writes, at most.
 FILES_READ, BYTES_READ, FILES_WRITTEN = 2000, 8 * 1024**3, 200
-
-
 # The number of times that other writers may change rows of the files while they are rewritten.
 _CONFLICTS = 5
 
@@ -194,8 +192,6 @@ def _limited(parts: Sequence[FileGroup]) -> Iterator[FileGroup]:
 
 
 _log = EventLogger("maintenance")
-
-
 _TARGET = "ducklake_target_file_size"
 
 

@@ -29,14 +29,10 @@ from lakeconf.lake.table import Table
 from lakeconf.sql import folded, parser_reason
 
 _log = logging.getLogger("sqlglot")
-
-
 # A snapshot that follows the name of a table.
 _AS_OF = re.compile(
     r"\s+(?:FOR\s+)?(?:SYSTEM_)?(VERSION|TIMESTAMP|TIME)\s+AS\s+OF\s+(?:'([^']*)'|(\w+)(?![\w(.]))", re.IGNORECASE
 )
-
-
 _HINT = "run it with spark.sql, and name only tables of this lake"
 
 

@@ -24,8 +24,6 @@ from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 KeyPath: TypeAlias = tuple[str, ...]
-
-
 _NESTED = ("struct", "list", "array", "map")
 
 
@@ -107,24 +105,12 @@ def _pointer(name: str) -> str:
 
 
 _INTEGERS = integers()
-
-
 # The digits of a second that a type holds.
 _MICROSECONDS = ("timestamp", "timestamp with time zone", "time")
-
-
 _SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromkeys(_MICROSECONDS, 6)}
-
-
 _ZONED_TIME = "time with time zone"
-
-
 _NESTED_TYPES = ("struct", "list", "map", "array")
-
-
 _INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
-
-
 _NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_INTEGER})')
 
 
@@ -188,15 +174,9 @@ def _has_more_digits(column: str, scale: int) -> str:
 
 
 _ZONED = frozenset({"timestamp with time zone", "time with time zone"})
-
-
 # The types of DuckDB whose values have a date.
 DATED = ids_with(Fact.DATED)
-
-
 _ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
-
-
 # Almost all texts: the regular expression takes several times as long.
 _PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
@@ -233,8 +213,6 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_see
 
 
 READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
-
-
 # The column of a reader that names the file of a row.
 _FILE = "lakeconf_file"
 

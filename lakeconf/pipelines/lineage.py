@@ -26,8 +26,6 @@ from lakeconf.sql import folded
 
 # The columns of a table whose columns are unknown.
 ALL = "*"
-
-
 # sqlglot's optimizer raises these for SQL that it does not know.
 _FAILURES = (
     sqlglot.errors.SqlglotError,

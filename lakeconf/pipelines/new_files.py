@@ -56,8 +56,6 @@ def _full_name(model: Model, pattern: str, path: str) -> str:
 
 # A larger file is compared by size and time only: a run reads no large file twice.
 MAX_DIGEST_BYTES = 64 * 1024**2
-
-
 _SHOWN = 3
 
 

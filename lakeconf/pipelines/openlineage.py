@@ -27,14 +27,8 @@ from lakeconf.pipelines.run import ModelResult
 from lakeconf.secret import Secret, scrub
 
 URL_VARIABLE = "OPENLINEAGE_URL"
-
-
 _ENDPOINT = "api/v1/lineage"
-
-
 _SECONDS = 5.0
-
-
 # A server that does not answer must not delay each model of a long run.
 _MAX_FAILURES = 3
 
@@ -152,11 +146,7 @@ def _reason(error: Exception) -> str:
 
 
 _log = EventLogger("pipeline")
-
-
 _SPEC = "https://openlineage.io/spec"
-
-
 _PRODUCER = f"https://github.com/lakeconf/lakeconf/tree/{__version__}"
 
 

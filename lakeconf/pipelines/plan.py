@@ -113,8 +113,6 @@ def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
 
 
 _REQUESTED = "requested"
-
-
 _SHOWN = 3
 
 

@@ -30,8 +30,6 @@ from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
 _INTERRUPT_SECONDS = 1.0
-
-
 Result = TypeVar("Result")
 
 
@@ -119,8 +117,6 @@ def _stop(
 
 
 _log = EventLogger("pipeline")
-
-
 Status = Literal["done", "skipped", "failed", "not run"]
 
 

@@ -19,8 +19,6 @@ from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 GivenRow = Mapping[str, Any]
-
-
 _INT64 = range(-(2**63), 2**63)
 
 

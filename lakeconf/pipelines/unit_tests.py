@@ -24,17 +24,9 @@ from lakeconf.pipelines.unit_test_rows import RowDifference, compared, rows_sql
 from lakeconf.sql import folded
 
 FILES = "files"
-
-
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
-
-
 Row = dict[str, Any]
-
-
 Status = Literal["passed", "failed", "error"]
-
-
 Rows: TypeAlias = Annotated[list[Row], key("The rows; a key that a row lacks is NULL.", [{"id": 1}])]
 
 

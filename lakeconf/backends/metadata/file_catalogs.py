@@ -17,13 +17,9 @@ from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 from lakeconf.sql import Value, literal
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
-
-
 # Closing a file drops all POSIX locks of this process on it, including those of a database that has it open
 # (https://www.sqlite.org/howtocorrupt.html §2.2). lakeconf therefore inspects each catalog once, before it attaches it.
 _LOOKED_INTO: set[Path] = set()
-
-
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
 

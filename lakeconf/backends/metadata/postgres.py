@@ -18,30 +18,18 @@ from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value, identifier, literal
 
 DEFAULT_SCHEMA = "public"
-
-
 _TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
-
-
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 AS now"
-
-
 _IDLE_TIMEOUT = """
     SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
     WHERE name = 'idle_in_transaction_session_timeout'
 """
-
-
 # A dump restored elsewhere has other numbers or another server.
 _CATALOG_ID = """
     SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
     WHERE d.datname = current_database() AND n.nspname = {}
 """
-
-
 _SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
-
-
 # Tables with inlined rows are left out: they belong to the role that created them.
 _UNWRITABLE = """
     SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -49,8 +37,6 @@ _UNWRITABLE = """
     AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
     AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
 """
-
-
 # The server cuts off longer names.
 _LONGEST_NAME = 63
 
@@ -148,12 +134,8 @@ def _is_this_machine(host: str) -> bool:
 
 # https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
 _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
-
-
 # A path below a device: nobody can create it.
 _NO_FILE = os.path.join(os.devnull, "lakeconf")
-
-
 _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
 
 

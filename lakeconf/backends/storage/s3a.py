@@ -21,7 +21,6 @@ AWS_SDK_VERSIONS: Mapping[str, str] = {"3.4.1": "2.24.6", "3.4.2": "2.29.52", "3
 # Instead of the SDK's bundle of 600 MB. Spark ships netty, which must not be mixed with another version.
 _SDK_MODULES = ("s3-transfer-manager", "sts")
 _EXCLUDED = ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*")
-
 _SDK = "software.amazon.awssdk.auth.credentials."
 _HADOOP = "org.apache.hadoop.fs.s3a."
 _PROFILE = _HADOOP + "auth.ProfileAWSCredentialsProvider"
