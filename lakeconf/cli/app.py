@@ -33,9 +33,12 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(
-            ("sql", "tables", "files", "snapshots", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
+            ("sql", "tables", "snapshots", "diff", "verify", "report"), "lakeconf.cli.inspect_commands"
         ),
-        "Change": dict.fromkeys(("maintain", "restore", "rewrite", "copy"), "lakeconf.cli.change_commands"),
+        "Change": {
+            "load": "lakeconf.cli.pipeline_commands",
+            **dict.fromkeys(("maintain", "restore", "copy"), "lakeconf.cli.change_commands"),
+        },
         "Pipelines": dict.fromkeys(("plan", "run", "test", "graph"), "lakeconf.cli.pipeline_commands"),
     }
 )

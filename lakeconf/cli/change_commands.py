@@ -1,9 +1,8 @@
-"""Commands that change a lake: maintain, rewrite, restore, copy."""
+"""Commands that change a lake: maintain, restore, copy."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -33,7 +32,6 @@ from lakeconf.lake.maintenance_plan import maintain
 if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
     from lakeconf.lake.restore import RestorePlan
-    from lakeconf.lake.sorting import SortResult
 
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
@@ -110,61 +108,6 @@ def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
                 f"{option} {age:g} is less than a day: other processes may still read or write the files",
                 hint="pass a day or more; or, if nothing else uses the lake, --force",
             )
-
-
-@click.command("rewrite", short_help="Rewrite the files of a table in sorted order.")
-@click.argument("table", shell_complete=complete_tables)
-@click.option(
-    "--sorted-by",
-    help="Columns, separated by commas; each may be followed by ASC or DESC, and by NULLS FIRST or NULLS LAST; "
-    "default: the table's order.",
-)
-@default_store_option
-@limit_options
-@dry_run_option
-@yes_option
-@format_option
-@config_option
-def rewrite_command(
-    table: str,
-    sorted_by: str | None,
-    store: str | None,
-    deadline: timedelta | None,
-    memory_limit: str | None,
-    source: str | None,
-    format_name: str,
-    *,
-    dry_run: bool,
-    yes: bool,
-) -> None:
-    """Rewrite the files of TABLE in sorted order, so that queries can skip more of them.
-
-    The command first shows its plan. Rows keep their ids, and neither older snapshots nor the change feed change. Each
-    partition is one commit; if the deadline ends the rewrite early, the next one continues.
-
-    \b
-        lakeconf rewrite raw.events --sorted-by "day, user DESC"
-    """
-    keys = None if sorted_by is None else next(csv.reader([sorted_by], skipinitialspace=True), [])
-    found = init(source).get_store(store)
-    with found.for_reading(read_only=dry_run).open() as lake:
-        handle = lake.table(table)
-        plan = handle.plan_rewrite(keys)
-        if format_name == "text":
-            show_lines(str(plan))
-        done: SortResult | None = None
-        try:
-            if plan.changes and not dry_run:
-                confirm(f"Carry this out on {found.name}?", yes=yes)
-                done = handle.rewrite(keys, deadline=deadline, memory_limit=memory_limit)
-        finally:
-            if format_name == "json":
-                result = None if done is None else dataclasses.asdict(done)
-                show_json(dataclasses.asdict(plan) | {"result": result})
-    if done is not None and format_name == "text":
-        show(f"done: {done.files_before:,} files became {done.files_after:,}")
-        if not done.complete:
-            show("the deadline ended it early: the next rewrite continues")
 
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]

@@ -1,4 +1,4 @@
-"""Commands that read a lake: doctor, sql, tables, files, snapshots, diff, verify, report."""
+"""Commands that read a lake: doctor, sql, tables, snapshots, diff, verify, report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from lakeconf.config.config import init
 from lakeconf.config.limits import MAX_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMovedError, QueryError
-from lakeconf.inspection.catalog_files import table_size, table_sizes
+from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
 from lakeconf.inspection.read_only_sql import query
@@ -259,13 +259,22 @@ def _cell(value: object) -> str:
 _HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows")
 
 
-@click.command("tables", short_help="List the tables of a lake.")
+@click.command("tables", short_help="List the tables of a lake, or the files of a table.")
 @store_option
+@click.option(
+    "--files-of", "table", metavar="TABLE", shell_complete=complete_tables, help="List the data files of TABLE instead."
+)
 @format_option
 @config_option
-def tables_command(store: str | None, source: str | None, format_name: str) -> None:
-    """List the tables of the lake of STORE and their files. The command reads the catalog, not the data files."""
+def tables_command(store: str | None, table: str | None, source: str | None, format_name: str) -> None:
+    """List the tables of the lake of STORE and their sizes. The command reads the catalog, not the data files.
+
+    --files-of lists the data files of a table and the number of deleted rows in each.
+    """
     with init(source).get_store(store).open(read_only=True) as lake:
+        if table is not None:
+            _show_files(table_size(lake, table), format_name)
+            return
         found: list[dict[str, Any]] = [
             {
                 "table": one.table,
@@ -294,15 +303,7 @@ def _table_cell(key: str, value: Any) -> str:
 _FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 
-@click.command("files", short_help="List the files of a table.")
-@click.argument("table", shell_complete=complete_tables)
-@default_store_option
-@format_option
-@config_option
-def files_command(table: str, store: str | None, source: str | None, format_name: str) -> None:
-    """List the data files of TABLE and the number of deleted rows in each."""
-    with init(source).get_store(store).open(read_only=True) as lake:
-        size = table_size(lake, table)
+def _show_files(size: TableSize, format_name: str) -> None:
     if format_name == "json":
         show_json([plain(dataclasses.asdict(file)) for file in size.files])
         return

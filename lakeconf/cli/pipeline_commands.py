@@ -1,4 +1,4 @@
-"""Commands about pipelines: plan, run, test, graph."""
+"""Commands about pipelines: plan, run, test, graph; and load, which reads files as models do."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from lakeconf.cli.options import (
     Selection,
+    complete_tables,
     config_option,
     confirm,
+    default_store_option,
+    dry_run_option,
     format_option,
     models_options,
     selection_options,
@@ -34,8 +38,9 @@ from lakeconf.pipelines import (
     plan,
     run,
 )
-from lakeconf.pipelines.declared import empty_lake
+from lakeconf.pipelines.declared import empty_lake, opened_for_reading
 from lakeconf.pipelines.graph import Lineage, SourceColumn, mermaid, sources_text
+from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.unit_test_rows import RowDifference
@@ -347,6 +352,65 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
         "wrong_order": result.difference.wrong_order,
         "error": None if result.error is None else result.error.message,
     }
+
+
+@click.command("load", short_help="Load a file into a table.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table", shell_complete=complete_tables)
+@click.option("--type", "given", multiple=True, metavar="COLUMN=TYPE", help="Type of a column; may be repeated.")
+@default_store_option
+@dry_run_option
+@yes_option
+@format_option
+@config_option
+def load_command(
+    file: Path,
+    table: str,
+    given: tuple[str, ...],
+    store: str | None,
+    source: str | None,
+    format_name: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
+
+    The command first shows the types: those of the table, else those of --type, else those that DuckDB infers from the
+    file. A value that its type would change is an error. Loading a file again appends its rows again; a model of the
+    kind append loads each file once.
+
+    \b
+        lakeconf load prices.csv raw.prices --type "price=DECIMAL(10,2)"
+    """
+    found = init(source).get_store(store)
+    types = dict(map(_type_of, given))
+    with contextlib.ExitStack() as stack:
+        plan = planned_load(opened_for_reading(found, stack), file, table, types)
+    if format_name == "text":
+        show_table([("column", "type", "from"), *((name, *found) for name, found in plan.columns.items())])
+        show(f"{'create' if plan.is_new else 'append to'} {table}: {counted(plan.count, 'row')}")
+    made: int | None = None
+    try:
+        if not dry_run:
+            confirm(f"Load {file} into {table} of {found.name}?", yes=yes)
+            with found.open() as lake:
+                made = load(lake, file, table, plan)
+    finally:
+        if format_name == "json":
+            columns = {name: kind for name, (kind, _) in plan.columns.items()}
+            show_json(
+                {"table": table, "created": plan.is_new, "rows": plan.count, "columns": columns, "snapshot_id": made}
+            )
+    if made is not None and format_name == "text":
+        show(f"loaded in snapshot {made}")
+
+
+def _type_of(text: str) -> tuple[str, str]:
+    name, equals, kind = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--type {text}: expected a form such as price=DECIMAL(10,2)")
+    return name, kind
 
 
 @click.command("graph", short_help="Show which models read which tables.")

@@ -51,8 +51,8 @@ _ALLOW_FILES = "use lakeconf sql --allow-files, which permits this for the query
 _WRITES = {
     **dict.fromkeys(("insert", "update", "delete", "merge", "truncate"), 'lake.execute("…") in Python'),
     **dict.fromkeys(("create", "drop", "alter"), "lake.create_table, lake.drop_table or Table.evolve in Python"),
-    "copy": "Table.append in Python, or a model that loads files and lakeconf run",
-    "call": "lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it",
+    "copy": "lakeconf load, or a model that loads files and lakeconf run",
+    "call": "lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it",
 }
 
 
@@ -160,7 +160,7 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
         if metadata in (relation.database, relation.schema):
             raise UnsafeQueryError(
                 f"the query reads {relation} of the catalog database",
-                hint="use lakeconf tables, snapshots or files to inspect the lake",
+                hint="use lakeconf tables or snapshots to inspect the lake",
             )
     stored.check(query)
     stored.check_schemas(query, stored.reader.connection)
@@ -212,5 +212,5 @@ def _operators(node: Mapping[str, Any]) -> Iterator[str]:
 def _unsafe(what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the query calls {what}, which does more than read",
-        hint="use lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it",
+        hint="use lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it",
     )

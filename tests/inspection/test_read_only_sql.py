@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-MAINTAIN = "use lakeconf maintain to maintain a lake; lakeconf tables, snapshots or files to inspect it"
+MAINTAIN = "use lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it"
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_tables_of_the_catalog_are_not_read(store: Store, relation: str) -> None
     with pytest.raises(UnsafeQueryError) as refused:
         query(store, f"SELECT count(*) FROM {relation}")
     assert refused.value.message == f"the query reads {relation.lower()} of the catalog database"
-    assert refused.value.hint == "use lakeconf tables, snapshots or files to inspect the lake"
+    assert refused.value.hint == "use lakeconf tables or snapshots to inspect the lake"
 
 
 def test_settings_of_the_instance_are_locked(store: Store) -> None:

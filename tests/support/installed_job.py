@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 
 import duckdb
 import narwhals as nw
@@ -25,10 +26,10 @@ ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:0
 # Every command with its arguments. The commands in `MISSING` need an extra.
 CALLS = [
     ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
-    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["files", "raw.events"], ["sql", "FROM raw.events"],
+    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["tables", "--files-of", "raw.events"],
+    ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
-    ["rewrite", "raw.events", "--sorted-by", "id", "--dry-run"],
     ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
     ["init", "--yes", "--output", "other.toml"],
 ]  # fmt: skip
@@ -89,6 +90,7 @@ def writes(store: lakeconf.Store, session: object = None) -> None:
 def commands() -> None:
     """Every command works, or its error names the extra that it needs."""
     assert {name for name, *_ in CALLS} | set(MISSING) == set(COMMANDS), set(COMMANDS)
+    Path("names.csv").write_text("id,name\n1,one\n")
     for arguments in CALLS:
         code, output = called(arguments)
         assert code == 0, f"lakeconf {' '.join(arguments)}: exit code {code}\n{output}"
