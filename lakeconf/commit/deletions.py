@@ -105,7 +105,7 @@ class Outcome:
 
     Attributes:
         table: The table.
-        folder: The folder for files of deleted positions; it is announced.
+        folder: The announced folder for the positions, as they are found and as the commit writes them.
         found: The rows in data files.
         search: Finds them in other files, if these are new or have lost rows.
         in_catalog: SQL that selects the rows in the catalog.
@@ -122,6 +122,11 @@ class Outcome:
     predicate: Predicate | None = None
     row_count: int | None = None
     is_few: bool = False
+
+    @property
+    def delete_folder(self) -> str:
+        """The folder for files of deleted positions; a new attempt to commit writes them again."""
+        return f"{self.folder}deletes/"
 
     @property
     def by_statements(self) -> bool:
@@ -158,7 +163,8 @@ class Outcome:
                 continue
             source = f"FROM {files_sql('read_parquet', paths[number], 'hive_partitioning = false')}"
             rows = f"SELECT {FILE_ROW_NUMBER} AS {_POSITION} {source}"
-            files.append(write_positions(writer, file, rows, counts[number], self.folder, begun, earlier.get(number)))
+            old, folder = earlier.get(number), self.delete_folder
+            files.append(write_positions(writer, file, rows, counts[number], folder, begun, old))
         return Deleted(tuple(dropped), tuple(files), inlined)
 
     def statements(

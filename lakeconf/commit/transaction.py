@@ -149,7 +149,7 @@ class Transaction:
         return staged
 
     def new_folder(self, table: TableInfo) -> str:
-        """Announces a folder for files of deleted positions; it stays if the transaction is committed."""
+        """Announces a folder for the positions of deleted rows; it stays if the transaction is committed."""
         folder = staging_folder(table, self.next_token())
         announce(self.session.writer, folder, self.session.reader.lake_id)
         self.own(Staged("", folder=folder))
@@ -262,8 +262,8 @@ class Transaction:
         """Removes the files of positions of an attempt that failed: the next one may not need all of them."""
         for change in self.changes:
             if isinstance(change.body, Outcome):
-                self.session.engine.release(Staged("", folder=change.body.folder, keeps_files=False))
-                announce(self.session.writer, change.body.folder, self.session.reader.lake_id)
+                folder = change.body.delete_folder
+                self.session.engine.release(Staged("", folder=folder, announced=False, keeps_files=False))
 
     def _is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""

@@ -61,6 +61,7 @@ class Staged:
         rest: SQL that returns the rows outside `files`, which must be inserted besides; None if there are none.
         discard: SQL statements that remove the staged rows from DuckDB.
         folder: The staging folder of this write; None if it has no files. Files of a partitioned table are outside.
+        announced: True if the folder has a manifest; False if it is in an announced one.
         row_count: Number of rows; None if it is not known before the commit.
         keeps_files: True if `files` are registered and remain after the write; False if their rows are inserted.
     """
@@ -70,6 +71,7 @@ class Staged:
     rest: str | None = None
     discard: tuple[str, ...] = ()
     folder: str | None = None
+    announced: bool = True
     row_count: int | None = None
     keeps_files: bool = True
 
@@ -233,7 +235,7 @@ class SparkOperations(Protocol):
 
         Args:
             rows: A frame of the engine with the columns `FILE_ID` and `FILE_ROW_NUMBER`.
-            request: The table, and the token of the write.
+            request: The table, and a token whose folder is in an announced one.
         """
         ...
 

@@ -149,8 +149,12 @@ class DuckDBEngine:
     def release(self, staged: Staged) -> None:
         self.discard(staged)
         if staged.folder is not None:
-            unused = () if staged.keeps_files else staged.files
-            remove_files(self._writer, [*unused, base.manifest_path(staged.folder)])
+            unused = [
+                *(() if staged.keeps_files else staged.files),
+                *([base.manifest_path(staged.folder)] if staged.announced else []),
+            ]
+            if unused:
+                remove_files(self._writer, unused)
 
     def discard(self, staged: Staged) -> None:
         """Removes staged rows from DuckDB, but no files."""

@@ -70,11 +70,12 @@ def _add_outcome(
             raise CommitError(f"Spark wrote other rows of {info.full_name} than those that change: nothing was written")
     gone = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
     in_catalog = f"{_GONE} AND {FILE_ID} IS NULL"
+    folder = transaction.new_folder(info)
     outcome = Outcome(
         info,
-        transaction.new_folder(info),
-        _found(transaction, target, staged, gone, on),
-        lambda plan: _search(transaction, target, staged, plan),
+        folder,
+        _found(transaction, target, staged, folder, gone, on),
+        lambda plan: _search(transaction, target, staged, folder, plan),
         in_catalog=f"rowid IN (SELECT {ROW_ID} FROM ({staged.source}) WHERE {in_catalog})",
         row_count=gone,
     )
@@ -98,7 +99,9 @@ def _gone(transaction: Transaction, staged: Staged) -> nw.LazyFrame[Any]:
     return rows.filter(nw.col(ACTION).is_in([UPDATE, DELETE]))
 
 
-def _found(transaction: Transaction, target: Target, staged: Staged, gone: int, on: Sequence[str]) -> Found:
+def _found(
+    transaction: Transaction, target: Target, staged: Staged, folder: str, gone: int, on: Sequence[str]
+) -> Found:
     """The changed rows that are in files; checks that no row changes twice."""
     session, info = transaction.session, target.info
     in_catalog = f"{_GONE} AND {FILE_ID} IS NULL"
@@ -106,7 +109,7 @@ def _found(transaction: Transaction, target: Target, staged: Staged, gone: int, 
     check_matches(session.writer, info, staged, on, in_catalog)
     plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ())
     rows = _gone(transaction, staged).filter(~nw.col(FILE_ID).is_null())
-    positions = sorted_positions(transaction, info, rows)
+    positions = sorted_positions(transaction, info, folder, rows)
     if positions is None:
         check_matches(session.writer, info, staged, on)
         raise CommitError(f"a row of {info.full_name} would change twice: nothing was written")
@@ -116,12 +119,12 @@ def _found(transaction: Transaction, target: Target, staged: Staged, gone: int, 
     return found
 
 
-def _search(transaction: Transaction, target: Target, staged: Staged, plan: ScanPlan) -> Positions:
+def _search(transaction: Transaction, target: Target, staged: Staged, folder: str, plan: ScanPlan) -> Positions:
     """Finds the changed rows in files of other writers, such as those of a compaction, by their ids."""
     engine = transaction.session.engine
     assert isinstance(engine, SparkOperations)  # noqa: S101 - it has computed the outcome
     rows = engine.find_rows(plan).join(_gone(transaction, staged).select(ROW_ID), on=ROW_ID, how="semi")
-    positions = sorted_positions(transaction, target.info, rows)
+    positions = sorted_positions(transaction, target.info, folder, rows)
     if positions is None:
         raise CommitError(f"two rows of {target.info.full_name} have one place: nothing was written")
     return positions

@@ -87,9 +87,10 @@ def _outcome(
     if refused is not None:
         _log.debug("a statement deletes the rows of %s: %s", info.full_name, refused)
         return None
+    folder = transaction.new_folder(info)
 
     def search(plan: ScanPlan) -> Positions:
-        return _search(transaction, info, plan)
+        return _search(transaction, info, folder, plan)
 
     try:
         found = find(session.reader, info, predicate, search, is_all=True)
@@ -99,15 +100,15 @@ def _outcome(
         return None
     if not found.row_count:
         return None
-    outcome = Outcome(info, transaction.new_folder(info), found, search, condition, predicate)
+    outcome = Outcome(info, folder, found, search, condition, predicate)
     partial = _partial_rows(found, session.reader.data_path)
     return replace(outcome, is_few=is_auto and 0 < partial <= FEWEST_POSITIONS)
 
 
-def _search(transaction: Transaction, info: TableInfo, plan: ScanPlan) -> Positions:
+def _search(transaction: Transaction, info: TableInfo, folder: str, plan: ScanPlan) -> Positions:
     engine = transaction.session.engine
     assert isinstance(engine, SparkOperations)  # noqa: S101 - checked before
-    positions = sorted_positions(transaction, info, engine.find_rows(plan))
+    positions = sorted_positions(transaction, info, folder, engine.find_rows(plan))
     if positions is None:
         raise CommitError(f"two rows of {info.full_name} have one place: nothing was written")
     return positions

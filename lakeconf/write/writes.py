@@ -23,7 +23,16 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
+from lakeconf.engines.base import (
+    FILE_ID,
+    FILE_ROW_NUMBER,
+    PREFIX,
+    ROW_ID,
+    Engine,
+    SparkOperations,
+    Staged,
+    StagingRequest,
+)
 from lakeconf.engines.frames import without_types
 from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
@@ -341,11 +350,14 @@ def _check_names(info: TableInfo) -> None:
             )
 
 
-def sorted_positions(transaction: Transaction, info: TableInfo, rows: nw.LazyFrame[Any]) -> Positions | None:
-    """Lets executors sort the positions of rows; None if several rows have the same one."""
+def sorted_positions(
+    transaction: Transaction, info: TableInfo, folder: str, rows: nw.LazyFrame[Any]
+) -> Positions | None:
+    """Lets executors sort the positions of rows, below an announced folder; None if several rows have the same one."""
     engine = transaction.session.engine
     assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `outcome_refusal`
-    request = StagingRequest(info, {}, transaction.next_token())
+    token = folder.removeprefix(f"{info.path}{PREFIX}") + transaction.next_token()
+    request = StagingRequest(info, {}, token)
     files = engine.sort_positions(rows.select(FILE_ID, FILE_ROW_NUMBER), request)
     transaction.own(files.staged)
     return found_positions(transaction.session.writer, files.paths)

@@ -155,9 +155,9 @@ def test_staged_merge_copies_only_files_of_partitions(
     placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]
     assert sorted(placed) == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
     if name == "t":
-        check(found, 136, PUT=12, GET=12, HEAD=70, LIST=35, DELETE=9)
+        check(found, 129, PUT=11, GET=10, HEAD=67, LIST=33, DELETE=8)
     else:
-        check(found, 224, PUT=20, COPY=4, GET=19, HEAD=110, LIST=56, DELETE=12, POST=3)
+        check(found, 216, PUT=19, COPY=4, GET=18, HEAD=107, LIST=54, DELETE=11, POST=3)
 
 
 @pytest.fixture

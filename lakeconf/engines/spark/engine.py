@@ -310,8 +310,7 @@ class SparkEngine:
             return stage_files(self._storage, part, request)
 
     def sort_positions(self, rows: nw.LazyFrame[Any], request: StagingRequest) -> PositionFiles:
-        with self._announced(staging_folder(request.table, request.token)):
-            return sort_positions(self._storage, nw.to_native(rows), request)
+        return sort_positions(self._storage, nw.to_native(rows), request)
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         if not is_writable(request.table.columns):
@@ -333,7 +332,8 @@ class SparkEngine:
                 remove_folder(self._spark, path)
         if placed or not staged.keeps_files:
             remove_folder(self._spark, staged.folder)
-        remove_folder(self._spark, manifest_path(staged.folder))
+        if staged.announced:
+            remove_folder(self._spark, manifest_path(staged.folder))
 
     @contextlib.contextmanager
     def _announced(self, folder: str) -> Iterator[None]:

@@ -101,7 +101,8 @@ def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingReques
             if found is not None and paths.setdefault(int(found[1]), path) != path:
                 raise SparkError(f"Spark divided the deleted positions of one data file of {request.table.full_name}")
     folder = staging_folder(request.table, request.token)
-    return PositionFiles(Staged("", tuple(written), folder=folder, row_count=0, keeps_files=False), paths)
+    staged = Staged("", tuple(written), folder=folder, announced=False, row_count=0, keeps_files=False)
+    return PositionFiles(staged, paths)
 
 
 _FILE = "__lakeconf_file"
