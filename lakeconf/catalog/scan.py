@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
+from lakeconf.catalog.predicates import Predicate
+from lakeconf.catalog.pruned_files import surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.table import Column, TableInfo, columns_named, find_table
 from lakeconf.catalog.types import all_types
@@ -19,12 +21,9 @@ from lakeconf.sql import folded, identifier, literal
 if TYPE_CHECKING:
     import pyarrow
 
-    from lakeconf.catalog.predicates import Predicate
-    from lakeconf.catalog.pruned_files import Survivors, surviving_files
     from lakeconf.catalog.where import Where, predicate_of
 else:
     predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
-    surviving_files = deferred("lakeconf.catalog.pruned_files", "surviving_files")
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
@@ -89,9 +88,7 @@ def plan_in(
     table = find_table(transaction, table_name, snapshot_id)
     wanted = table.columns if columns is None else columns_named(table, columns)
     predicate = None if where is None else predicate_of(where, table.columns)
-    survivors: Survivors | None = None
-    if predicate is not None:
-        survivors = surviving_files(transaction, table, snapshot_id, predicate)
+    survivors = None if predicate is None else surviving_files(transaction, table, snapshot_id, predicate)
     ids = None if survivors is None else survivors.data_file_ids
     files = load_data_files(transaction, table, snapshot_id, ids)
     mappings = load_name_mappings(transaction, (f.mapping_id for f in files if f.mapping_id is not None))

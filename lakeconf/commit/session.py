@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf import __version__
 from lakeconf.catalog.table import TableInfo, joined_name, tables
+from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.moved_values import check_flushed
-from lakeconf.commit.recovery import changed, without_retries
-from lakeconf.deferred import deferred
+from lakeconf.commit.recovery import AttachedCatalog, changed, without_retries
+from lakeconf.commit.staged_commit import StagedCatalog
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
@@ -26,16 +27,10 @@ from lakeconf.sql import literal, qualified
 
 if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
-    from lakeconf.commit.committer import Commit
-    from lakeconf.commit.recovery import AttachedCatalog, Committing
-    from lakeconf.commit.staged_commit import StagedCatalog
+    from lakeconf.commit.recovery import Committing
     from lakeconf.connection.connection import Connection
     from lakeconf.engines.base import Engine
     from lakeconf.guard.guard import Clock, LakeGuard
-else:
-    Commit = deferred("lakeconf.commit.committer", "Commit")
-    AttachedCatalog = deferred("lakeconf.commit.recovery", "AttachedCatalog")
-    StagedCatalog = deferred("lakeconf.commit.staged_commit", "StagedCatalog")
 
 
 @dataclass(eq=False)

@@ -11,41 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from lakeconf.catalog.changes import plan_changes
+from lakeconf.catalog.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.connection.connection import Connection, remove_files
+from lakeconf.connection.error_places import errors_with_places
 from lakeconf.deferred import deferred
-from lakeconf.engines.base import ROW_ID, Staged, StagingRequest
+from lakeconf.engines.base import ROW_ID, Staged, StagingRequest, announce, manifest_path
+from lakeconf.engines.change_feed import changes_sql
+from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
+from lakeconf.engines.sorted_files import SortedFiles, SortRequest, write_sorted
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog import predicates
-    from lakeconf.catalog.changes import plan_changes
-    from lakeconf.catalog.predicates import Predicate
-    from lakeconf.catalog.reader import CatalogReader
     from lakeconf.catalog.where import Where, predicate_of
-    from lakeconf.connection.connection import Connection, remove_files
-    from lakeconf.connection.error_places import errors_with_places
-    from lakeconf.engines import base, schema_check, sorted_files
     from lakeconf.engines import frames as foreign
-    from lakeconf.engines.change_feed import changes_sql
-    from lakeconf.engines.schema_check import exact_casts
-    from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 else:
-    plan_changes = deferred("lakeconf.catalog.changes", "plan_changes")
-    predicates = deferred("lakeconf.catalog.predicates")
     predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
-    errors_with_places = deferred("lakeconf.connection.error_places", "errors_with_places")
-    remove_files = deferred("lakeconf.connection.connection", "remove_files")
     foreign = deferred("lakeconf.engines.frames")
-    schema_check = deferred("lakeconf.engines.schema_check")
-    sorted_files = deferred("lakeconf.engines.sorted_files")
-    base = deferred("lakeconf.engines.base")
-    changes_sql = deferred("lakeconf.engines.change_feed", "changes_sql")
-    exact_casts = deferred("lakeconf.engines.schema_check", "exact_casts")
-    SortedFiles = deferred("lakeconf.engines.sorted_files", "SortedFiles")
-
 
 # The name of a relation in a statement about its rows.
 _ROWS = "lakeconf_rows"
@@ -71,7 +58,7 @@ class DuckDBEngine:
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        return self._scan(info, snapshot_id, list(map(_value, schema_check.selected(info, columns))), where)
+        return self._scan(info, snapshot_id, list(map(_value, selected(info, columns))), where)
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
@@ -99,7 +86,7 @@ class DuckDBEngine:
         return self.adopt(frame)
 
     def schema(self, adopted: duckdb.DuckDBPyRelation) -> dict[str, str]:
-        schema_check.check_distinct(adopted.columns)
+        check_distinct(adopted.columns)
         return dict(zip(adopted.columns, map(foreign.frame_type, adopted.types), strict=True))
 
     def conform(self, adopted: duckdb.DuckDBPyRelation, columns: Mapping[Column, str]) -> duckdb.DuckDBPyRelation:
@@ -115,7 +102,7 @@ class DuckDBEngine:
             self.release(staged)
             name = next(name for name, found in zip(required, nulls, strict=True) if found)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
-            raise schema_check.not_null_violation(name, request.table.full_name)
+            raise not_null_violation(name, request.table.full_name)
         return replace(staged, row_count=count)
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
@@ -137,10 +124,10 @@ class DuckDBEngine:
 
     def stage_sorted(self, request: SortRequest) -> SortedFiles:
         paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
-        base.announce(self._writer, request.folder, self._reader.lake_id)
+        announce(self._writer, request.folder, self._reader.lake_id)
         staged = Staged("", tuple(paths), folder=request.folder, row_count=0)
         try:
-            return SortedFiles(staged, sorted_files.write_sorted(self._writer, self._reader.alias, request, paths))
+            return SortedFiles(staged, write_sorted(self._writer, self._reader.alias, request, paths))
         except BaseException:
             with contextlib.suppress(LakeconfError):
                 self.release(replace(staged, keeps_files=False))
@@ -151,7 +138,7 @@ class DuckDBEngine:
         if staged.folder is not None:
             unused = [
                 *(() if staged.keeps_files else staged.files),
-                *([base.manifest_path(staged.folder)] if staged.announced else []),
+                *([manifest_path(staged.folder)] if staged.announced else []),
             ]
             if unused:
                 remove_files(self._writer, unused)
@@ -165,7 +152,7 @@ class DuckDBEngine:
     def _scan(
         self, info: TableInfo, snapshot_id: int, values: Sequence[str], where: Where | Predicate | None
     ) -> nw.LazyFrame[Any]:
-        condition = "" if where is None else f" WHERE {predicates.to_duckdb_sql(predicate_of(where, info.columns))}"
+        condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return foreign.lazy_rows(self._connection.relation(query))
@@ -215,4 +202,4 @@ class _Stream:
 def _value(column: Column) -> str:
     """A column of a scan. Filters of the frame must find rows that DuckDB would not find in the files."""
     name = identifier(column.name)
-    return f"{predicates.not_pushed_down(name)} AS {name}" if predicates.is_misread_in_files(column) else name
+    return f"{not_pushed_down(name)} AS {name}" if is_misread_in_files(column) else name
