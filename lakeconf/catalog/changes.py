@@ -88,7 +88,7 @@ _REWRITES = {"merge_adjacent", "rewrite_delete"}
 _DATA_FILES = """
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
-        encryption_key, partial_max, end_snapshot
+        encryption_key, partial_max IS NOT NULL, partial_max, end_snapshot
     FROM ducklake_data_file
     WHERE table_id = $2 AND begin_snapshot <= $1
       AND (begin_snapshot >= $3 OR partial_max >= $3 OR end_snapshot >= $3 OR data_file_id IN (SELECT unnest($4)))

@@ -30,13 +30,15 @@ _COLUMNS = {
 
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
-        begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END, encryption_key
+        begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
+        encryption_key, partial_max IS NOT NULL
     FROM ducklake_data_file
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
 
 _DELETE_FILES = f"""
-    SELECT data_file_id, begin_snapshot, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key
+    SELECT data_file_id, path, path_is_relative, format, delete_count, file_size_bytes, encryption_key, delete_file_id,
+        begin_snapshot
     FROM ducklake_delete_file
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
@@ -60,6 +62,8 @@ class DeleteFile:
         delete_count: The number of its rows, of all snapshots.
         file_size_bytes: Its size in bytes.
         encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
+        delete_file_id: Its id.
+        begin_snapshot: The snapshot of its first delete.
     """
 
     path: str
@@ -67,6 +71,8 @@ class DeleteFile:
     delete_count: int
     file_size_bytes: int
     encryption_key: str | None = field(default=None, repr=False)
+    delete_file_id: int = 0
+    begin_snapshot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ class DataFile:
         delete_file: Its live delete file.
         inlined_deletes: 0-based positions deleted in the catalog, up to this snapshot.
         encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
+        partition_id: The partitioning used to write it; None if the table was not partitioned.
+        is_partial: True if it has rows of several snapshots.
     """
 
     data_file_id: int
@@ -101,6 +109,18 @@ class DataFile:
     delete_file: DeleteFile | None = None
     inlined_deletes: tuple[int, ...] = ()
     encryption_key: str | None = field(default=None, repr=False)
+    partition_id: int | None = None
+    is_partial: bool = False
+
+    @property
+    def deleted(self) -> int:
+        """The number of its deleted rows, if its deletes are in one place."""
+        return len(self.inlined_deletes) + (self.delete_file.delete_count if self.delete_file else 0)
+
+    @property
+    def rows(self) -> int:
+        """The number of its other rows."""
+        return self.record_count - self.deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +178,8 @@ def to_data_file(
 ) -> DataFile:
     """Converts a row of the catalog, in the order of `_DATA_FILES`, to a data file."""
     (
-        file_id, path, is_relative, file_format, record_count, file_size_bytes, row_id_start, begin_snapshot, _,
-        mapping_id, snapshot_filter, encryption_key,
+        file_id, path, is_relative, file_format, record_count, file_size_bytes, row_id_start, begin_snapshot,
+        partition_id, mapping_id, snapshot_filter, encryption_key, is_partial,
     ) = row  # fmt: skip
     if file_format != "parquet":
         raise UnsupportedError(f"the data file {path!r} has the format {file_format!r}; lakeconf only reads parquet")
@@ -176,6 +196,8 @@ def to_data_file(
         delete_file,
         inlined_deletes,
         encryption_key,
+        partition_id,
+        is_partial,
     )
 
 
@@ -220,14 +242,14 @@ def _delete_files(
         _DELETE_FILES + wanted + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
     )
     found: dict[int, DeleteFile] = {}
-    for data_file_id, begin_snapshot, *row in rows:
+    for data_file_id, *row in rows:
         file = to_delete_file(table, row)
         if data_file_id in found:
             raise CatalogError(
                 f"the data file {data_file_id} of {table.full_name} has two live delete files "
                 f"at version {snapshot_id}, {found[data_file_id].path!r} and {file.path!r}: two concurrent deletes "
                 "damaged the table",
-                hint=f"write the table again, from a version before {begin_snapshot}: only these are intact",
+                hint=f"write the table again, from a version before {file.begin_snapshot}: only these are intact",
             )
         found[data_file_id] = file
     return found
@@ -276,44 +298,7 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
 # The key of a commit's extra info with the order in which the commit has sorted its files.
 SORTED_BY = "sorted_by"
 
-_FILES = f"""
-    SELECT data_file_id, path, path_is_relative, record_count, file_size_bytes, begin_snapshot, partition_id,
-        partial_max, encryption_key IS NOT NULL
-    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} ORDER BY data_file_id
-"""  # noqa: S608
-
-_DELETES = f"""
-    SELECT data_file_id, delete_file_id, delete_count
-    FROM ducklake_delete_file WHERE table_id = $2 AND {visible_at()} ORDER BY delete_file_id
-"""  # noqa: S608
-_PARTITIONS = """
-    SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
-    WHERE table_id = ? ORDER BY data_file_id, partition_key_index
-"""
 _REWRITES = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE changes_made = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacedFile:
-    """A data file that a rewrite replaces, with its deletes.
-
-    Attributes:
-        data_file_id: Its id.
-        path: Its path.
-        rows: The number of its rows that are not deleted.
-        begin_snapshot: The snapshot that added it.
-        delete_file_id: The id of its delete file; None if it has none.
-        size: Its size in bytes.
-        deleted: The number of its deleted rows.
-    """
-
-    data_file_id: int
-    path: str
-    rows: int
-    begin_snapshot: int
-    delete_file_id: int | None = None
-    size: int = 0
-    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -325,14 +310,17 @@ class FileGroup:
         partition_id: The partitioning that they were written for; None if the table was not partitioned.
         partition: The partition values, as text, by the index of their key.
         sorted_by: The order in which the last rewrite has sorted all of them; empty if it is not known.
-        encrypted: True if a file is encrypted.
     """
 
-    files: tuple[ReplacedFile, ...]
+    files: tuple[DataFile, ...]
     partition_id: int | None = None
     partition: tuple[tuple[int, str | None], ...] = ()
     sorted_by: tuple[str, ...] = ()
-    encrypted: bool = False
+
+    @property
+    def encrypted(self) -> bool:
+        """True if a file is encrypted."""
+        return any(file.encryption_key is not None for file in self.files)
 
     @property
     def rows(self) -> int:
@@ -342,7 +330,7 @@ class FileGroup:
     @property
     def size(self) -> int:
         """The size of the files in bytes."""
-        return sum(file.size for file in self.files)
+        return sum(file.file_size_bytes for file in self.files)
 
     @property
     def folder(self) -> str | None:
@@ -360,24 +348,13 @@ def file_groups(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tu
 
 def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
     """Like `file_groups`, in an open transaction."""
-    parameters = [snapshot_id, table.table_id]
-    deletes = {file_id: (delete_id, count) for file_id, delete_id, count in transaction.rows(_DELETES, parameters)}
-    partitions: dict[int, list[tuple[int, str | None]]] = defaultdict(list)
-    for file_id, index, value in transaction.rows(_PARTITIONS, [table.table_id]):
-        partitions[file_id].append((index, value))
     orders = _orders(transaction, table)
-    found: dict[tuple[object, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    for row in transaction.rows(_FILES, parameters):
-        found[(row[6], *partitions[row[0]])].append(row)
+    found: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
+    for file in load_data_files(transaction, table, snapshot_id):
+        found[file.partition_id, file.partition_values].append(file)
     groups = [
-        FileGroup(
-            tuple(_replaced(table, row, deletes.get(row[0])) for row in rows),
-            rows[0][6],
-            tuple(partitions[rows[0][0]]),
-            _order(rows, orders, deletes),
-            any(row[8] for row in rows),
-        )
-        for rows in found.values()
+        FileGroup(tuple(files), files[0].partition_id, files[0].partition_values, _order(files, orders))
+        for files in found.values()
     ]
     return tuple(sorted(groups, key=lambda group: (-len(group.files), group.files[0].data_file_id)))
 
@@ -403,13 +380,6 @@ def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot
     return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table.table_id])}
 
 
-def _replaced(table: TableInfo, row: tuple[Any, ...], deleted: tuple[int, int] | None) -> ReplacedFile:
-    file_id, path, is_relative, rows, size, begin, *_ = row
-    delete_id, count = deleted or (None, 0)
-    full = compose_path(table.path, path, is_relative=is_relative)
-    return ReplacedFile(file_id, full, rows - count, begin, delete_id, size, count)
-
-
 def _orders(transaction: MetadataTransaction, table: TableInfo) -> Mapping[int, tuple[str, ...]]:
     """The order of the rows that each rewrite of the table has sorted."""
     found = {}
@@ -423,12 +393,10 @@ def _orders(transaction: MetadataTransaction, table: TableInfo) -> Mapping[int, 
     return found
 
 
-def _order(
-    rows: Sequence[tuple[Any, ...]], orders: Mapping[int, tuple[str, ...]], deletes: Mapping[int, object]
-) -> tuple[str, ...]:
+def _order(files: Sequence[DataFile], orders: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
     """The order of a group whose files are those of one sorted rewrite, without later deletes."""
-    begins = {row[5] for row in rows}
-    if len(begins) > 1 or any(row[7] is not None or row[0] in deletes for row in rows):
+    begins = {file.begin_snapshot for file in files}
+    if len(begins) > 1 or any(file.is_partial or file.delete_file for file in files):
         return ()
     return orders.get(begins.pop(), ())
 

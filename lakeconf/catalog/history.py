@@ -137,7 +137,7 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
             bytes=file.file_size_bytes,
             begin_snapshot=file.begin_snapshot,
             delete_file=None if file.delete_file is None else file.delete_file.path,
-            deleted_rows=(file.delete_file.delete_count if file.delete_file else 0) + len(file.inlined_deletes),
+            deleted_rows=file.deleted,
             partition=tuple(value for _, value in file.partition_values),
             partition_keys=keys.get(file.data_file_id, ()),
         )

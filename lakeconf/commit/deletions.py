@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from lakeconf.catalog.data_file import DataFile
-from lakeconf.catalog.paths import compose_path
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader, own_rows, repeated
 from lakeconf.catalog.scan import ScanPlan, plan_in
@@ -22,16 +22,11 @@ from lakeconf.ducklake import (
     DELETED_POSITION,
     INTERNAL_ROW_ID,
     INTERNAL_SNAPSHOT_ID,
-    visible_at,
 )
 from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CatalogError, CommitConflictError
 from lakeconf.sql import files_sql, identifier, literal, qualified
 
-_DELETE_FILES = f"""
-    SELECT data_file_id, delete_file_id, path, path_is_relative, begin_snapshot, format
-    FROM ducklake_delete_file WHERE table_id = $2 AND {visible_at()}
-"""
 _POSITION, _SNAPSHOT = DELETED_POSITION.name, INTERNAL_SNAPSHOT_ID.name
 # DuckDB needs about 50 bytes of memory for each position that it sorts.
 SORTED_IN_MEMORY = 500_000
@@ -138,10 +133,7 @@ class Outcome:
         counts = self.found.positions.counts
         return self.is_few or (
             self.row_count is None
-            and any(
-                file.inlined_deletes and counts.get(file.data_file_id) == visible_rows(file)
-                for file in self.found.files
-            )
+            and any(file.inlined_deletes and counts.get(file.data_file_id) == file.rows for file in self.found.files)
         )
 
     def searched(self, reader: CatalogReader) -> Outcome:
@@ -152,19 +144,18 @@ class Outcome:
     def deleted(self, reader: CatalogReader, writer: Connection, begun: int) -> Deleted:
         """Writes the files of positions for a commit that builds on a snapshot."""
         plan, inlined = self._current(reader, writer, begun)
-        earlier, dropped, files = _earlier_deletes(reader, self.table, begun), [], []
+        dropped, files = [], []
         paths, counts = self.found.positions
         for file in plan.files:
             number = file.data_file_id
             if not counts.get(number):
                 continue
-            if self.row_count is None and counts[number] == visible_rows(file) and is_droppable(file, reader.data_path):
+            if self.row_count is None and counts[number] == file.rows and is_droppable(file, reader.data_path):
                 dropped.append(file)
                 continue
             source = f"FROM {files_sql('read_parquet', paths[number], 'hive_partitioning = false')}"
             rows = f"SELECT {FILE_ROW_NUMBER} AS {_POSITION} {source}"
-            old, folder = earlier.get(number), self.delete_folder
-            files.append(write_positions(writer, file, rows, counts[number], folder, begun, old))
+            files.append(write_positions(writer, file, rows, counts[number], self.delete_folder, begun))
         return Deleted(tuple(dropped), tuple(files), inlined)
 
     def statements(
@@ -268,7 +259,7 @@ def find(
     whole = {file for file in new if is_all and predicate is None and is_droppable(file, reader.data_path)}
     searched = tuple(file for file in new if file not in whole)
     paths: dict[int, str] = {}
-    counts = {file.data_file_id: visible_rows(file) for file in whole if visible_rows(file)}
+    counts = {file.data_file_id: file.rows for file in whole if file.rows}
     if searched:
         found = search(replace(plan, files=searched, inlined_tables=(), inlined_row_count=0))
         paths, counts = paths | dict(found.paths), counts | dict(found.counts)
@@ -287,30 +278,9 @@ def is_droppable(file: DataFile, data_path: str) -> bool:
     return not file.inlined_deletes and file.snapshot_filter is None and file.path.startswith(data_path)
 
 
-def visible_rows(file: DataFile) -> int:
-    """The number of rows of a file that are not deleted, if its deletes are in one place."""
-    deleted = len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0)
-    return file.record_count - deleted
-
-
 def in_files(paths: Iterable[str]) -> str:
     """The SQL condition that a row is in one of these files, or of the catalog's tables."""
     return f"filename IN ({', '.join(map(literal, paths))})"
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierDeletes:
-    """The live delete file of a data file.
-
-    Attributes:
-        delete_file_id: Its id.
-        path: Its path.
-        begin_snapshot: The snapshot of its first delete.
-    """
-
-    delete_file_id: int
-    path: str
-    begin_snapshot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,31 +289,15 @@ class PositionFile:
 
     Attributes:
         path: Its path.
-        data_file: The data file.
-        data_file_id: The id of the data file.
+        data_file: The data file; its live delete file is replaced and contained.
         row_count: The number of its positions.
         snapshot_id: The snapshot of the new positions.
-        earlier: The delete file that it replaces and contains.
     """
 
     path: str
-    data_file: str
-    data_file_id: int
+    data_file: DataFile
     row_count: int
     snapshot_id: int
-    earlier: EarlierDeletes | None = None
-
-
-def _earlier_deletes(reader: CatalogReader, table: TableInfo, begun: int) -> dict[int, EarlierDeletes]:
-    """The live delete files by the id of their data file."""
-    earlier: dict[int, EarlierDeletes] = {}
-    with reader.transaction() as transaction:
-        found = transaction.rows(_DELETE_FILES, [begun, table.table_id])
-    for data_file_id, file_id, path, is_relative, begin, form in found:
-        if form != "parquet" or data_file_id in earlier:
-            raise CommitConflictError(f"a file of {table.full_name} has deletes that cannot be extended")
-        earlier[data_file_id] = EarlierDeletes(file_id, compose_path(table.path, path, is_relative=is_relative), begin)
-    return earlier
 
 
 def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions | None:
@@ -361,23 +315,16 @@ def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions |
 
 
 def write_positions(
-    writer: Connection,
-    data_file: DataFile,
-    positions: str,
-    count: int,
-    folder: str,
-    begun: int,
-    earlier: EarlierDeletes | None = None,
+    writer: Connection, data_file: DataFile, positions: str, count: int, folder: str, begun: int
 ) -> PositionFile:
-    """Writes the file of deleted positions of a data file.
+    """Writes the file of deleted positions of a data file, with those of its live delete file.
 
     Args:
         positions: SQL that returns the positions of visible rows in ascending order, each once, in a column named like
             that of the file.
         begun: The snapshot that the commit builds on.
-        earlier: The live delete file of the data file.
     """
-    snapshot_id = begun + 1
+    snapshot_id, earlier = begun + 1, data_file.delete_file
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
     # DuckDB could read an earlier file of this name, of an overtaken attempt of the commit, from its cache.
@@ -385,27 +332,26 @@ def write_positions(
     columns = [DELETED_FILE, DELETED_POSITION]
     if earlier is not None:
         columns.append(INTERNAL_SNAPSHOT_ID)
-        positions, before = _with_earlier(writer, earlier, positions, snapshot_id)
-        count += before
+        positions = _with_earlier(writer, earlier, positions, snapshot_id)
+        count += earlier.delete_count
     with _ordered(writer, positions, len(columns) - 1, count, is_ordered=earlier is None) as rows:
         # The name is added after the sort, which would need ten times the memory for it.
         named = f"SELECT {literal(data_file.path)} AS {DELETED_FILE.name}, * FROM ({rows})"
         ids = ", ".join(f"{column.name}: {column.field_id}" for column in columns)
         writer.execute(f"COPY ({named}) TO {literal(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
-    return PositionFile(path, data_file.path, data_file.data_file_id, count, snapshot_id, earlier)
+    return PositionFile(path, data_file, count, snapshot_id)
 
 
-def _with_earlier(writer: Connection, earlier: EarlierDeletes, positions: str, snapshot_id: int) -> tuple[str, int]:
-    """SQL for the positions and those of earlier deletes, with their snapshots; and the number of the earlier ones."""
-    old = files_sql("read_parquet", earlier.path, "hive_partitioning = false")
-    names = {name for name, *_ in writer.rows(f"DESCRIBE FROM {old}")}
-    ((before,),) = writer.rows(f"SELECT count(*) FROM {old}")
-    since = _SNAPSHOT if _SNAPSHOT in names else f"{earlier.begin_snapshot}::BIGINT"
-    rows = (
+def _with_earlier(writer: Connection, earlier: DeleteFile, positions: str, snapshot_id: int) -> str:
+    """SQL for the positions and those of earlier deletes, with their snapshots."""
+    if earlier.format != "parquet":
+        raise CommitConflictError(f"the deletes in {earlier.path} cannot be extended")
+    since = _SNAPSHOT if files_with(writer, [earlier.path], _SNAPSHOT) else f"{earlier.begin_snapshot}::BIGINT"
+    return (
         f"SELECT {_POSITION}, {snapshot_id}::BIGINT AS {_SNAPSHOT} FROM ({positions}) UNION ALL "
-        f"SELECT {_POSITION}::BIGINT AS {_POSITION}, {since} AS {_SNAPSHOT} FROM {old}"
+        f"SELECT {_POSITION}::BIGINT AS {_POSITION}, {since} AS {_SNAPSHOT} "
+        f"FROM {files_sql('read_parquet', earlier.path, 'hive_partitioning = false')}"
     )
-    return rows, int(before)
 
 
 @contextmanager

@@ -183,8 +183,8 @@ def add_replacement(
         # DuckLake compares the numbers of rows with those of the first new file; `check_replaced` has compared all.
         deletes: Sequence[object] = (None, None, None, None)
         # Nor does it need the names of replaced files.
-        if file.delete_file_id is not None:
-            deletes = (file.delete_file_id, "", 0, None)
+        if file.delete_file is not None:
+            deletes = (file.delete_file.delete_file_id, "", 0, None)
         source = (first, order, file.data_file_id, "", 0, file.begin_snapshot, None, 0)
         rows["compaction_source"].append((*source, *deletes))
 
@@ -330,9 +330,9 @@ class StagedCatalog(AttachedCatalog):
         if footer.row_count != file.row_count:
             raise CommitError(f"{file.path} contains {footer.row_count} positions instead of {file.row_count}")
         sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
-        names = (table.table_id, file.data_file, file.data_file_id, self._hidden(file.path), "parquet")
-        if file.earlier is None:
+        names = (table.table_id, file.data_file.path, file.data_file.data_file_id, self._hidden(file.path), "parquet")
+        earlier = file.data_file.delete_file
+        if earlier is None:
             return (*names, *sizes, None, None, None, "REGULAR", False, None, None, None)
-        earlier = file.earlier
         replaced = (True, earlier.delete_file_id, self._hidden(earlier.path))
         return (*names, *sizes, None, earlier.begin_snapshot, file.snapshot_id, "REGULAR", *replaced, None)

@@ -367,6 +367,8 @@ class Transaction:
         if keeps_files and staged.files:
             known = {path for change in self._new_changes() for path in change.files}
             keeps_files = known.union(*(one.staged.files for one in self._key_files)).issuperset(staged.files)
+        elif keeps_files:
+            keeps_files = isinstance(self.attempt.catalog, StagedCatalog)  # statements need no files of positions
         try:
             self.session.engine.release(replace(staged, keeps_files=keeps_files))
         except Exception as error:  # noqa: BLE001 - the commit's outcome does not change

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeconf.catalog.data_file import (
+    DataFile,
     FileGroup,
-    ReplacedFile,
     groups_of,
     inlined_deletes,
 )
@@ -157,14 +157,14 @@ def _ids(part: FileGroup) -> set[int]:
     return {file.data_file_id for file in part.files}
 
 
-def _is_small(files: Collection[ReplacedFile], target: int) -> bool:
+def _is_small(files: Collection[DataFile], target: int) -> bool:
     """True if writing these files again costs no more than writing one file, and needs one transaction."""
-    return sum(file.size for file in files) <= target and len(files) <= FILES_WRITTEN
+    return sum(file.file_size_bytes for file in files) <= target and len(files) <= FILES_WRITTEN
 
 
-def _divided(files: Iterable[ReplacedFile], target: int) -> Iterator[tuple[ReplacedFile, ...]]:
+def _divided(files: Iterable[DataFile], target: int) -> Iterator[tuple[DataFile, ...]]:
     """Divides files so that the rows that are left in each part make one file; at least one row is left in a part."""
-    part: list[ReplacedFile] = []
+    part: list[DataFile] = []
     size = 0.0
     for file in sorted(files, key=_left):
         if any(one.rows for one in part) and (size + _left(file) > target or len(part) >= FILES_READ):
@@ -176,9 +176,9 @@ def _divided(files: Iterable[ReplacedFile], target: int) -> Iterator[tuple[Repla
         yield tuple(part)
 
 
-def _left(file: ReplacedFile) -> float:
+def _left(file: DataFile) -> float:
     """The bytes of the rows that are left in a file, about."""
-    return file.size * file.rows / max(file.rows + file.deleted, 1)
+    return file.file_size_bytes * file.rows / max(file.rows + file.deleted, 1)
 
 
 def _limited(parts: Sequence[FileGroup]) -> Iterator[FileGroup]:

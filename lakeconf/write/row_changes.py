@@ -12,7 +12,7 @@ from lakeconf.catalog.table import NO_ID, Column, TableInfo
 from lakeconf.catalog.types import Fact, has
 from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.commit.change import Change, Files, Statements
-from lakeconf.commit.deletions import Found, Outcome, Positions, find, is_droppable, plan_delete, visible_rows
+from lakeconf.commit.deletions import Found, Outcome, Positions, find, is_droppable, plan_delete
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.base import SparkOperations, Staged
@@ -120,7 +120,7 @@ def _partial_rows(found: Found, data_path: str) -> int:
     dropped = (
         counts[file.data_file_id]
         for file in found.files
-        if is_droppable(file, data_path) and counts.get(file.data_file_id) == visible_rows(file)
+        if is_droppable(file, data_path) and counts.get(file.data_file_id) == file.rows
     )
     return found.row_count - sum(dropped)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
 
 TABLE = TableInfo(1, "main", "t", (), "/data/main/t/")
-ROW = ["f.parquet", True, "parquet", 10, 200, 5, 2, None, None, None, None]
+ROW = ["f.parquet", True, "parquet", 10, 200, 5, 2, None, None, None, None, False]
 
 
 def loaded(source: Lake, version: int | None = None, ids: Sequence[int] | None = None) -> tuple[DataFile, ...]:
@@ -47,7 +47,7 @@ def files(local: Lake) -> Lake:
 
 
 def test_row_of_the_catalog_becomes_a_data_file() -> None:
-    row: list[Any] = [7, "f.parquet", True, "parquet", 10, 200, 5, 2, 9, 3, 1, "key"]
+    row: list[Any] = [7, "f.parquet", True, "parquet", 10, 200, 5, 2, 9, 3, 1, "key", True]
     assert to_data_file(TABLE, row) == DataFile(
         data_file_id=7,
         path="/data/main/t/f.parquet",
@@ -58,14 +58,16 @@ def test_row_of_the_catalog_becomes_a_data_file() -> None:
         mapping_id=3,
         snapshot_filter=1,
         encryption_key="key",
+        partition_id=9,
+        is_partial=True,
     )
     row[1:3] = ["s3://bucket/f.parquet", False]
     assert to_data_file(TABLE, row).path == "s3://bucket/f.parquet"
 
 
 def test_row_of_the_catalog_becomes_a_delete_file() -> None:
-    found = to_delete_file(TABLE, ["d.puffin", True, "puffin", 3, 40, "key"])
-    assert found == DeleteFile("/data/main/t/d.puffin", "puffin", 3, 40, "key")
+    found = to_delete_file(TABLE, ["d.puffin", True, "puffin", 3, 40, "key", 9, 2])
+    assert found == DeleteFile("/data/main/t/d.puffin", "puffin", 3, 40, "key", delete_file_id=9, begin_snapshot=2)
     assert to_delete_file(TABLE, ["/d.parquet", False, "parquet", 3, 40, None]).path == "/d.parquet"
 
 
@@ -81,7 +83,7 @@ def test_unknown_format_is_refused() -> None:
 
 def test_repr_shows_no_encryption_key() -> None:
     hidden = "c2VjcmV0IGtleQ=="
-    data_file = to_data_file(TABLE, [1, *ROW[:10], hidden])
+    data_file = to_data_file(TABLE, [1, *ROW[:10], hidden, False])
     delete_file = to_delete_file(TABLE, ["d", True, "puffin", 3, 40, hidden])
     assert (data_file.encryption_key, delete_file.encryption_key) == (hidden, hidden)
     assert hidden not in repr((data_file, delete_file))

@@ -41,7 +41,7 @@ def test_files_of_a_partition_are_a_group(two_tables: Lake) -> None:
     assert [group.partition_id is None for group in found] == [False, True, False, False]
     assert found[0].folder == f"{load_table(lake._session.reader, 't', lake.snapshot_id).path}id=1/"
     assert sum(group.size for group in found) == sum(file.bytes for file in lake.table("t").files())
-    assert [file.delete_file_id is None for group in found for file in group.files] == [True, True, False, False, True]
+    assert [file.delete_file is None for group in found for file in group.files] == [True, True, False, False, True]
     assert FileGroup((*found[0].files, *found[2].files)).folder is None
 
 

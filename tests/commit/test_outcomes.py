@@ -187,10 +187,11 @@ def test_earlier_deletes_keep_their_snapshots(usual: Lake) -> None:
     (file,) = outcome(usual, "i = 4").deleted(usual.reader, usual.connection, usual.newest).files
     rows = usual.rows(f"SELECT pos, _ducklake_internal_snapshot_id FROM '{file.path}'")
     assert rows == [(1, first + 1), (4, first + 2), (7, first)]
-    assert file.earlier is not None
-    assert file.earlier.begin_snapshot == first
+    earlier = file.data_file.delete_file
+    assert earlier is not None
+    assert earlier.begin_snapshot == first
     assert usual.metadata("SELECT delete_file_id FROM ducklake_delete_file WHERE end_snapshot IS NULL") == [
-        (file.earlier.delete_file_id,)
+        (earlier.delete_file_id,)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plain_sql import run_plain
 
-from lakeconf.catalog.data_file import FileGroup, ReplacedFile, file_groups
+from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup, file_groups
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.table import TableInfo, load_table
 from lakeconf.commit.change import Replacement
@@ -68,7 +68,11 @@ def test_other_numbers_of_rows_are_refused(two_tables: Lake) -> None:
 
 
 def test_rows_for_the_extension_have_its_columns() -> None:
-    files = (ReplacedFile(7, "/elsewhere/x.parquet", 3, 2), ReplacedFile(8, "/data/main/t/y.parquet", 4, 3, 9))
+    deletes = DeleteFile("/data/main/t/z.parquet", "parquet", 1, 10, delete_file_id=9)
+    files = (
+        DataFile(7, "/elsewhere/x.parquet", 3, 50, None, 2),
+        DataFile(8, "/data/main/t/y.parquet", 5, 50, None, 3, delete_file=deletes),
+    )
     group = FileGroup(files, 2, ((0, "a"), (1, None)))
     rows: dict[str, Any] = defaultdict(list)
     rows["data_file"].append((0,) * 16)

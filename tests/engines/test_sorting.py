@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.data_file import FileGroup, ReplacedFile
+from lakeconf.catalog.data_file import DataFile, FileGroup
 from lakeconf.catalog.table import TableInfo
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.sorted_files import SortEngine, SortRequest
@@ -14,7 +14,7 @@ TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")
 
 
 def request_for(*paths: str, partition_id: int | None = 3) -> SortRequest:
-    files = tuple(ReplacedFile(number, path, 1, 1) for number, path in enumerate(paths))
+    files = tuple(DataFile(number, path, 1, 1, None, 1) for number, path in enumerate(paths))
     return SortRequest(TABLE, 1, FileGroup(files, partition_id), is_whole=True, keys=(), file_count=2, token="0a1b")
 
 

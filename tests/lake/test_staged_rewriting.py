@@ -12,7 +12,7 @@ from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.catalog.data_file import FileGroup, ReplacedFile
+from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
 from lakeconf.errors import QueryError
 from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
@@ -270,8 +270,9 @@ def test_order_of_the_table_is_that_of_the_new_files(lake: Lake) -> None:
         assert found == sorted(found, reverse=True)
 
 
-def sized(number: int, rows: int, deleted: int) -> ReplacedFile:
-    return ReplacedFile(number, f"/{number}", rows, 1, None, 100, deleted)
+def sized(number: int, rows: int, deleted: int) -> DataFile:
+    deletes = DeleteFile(f"/{number}-deletes", "parquet", deleted, 10)
+    return DataFile(number, f"/{number}", rows + deleted, 100, None, 1, delete_file=deletes)
 
 
 def test_parts_have_one_file_of_the_target_size_and_a_row() -> None:

@@ -174,9 +174,7 @@ _FEW_FILES = 16
 def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:
     """The rows of a relation that are not deleted."""
     bases = {file.path: number << POSITION_BITS for number, file in enumerate(files)}
-    count = sum(
-        len(file.inlined_deletes) + (file.delete_file.delete_count if file.delete_file else 0) for file in files
-    )
+    count = sum(file.deleted for file in files)
     has_few = count <= _BY_ONE_TASK and sum(file.delete_file is not None for file in files) <= _FEW_FILES
     words = _words(_deleted(private, files, bases, snapshot_id), by_one_task=has_few)
     if count <= _BROADCAST:
