@@ -75,7 +75,7 @@ def deleted(lake: Lake, found: Outcome) -> list[int]:
         rows = lake.rows(f"SELECT pos FROM '{file.path}' ORDER BY pos")
         assert len(rows) == file.row_count
         listed.append(
-            f"filename = '{file.data_file}' AND file_row_number IN ({', '.join(str(row[0]) for row in rows)})"
+            f"filename = '{file.data_file.path}' AND file_row_number IN ({', '.join(str(row[0]) for row in rows)})"
         )
     listed += [f"filename = '{name}' AND rowid = {row_id}" for name, row_id in inlined]
     return [value for (value,) in lake.rows(f"SELECT i FROM lake.t WHERE {' OR '.join(listed) or 'false'} ORDER BY i")]
@@ -110,7 +110,7 @@ def test_rows_of_a_condition(lake: Lake, where: str | None) -> None:
 def test_files_are_dropped_if_all_their_rows_go(lake: Lake) -> None:
     dropped, files, _ = outcome(lake, "i < 30").deleted(lake.reader, lake.connection, lake.newest)
     assert [file.record_count for file in dropped] == [20]
-    assert [(file.row_count, file.earlier is not None) for file in files] == [(10, True)]
+    assert [(file.row_count, file.data_file.delete_file is not None) for file in files] == [(10, True)]
     searched = list[str]()
     outcome(lake, None, searched)
     assert len(searched) == 1  # the file with deletes in the catalog; the others are dropped without a search

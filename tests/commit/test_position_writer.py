@@ -27,8 +27,7 @@ def written(lake: Lake, positions: str, count: int) -> PositionFile:
     """The file of positions of the only data file of the table."""
     info, folder = load_table(lake.reader, "t", lake.newest), f"{lake.folder}/data/main/t/new folder/"
     (file,) = plan_delete(lake.reader, info, None).files
-    earlier = deletions._earlier_deletes(lake.reader, info, lake.newest).get(file.data_file_id)
-    return write_positions(lake.connection, file, positions, count, folder, lake.newest, earlier)
+    return write_positions(lake.connection, file, positions, count, folder, lake.newest)
 
 
 @pytest.mark.parametrize("most", [500_000, 7])
@@ -45,9 +44,13 @@ def test_positions_are_sorted_with_the_earlier_ones(
     file = written(usual, positions, count)
     rows = usual.rows(f"SELECT * FROM '{file.path}'")
     newest = usual.newest
-    new = [(file.data_file, number, newest + 1) for number in range(0, 99, 3)]
-    old = [(file.data_file, 1, newest - 1), (file.data_file, 7, newest), (file.data_file, 99, newest - 1)]
-    every = [(file.data_file, number) for number in range(0, 100, 3)]
+    new = [(file.data_file.path, number, newest + 1) for number in range(0, 99, 3)]
+    old = [
+        (file.data_file.path, 1, newest - 1),
+        (file.data_file.path, 7, newest),
+        (file.data_file.path, 99, newest - 1),
+    ]
+    every = [(file.data_file.path, number) for number in range(0, 100, 3)]
     assert rows == (sorted([*new, *old], key=lambda row: row[1]) if earlier else every)
     assert file.row_count == len(rows)
     ids = usual.rows(f"SELECT field_id FROM parquet_schema('{file.path}') WHERE type IS NOT NULL")

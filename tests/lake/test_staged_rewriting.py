@@ -258,7 +258,7 @@ def test_damaged_tables_are_left(lake: Lake, caplog: pytest.LogCaptureFixture, m
     writer.execute(f"INSERT INTO {deletes} {copied}")
     lake.maintenance.rewrite()
     assert "main.t keeps files with deleted rows" in caplog.text
-    assert f"the data file {file_id} has two delete files" in caplog.text
+    assert f"the data file {file_id} of main.t has two live delete files" in caplog.text
 
 
 def test_order_of_the_table_is_that_of_the_new_files(lake: Lake) -> None:
