@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lakeconf.catalog.changes import ChangesPlan, plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.table import Column, TableInfo
 from lakeconf.datasource.planning import Opened, Options, opened, parts_of
-from lakeconf.engines.change_feed import check_range, refuse_hidden
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
 from lakeconf.engines.spark.read.scan import refuse_columns, refuse_timetz

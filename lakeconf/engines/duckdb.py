@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from lakeconf.catalog.changes import plan_changes
+from lakeconf.catalog.changes import changes_sql, plan_changes
 from lakeconf.catalog.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.table import Column, TableInfo, load_table
@@ -19,7 +19,6 @@ from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.error_places import errors_with_places
 from lakeconf.deferred import deferred
 from lakeconf.engines.base import ROW_ID, Staged, StagingRequest, announce, manifest_path
-from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest, write_sorted
 from lakeconf.errors import LakeconfError

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from lakeconf.catalog.changes import check_range
     from lakeconf.catalog.history import TableChange, TableFile, files, history
     from lakeconf.catalog.row_count import row_count
     from lakeconf.catalog.table import Comments, comments
     from lakeconf.catalog.where import Where
     from lakeconf.commit.scope import Scope
-    from lakeconf.engines.change_feed import check_range
     from lakeconf.engines.scan_summary import ScanSummary, summary
     from lakeconf.lake.limits import TimeLimit, limited_memory
     from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
@@ -42,7 +42,7 @@ else:
     files = deferred("lakeconf.catalog.history", "files")
     history = deferred("lakeconf.catalog.history", "history")
     row_count = deferred("lakeconf.catalog.row_count", "row_count")
-    check_range = deferred("lakeconf.engines.change_feed", "check_range")
+    check_range = deferred("lakeconf.catalog.changes", "check_range")
     summary = deferred("lakeconf.engines.scan_summary", "summary")
     writes = deferred("lakeconf.write.writes")
     committer_of_merges = deferred("lakeconf.write.staged_refusal", "committer_of_merges")

@@ -17,9 +17,8 @@ from random_lakes import LAKES, build, examples
 from spark_changes import KEY, keys_by_state
 
 from lakeconf.backends.access import Access
-from lakeconf.catalog.changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
-from lakeconf.engines.change_feed import changes_sql
 from lakeconf.engines.spark.read.parts import Changes, check_mapped, read_part, stream_of
 from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
 from lakeconf.errors import SchemaError, UnsupportedError

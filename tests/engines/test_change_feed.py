@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.changes import Deletes, plan_changes
+from lakeconf.catalog.changes import Deletes, changes_sql, check_range, plan_changes, refuse_hidden
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.catalog.table import load_table
-from lakeconf.engines.change_feed import changes_sql, check_range, refuse_hidden
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

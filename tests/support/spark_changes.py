@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_rows import access_to, compared
 
-from lakeconf.catalog.changes import plan_changes_with_inlined_rows
-from lakeconf.engines.change_feed import changes_sql
+from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.engines.spark.connect.source import read_changes as read_over_connect
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.errors import QueryError, UnsupportedError

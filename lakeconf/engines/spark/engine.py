@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
+from lakeconf.catalog.changes import changes_on_spark
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.row_count import with_bytes_per_row
@@ -43,7 +44,6 @@ from lakeconf.engines.base import (
     manifest_path,
     staging_folder,
 )
-from lakeconf.engines.change_feed import changes_on_spark
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 from pyspark.sql.utils import is_remote
 
+from lakeconf.catalog.changes import changes_on_spark
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.predicates import Predicate, columns_of
 from lakeconf.catalog.reader import CatalogReader
@@ -24,7 +25,6 @@ from lakeconf.catalog.types import all_types
 from lakeconf.catalog.where import Where, predicate_of
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines.base import Staged, StagingRequest, announce, manifest_path, staging_folder
-from lakeconf.engines.change_feed import changes_on_spark
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected

@@ -21,7 +21,7 @@ from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
-from lakeconf.engines.spark.read.column_reader import Found, assumed, needs_footer, quoted, reading, requested
+from lakeconf.engines.spark.read.column_reader import Found, assumed_by_name, needs_footer, quoted, reading, requested
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.parts import (
@@ -230,7 +230,7 @@ def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined
 
 def _divided(plan: ScanPlan) -> tuple[list[DataFile], list[DataFile]]:
     """The clean files of a plan, in which Spark finds the columns of the table by name, and the others."""
-    assumed = tuple(map(_assumed, plan.columns))
+    assumed = tuple(map(assumed_by_name, plan.columns))
     if _are_alike(plan.table.columns) or not all(map(_is_clean, plan.columns)) or not is_readable(plan, assumed):
         return [], list(plan.files)
     contents = known_contents(plan)
@@ -247,11 +247,6 @@ def _divided(plan: ScanPlan) -> tuple[list[DataFile], list[DataFile]]:
     return clean, others
 
 
-def _assumed(column: Column) -> Found:
-    """The location of a column in a clean file."""
-    return replace(assumed(column), name=column.name, field_id=None, children=tuple(map(_assumed, column.children)))
-
-
 def _is_clean(column: Column) -> bool:
     """True if a column has always had its name, its type and its fields."""
     is_same = column.name_is_unique and column.initial_default is None and all(map(_is_clean, column.children))
@@ -266,7 +261,7 @@ def _are_alike(columns: Sequence[Column]) -> bool:
 
 def _clean_frame(source: ConnectSource, plan: ScanPlan, files: Sequence[DataFile]) -> DataFrame:
     """The rows of clean files."""
-    places = list(map(_assumed, plan.columns))
+    places = list(map(assumed_by_name, plan.columns))
     readings = [how for column, place in zip(plan.columns, places, strict=True) if (how := reading(column, place))]
     fields = [requested(place, how.type) for place, how in zip(places, readings, strict=True)]
     rows = source.parquet(files, StructType(fields))

@@ -8,9 +8,8 @@ import pytest
 from catalog_lake import lake
 from spark_changes import assert_changes_alike, changes
 
-from lakeconf.catalog.changes import plan_changes
+from lakeconf.catalog.changes import changes_sql, plan_changes
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.change_feed import changes_sql
 from lakeconf.errors import CatalogError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
