@@ -13,9 +13,6 @@ from lakeconf.catalog.scan import plan_in
 from lakeconf.catalog.snapshot import Snapshot, snapshots
 from lakeconf.catalog.table import joined_name, key_text, load_table
 
-_PARTITIONS_OF_FILES = """
-    SELECT data_file_id, partition_id FROM ducklake_data_file WHERE table_id = ? AND partition_id IS NOT NULL
-"""
 _KEY_COLUMNS = """
     SELECT partition_id, column_id, transform FROM ducklake_partition_column WHERE table_id = ?
     ORDER BY partition_id, partition_key_index
@@ -139,22 +136,21 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
             delete_file=None if file.delete_file is None else file.delete_file.path,
             deleted_rows=file.deleted,
             partition=tuple(value for _, value in file.partition_values),
-            partition_keys=keys.get(file.data_file_id, ()),
+            partition_keys=keys.get(file.partition_id, ()),
         )
         for file in plan.files
     ]
     return found, plan.inlined_row_count
 
 
-def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int, tuple[str, ...]]:
-    """The partition keys of each file of a table, with the newest names of the columns."""
-    of_files = transaction.rows(_PARTITIONS_OF_FILES, [table_id])
-    columns = transaction.rows(_KEY_COLUMNS, [table_id]) if of_files else []
-    names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if of_files else [])
-    keys: dict[int, tuple[str, ...]] = {}
+def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int | None, tuple[str, ...]]:
+    """The keys of each partitioning of a table, with the newest names of the columns."""
+    columns = transaction.rows(_KEY_COLUMNS, [table_id])
+    names = dict(transaction.rows(_COLUMN_NAMES, [table_id]) if columns else [])
+    keys: dict[int | None, tuple[str, ...]] = {}
     for partition_id, column_id, transform in columns:
         keys[partition_id] = (*keys.get(partition_id, ()), key_text(transform, names[column_id]))
-    return {file_id: keys.get(partition_id, ()) for file_id, partition_id in of_files}
+    return keys
 
 
 @repeated

@@ -104,7 +104,7 @@ def test_files_are_read_again_if_the_catalog_changes_meanwhile(tmp_path: Path, m
     read_rows, changes = MetadataTransaction.rows, ["ALTER TABLE lake.t RENAME COLUMN p TO q"]
 
     def rows(self: MetadataTransaction, sql: str, *parameters: Any) -> Any:
-        if "partition_id IS NOT NULL" in sql and changes:
+        if "transform FROM ducklake_partition_column" in sql and changes:
             writer.run(changes.pop())
         return read_rows(self, sql, *parameters)
 
