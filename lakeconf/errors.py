@@ -214,7 +214,15 @@ class SnapshotNotFoundError(LakeconfError, LookupError):
 
 
 class SchemaError(LakeconfError, ValueError):
-    """A frame, column or type does not fit the table."""
+    """A frame, column or type does not fit the table.
+
+    Attributes:
+        column: The column whose type in the table cannot hold its values, if that is what is wrong.
+        wanted: This type.
+    """
+
+    column: str | None = None
+    wanted: str | None = None
 
 
 class PredicateError(LakeconfError, ValueError):

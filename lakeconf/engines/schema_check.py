@@ -232,10 +232,12 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
 def _check_type(table: str, name: str, given: str, wanted: str) -> None:
     if fits(parsed_type(given), parsed_type(wanted)):
         return
-    raise SchemaError(
+    error = SchemaError(
         f"the frame's column {name!r} is {given}, but in {table} it is {wanted}, which cannot hold all its values",
         hint=f"cast the frame's column to {wanted}, or evolve the table",
     )
+    error.column, error.wanted = name, wanted
+    raise error
 
 
 def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:

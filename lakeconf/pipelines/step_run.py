@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -105,9 +104,6 @@ def _moment(value: datetime, kind: str) -> str:
     return f"TIMESTAMPTZ {literal(value.isoformat(' ') + '+00:00')}"
 
 
-_TYPE = re.compile(r"\Athe frame's column '(?P<name>.+)' is .+, but in \S+ it is (?P<wanted>.+), which cannot hold")
-
-
 def reworded(error: LakeconfError, model: Model, files: Files | None) -> LakeconfError:
     """Returns an error that names the files or the query in place of a frame; other errors are returned unchanged."""
     if files is not None and model.body is None:
@@ -124,10 +120,9 @@ def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
         return _copied(error, f"{names}: {error.message}", f"add the column to the file; or {error.hint}")
     if not isinstance(error, SchemaError) or "the frame" not in error.message:
         return error
-    found = _TYPE.match(error.message)
     hint = error.hint
-    if found is not None:
-        key = f"{dotted((found['name'],))} = {toml_value(found['wanted'])}"
+    if error.column is not None:
+        key = f"{dotted((error.column,))} = {toml_value(error.wanted)}"
         hint = f"set {key} in columns of the model, next to the other columns, if all values have this type"
     message = error.message.replace("the frame's column", "the column").replace("the frame", "the file")
     return _copied(error, f"{names}: {message}", hint)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.backends.store_arguments import checked_secrets, checked_table
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.store import Store
+from lakeconf.store import Store, checked_secrets, checked_table
 
 if TYPE_CHECKING:
     from pathlib import Path
