@@ -314,7 +314,7 @@ class Table(TableReads):
             frame: A narwhals, pyspark, polars, pandas, pyarrow or duckdb frame, or a list of dictionaries, with the
                 table's columns, in any order, with types that fit. A frame without rows changes nothing and creates no
                 snapshot. A key that a dictionary lacks is NULL.
-            evolve: True to add columns that the table lacks and to widen types, in the same snapshot.
+            evolve: True to add columns and nested fields that the table lacks and to widen types, in the same snapshot.
             idempotency_key: A unique name for this write, such as a batch id. If a write with this key was already
                 committed to this table, nothing is written, even if its snapshot has expired. The key belongs to the
                 table: it follows renames, and a new table with the same name starts without keys. It is recorded in
@@ -437,7 +437,8 @@ class Table(TableReads):
         and `target_<name>` of the table.
 
         Args:
-            frame: As for `append`; it may lack columns if nothing is inserted.
+            frame: As for `append`; it needs only the columns to match on. Columns that it lacks keep their values in
+                updated rows, and have their default or NULL in inserted rows.
             on: The columns to match on; NULL matches nothing.
             matched: Actions for a row of the table that matches; the first one whose condition is true applies.
             not_matched: The action for a row of the frame without a match.

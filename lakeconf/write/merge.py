@@ -10,7 +10,7 @@ import narwhals as nw
 
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.catalog.table import Column, TableInfo, columns_named
+from lakeconf.catalog.table import Column, TableInfo, columns_named, table_options
 from lakeconf.catalog.where import named_columns
 from lakeconf.commit.change import Body, Change, Files, Statements
 from lakeconf.commit.deletions import Found, Outcome, Positions, have_row_ids
@@ -19,7 +19,7 @@ from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.engines.base import FILE_ID, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, literal
 from lakeconf.write import writes
 from lakeconf.write.merge_clauses import (
     ACTION,
@@ -29,8 +29,10 @@ from lakeconf.write.merge_clauses import (
     NOTHING,
     UPDATE,
     Clauses,
+    Insert,
     Update,
     action,
+    is_inserted,
     value,
 )
 from lakeconf.write.merge_source import Source, merge_source
@@ -40,6 +42,7 @@ from lakeconf.write.writes import (
     are_in_files,
     check_matches,
     check_required,
+    constant_row,
     places,
     readable,
     rows_to_change,
@@ -131,6 +134,7 @@ def _search(transaction: Transaction, target: Target, staged: Staged, folder: st
 
 
 _ON = "__lakeconf_on_"
+_DEFAULT = "__lakeconf_default_"
 # The staged rows in a statement.
 STAGED = "__lakeconf_staged"
 
@@ -151,12 +155,16 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
         writes.delete_matches(transaction, target, adopted, selected(info, clauses.on))
         return
     read = readable(transaction, target)
+    defaults = _defaults(transaction, target, read, given, clauses)
     source = merge_source(transaction, target, read, adopted, given, clauses)
     joined = _joined(transaction, target, read, source, given, clauses)
+    if defaults:
+        joined = joined.join(constant_row(source.engine, transaction, target, defaults, _DEFAULT), how="cross")
+    default = {name: nw.col(f"{_DEFAULT}{index}") for index, name in enumerate(defaults)}
     names = [*(f"source_{one.name}" for one in given), *(f"target_{one.name}" for one in info.columns)]
     with named_columns(names):
         frame = joined.with_columns(action(clauses).alias(ACTION)).filter(nw.col(ACTION) != NOTHING)
-        values = [value(column, given, clauses).alias(column.name) for column in info.columns]
+        values = [value(column, given, clauses, default.get(column.name)).alias(column.name) for column in info.columns]
         rows = frame.select(ROW_ID, ACTION, *places(source.engine), *values)
     staged = stage_actions(source.engine, transaction, target, rows, target.types, acted=True)
     carry_out(source.engine, transaction, target, staged, clauses.on, source.decision)
@@ -226,7 +234,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
     info, types = target.info, target.types
     found = engine.schema(adopted)
     names = {folded(name) for name in found}
-    given = tuple(column for column in info.columns if clauses.not_matched or folded(column.name) in names)
+    given = tuple(column for column in info.columns if folded(column.name) in names)
     check_fit(info.full_name, found, {column.name: types[column.name] for column in given})
     for key in selected(info, clauses.on):
         if key not in given:
@@ -234,10 +242,37 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
                 f"the frame lacks the column {key.name!r}, which the merge matches on",
                 hint="add it to the frame, or match on other columns",
             )
-    for clause in clauses.matched:
-        if isinstance(clause, Update):
+    for clause in (*clauses.matched, clauses.not_matched):
+        if isinstance(clause, Update | Insert):
             columns_named(info, list(clause.values or ()))
     return given
+
+
+def _defaults(
+    transaction: Transaction, target: Target, read: TableInfo, given: Sequence[Column], clauses: Clauses
+) -> dict[str, str]:
+    """The defaults of the columns for which a merge inserts no value, as SQL; a column without one gets NULL."""
+    info, update_only = target.info, "or only update rows: merge(…, not_matched=None)"
+    lacking = [column for column in info.columns if clauses.not_matched and not is_inserted(column, given, clauses)]
+    if not lacking:
+        return {}
+    options = table_options(transaction.session.reader, read, transaction.snapshot_id)
+    known = {column.name for column in read.columns}
+    for column in lacking:
+        missing = f"the merge has no value for the column {column.name!r} of {info.full_name}"
+        if column.name not in known:
+            raise SchemaError(
+                f"{missing}, which this transaction adds", hint=f"add it to the frame, {update_only}, or commit first"
+            )
+        if column.name in options.computed:
+            raise SchemaError(f"{missing}, whose default is an expression", hint=f"add it to the frame, {update_only}")
+        if not column.nullable and column.name not in options.defaults:
+            raise SchemaError(
+                f"{missing}, which is NOT NULL and has no default", hint=f"add it to the frame, {update_only}"
+            )
+    return {
+        column.name: literal(options.defaults[column.name]) for column in lacking if column.name in options.defaults
+    }
 
 
 def _joined(

@@ -40,11 +40,7 @@ class Update:
 
     def __post_init__(self) -> None:
         """Checks the arguments."""
-        if not isinstance(self.values, Mapping | None):
-            raise SchemaError(
-                f"the values of an Update are {self.values!r}, and not a dictionary",
-                hint='write Update({"kind": nw.col("source_kind")}), or Update() for all columns of the frame',
-            )
+        _check_values(self)
         _check_condition(self)
 
 
@@ -65,17 +61,31 @@ class Delete:
 
 @dataclass(frozen=True)
 class Insert:
-    """Inserts a row of the frame.
+    """Inserts a row of the frame; columns without a value get their default, or NULL.
 
     Attributes:
+        values: Values by column name: a constant, or a narwhals expression over `source_<name>`. None inserts the
+            columns of the frame.
         when: The condition; None means always.
     """
 
+    values: Mapping[str, object] | None = None
     when: nw.Expr | None = None
 
     def __post_init__(self) -> None:
-        """Checks the condition."""
+        """Checks the arguments."""
+        _check_values(self)
         _check_condition(self)
+
+
+def _check_values(clause: Update | Insert) -> None:
+    values: object = clause.values
+    if not isinstance(values, Mapping | None):
+        kind = type(clause).__name__
+        raise SchemaError(
+            f"the values of an {kind} are {values!r}, and not a dictionary",
+            hint=f'write {kind}({{"kind": nw.col("source_kind")}}), or {kind}() for all columns of the frame',
+        )
 
 
 def _check_condition(clause: Update | Delete | Insert) -> None:
@@ -138,27 +148,42 @@ def action(clauses: Clauses) -> nw.Expr:
     return _first(cases, nw.lit(NOTHING))
 
 
-def value(column: Column, given: Sequence[Column], clauses: Clauses) -> nw.Expr:
-    """The value of a column after the merge."""
+def is_inserted(column: Column, given: Sequence[Column], clauses: Clauses) -> bool:
+    """True if inserted rows get a value of the merge for a column, and not its default."""
+    inserted = clauses.not_matched.values if clauses.not_matched else None
+    return column in given if inserted is None else folded(column.name) in map(folded, inserted)
+
+
+def value(column: Column, given: Sequence[Column], clauses: Clauses, default: nw.Expr | None = None) -> nw.Expr:
+    """The value of a column after the merge; `default` is that of rows to insert, unless `is_inserted`."""
     ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
     cases: list[tuple[nw.Expr, object]] = []
     matched = ~nw.col(IN_SOURCE).is_null() & ~nw.col(ROW_ID).is_null()
+    of_frame = theirs if column in given else ours
     for clause in clauses.matched:
-        new: object = theirs if column in given else ours
-        if isinstance(clause, Update) and clause.values is not None:
-            by_name = {folded(name): given_value for name, given_value in clause.values.items()}
-            new = by_name.get(folded(column.name), ours)
+        values = clause.values if isinstance(clause, Update) else None
+        new = of_frame if values is None else _named(values, column, ours)
         cases.append((matched if clause.when is None else matched & clause.when, new))
-    default = theirs if column in given else ours
-    return default if all(case is default for _, case in cases) else _first(cases, default)
+    inserted = clauses.not_matched.values if clauses.not_matched else None
+    absent = ours if default is None else default
+    # The table's value is NULL in a row that it does not have, and has the type of the column.
+    rest = _named(inserted, column, absent) if inserted is not None else theirs if column in given else absent
+    return of_frame if all(new is of_frame for new in (rest, *(new for _, new in cases))) else _first(cases, rest)
 
 
-def _first(cases: Sequence[tuple[nw.Expr, object]], default: nw.Expr) -> nw.Expr:
+def _named(values: Mapping[str, object], column: Column, other: nw.Expr) -> object:
+    """The value for a column; `other` if there is none."""
+    return {folded(name): given for name, given in values.items()}.get(folded(column.name), other)
+
+
+def _first(cases: Sequence[tuple[nw.Expr, object]], default: object) -> nw.Expr:
     """The value of the first case whose condition is true."""
+
+    def expression(given: object) -> nw.Expr:
+        return given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))
 
     def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
         condition, given = case
-        then = given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))
-        return nw.when(condition).then(then).otherwise(rest)
+        return nw.when(condition).then(expression(given)).otherwise(rest)
 
-    return reduce(otherwise, reversed(cases), default)
+    return reduce(otherwise, reversed(cases), expression(default))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import narwhals as nw
 
@@ -26,7 +25,7 @@ from lakeconf.write.ddl import constant
 from lakeconf.write.merge import STAGED, carry_out, row_change, settings_of, stage_actions, update_statement
 from lakeconf.write.merge_clauses import ACTION, UPDATE
 from lakeconf.write.staged_refusal import outcome_refusal, size_refusal
-from lakeconf.write.writes import check_required, places, readable, rows_to_change
+from lakeconf.write.writes import check_required, constant_row, places, readable, rows_to_change
 
 _log = EventLogger("stage")
 # Columns with the new constants, which the executors read from a frame of one row.
@@ -54,7 +53,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         transaction.add(replace(row_change(target, transaction, statement), depends_on=depends_on))
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
-    read = readable(transaction, target)
+    read = readable(transaction, target, computed)
     rows = rows_to_change(session.engine, transaction, target, read, predicate)
     with named_columns(types):
         rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
@@ -112,21 +111,11 @@ def _stage(
         return None
     new = {**computed, **{name: nw.col(f"{_CONSTANT}{index}") for index, name in enumerate(constants)}}
     if constants:
-        rows = rows.join(_constants(transaction, target, constants), how="cross")
+        rows = rows.join(constant_row(engine, transaction, target, constants, _CONSTANT), how="cross")
     with named_columns(types):
         chosen = [new.get(name, nw.col(name)).alias(name) for name in types]
         rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *places(session.engine), *chosen)
     return stage_actions(session.engine, transaction, target, rows, types, acted=True)
-
-
-def _constants(transaction: Transaction, target: Target, constants: Mapping[str, str]) -> nw.LazyFrame[Any]:
-    """A frame of one row with the new constants, which DuckDB has cast to the types of their columns."""
-    session = transaction.session
-    cast = (f"CAST({value} AS {target.types[name]}) AS {identifier(name)}" for name, value in constants.items())
-    row = session.engine.adopt(session.writer.arrow(f"SELECT {', '.join(cast)}"))
-    columns = {column: target.types[column.name] for column in selected(target.info, list(constants))}
-    frame: nw.LazyFrame[Any] = nw.from_native(session.engine.conform(row, columns))
-    return frame.select(nw.col(name).alias(f"{_CONSTANT}{index}") for index, name in enumerate(constants))
 
 
 def _count(writer: Connection, staged: Staged) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -315,10 +315,30 @@ def places(engine: Engine) -> list[str]:
     return [FILE_ID, FILE_ROW_NUMBER] if isinstance(engine, SparkOperations) else []
 
 
-def readable(transaction: Transaction, target: Target) -> TableInfo:
-    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify."""
+def constant_row(
+    engine: Engine, transaction: Transaction, target: Target, constants: Mapping[str, str], prefix: str
+) -> nw.LazyFrame[Any]:
+    """A frame of one row with constants, which DuckDB has cast to the types of their columns.
+
+    Args:
+        engine: The engine that joins the frame.
+        constants: SQL expressions by column name.
+        prefix: The names of the frame's columns are this prefix and a number.
+    """
+    cast = (f"CAST({value} AS {target.types[name]}) AS {identifier(name)}" for name, value in constants.items())
+    row = engine.adopt(transaction.session.writer.arrow(f"SELECT {', '.join(cast)}"))
+    columns = {column: target.types[column.name] for column in selected(target.info, list(constants))}
+    frame: nw.LazyFrame[Any] = nw.from_native(engine.conform(row, columns))
+    return frame.select(nw.col(name).alias(f"{prefix}{index}") for index, name in enumerate(constants))
+
+
+def readable(transaction: Transaction, target: Target, names: Collection[str] | None = None) -> TableInfo:
+    """The table at the read snapshot; refuses one whose rows a merge or a computed update cannot read or identify.
+
+    Only `names` are columns of the changed rows; None for all.
+    """
     info = target.info
-    _check_names(info)
+    _check_names(info, [column.name for column in info.columns] if names is None else names)
     if info.table_id != NO_ID and has_rows(transaction, info):
         raise UnsupportedError(
             f"the transaction already contains a write to {info.full_name}, and this write reads the table before it",
@@ -338,15 +358,15 @@ def readable(transaction: Transaction, target: Target) -> TableInfo:
     return read
 
 
-def _check_names(info: TableInfo) -> None:
+def _check_names(info: TableInfo, selected: Collection[str]) -> None:
     """Refuses columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
     for column in info.columns:
         reserved = column.name.lower().startswith(RESERVED)
-        if reserved or any(character in column.name for character in '."`'):
+        if reserved or (column.name in selected and any(character in column.name for character in '."`')):
             raise UnsupportedError(
                 f"a merge or a computed update cannot use the column name {column.name!r} of {info.full_name}",
-                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update with "
-                "constants work without renaming",
+                hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update of other "
+                "columns or with constants work without renaming",
             )
 
 

@@ -10,6 +10,7 @@ from doc_pages import blocks
 
 import lakeconf
 from lakeconf.cli.app import run
+from lakeconf.inspection.doctor import diagnose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,9 @@ def test_python_blocks_run(project: Path, engine: str, request: pytest.FixtureRe
     for text in blocks("writing.md", "python"):
         code = text.replace(".open() ", ".open(spark) ")
         exec(compile(code, "docs/writing.md", "exec"), names)  # noqa: S102 - that is the test
+        # Also a delete file that a later one replaced is no file of a killed write.
+        step = next(step for step in diagnose(lakeconf.init().get_store()) if step.name == "files")
+        assert (step.status, step.found.endswith("and no others")) == ("ok", True), (step, code)
     lake: lakeconf.Lake = names["lake"]
     found = lake.sql("SELECT id, event_type, amount FROM raw.events WHERE id IN (1, 2, 3, 99) ORDER BY ALL")
     assert sorted(set(found.collect("pyarrow").rows())) == [(2, "sale", 207), (99, "sale", 5)]

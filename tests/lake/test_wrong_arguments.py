@@ -158,7 +158,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
         lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched=Delete(when=5)),
         "of a Delete is 5, and not an",
     ),
-    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", not_matched=Insert("x")), "of an Insert is 'x'"),
+    (lambda lake: lake.table("raw.events").merge(FRAME, on="id", not_matched=Insert("x")), "of an Insert are 'x'"),
     (lambda lake: lake.table("raw.events").merge(FRAME, on="id", matched=Update(when=True)), "of an Update is True"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep="1"), "keep is '1', and not a whole number"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep=1.5), "keep is 1.5, and not a whole number"),

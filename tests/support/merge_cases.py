@@ -84,7 +84,14 @@ def condition(random: Random, side: str, columns: dict[str, str]) -> nw.Expr | N
     return number + 1 > 2 if random.random() < 0.1 else random.choice(plain)
 
 
-def clauses(random: Random, columns: dict[str, str], *, whole: bool) -> dict[str, Any]:
+def insert(random: Random, columns: dict[str, str]) -> Insert | None:
+    """No insert, or one of the columns of the frame, or of some columns."""
+    when = condition(random, "source", columns)
+    values: list[dict[str, object] | None] = [None, None, {"n": nw.col("source_n"), "s": "new"}]
+    return random.choice([None, Insert(random.choice(values), when), Insert(when=when)])
+
+
+def clauses(random: Random, columns: dict[str, str]) -> dict[str, Any]:
     both = random.choice(["source", "target"])
     update: list[dict[str, object] | None] = [
         None,
@@ -101,7 +108,7 @@ def clauses(random: Random, columns: dict[str, str], *, whole: bool) -> dict[str
     ]
     return {
         "matched": matched,
-        "not_matched": Insert(condition(random, "source", columns)) if whole else None,
+        "not_matched": insert(random, columns),
         "not_matched_by_source": Delete(condition(random, "target", columns)) if random.random() < 0.3 else None,
     }
 
@@ -150,6 +157,8 @@ def random_case(
         setup.append(f"ALTER TABLE § SET PARTITIONED BY ({partition_keys(random, kept)})")
     setup += [f"INSERT INTO § VALUES {values(random, former, random.choice([3, 12]))}" for _ in range(2)]
     setup += [*changes, f"INSERT INTO § VALUES {values(random, columns, random.choice([3, 12]))}"]
+    if random.random() < 0.5:
+        setup += ["ALTER TABLE § ALTER COLUMN n SET DEFAULT 2", "ALTER TABLE § ALTER COLUMN s SET DEFAULT 'A'"]
     setup.append(f"DELETE FROM § WHERE rowid % {random.randint(2, 9)} = 0")
     if random.random() < 0.3:
         columns["w"] = random.choice(others)
@@ -162,7 +171,7 @@ def random_case(
     rows = f"SELECT * FROM (VALUES {values(random, given, random.choice([0, 3, 8]) + 1)}) AS r({', '.join(given)})"
     if random.random() < 0.8:  # otherwise several rows may match one
         rows += f" QUALIFY row_number() OVER (PARTITION BY {', '.join(on)}) = 1"
-    return Case(setup, columns, rows, {"on": on} | clauses(random, given, whole=whole))
+    return Case(setup, columns, rows, {"on": on} | clauses(random, given))
 
 
 def frame_of(case: Case) -> pa.Table:

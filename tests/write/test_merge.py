@@ -14,7 +14,7 @@ from lakeconf.errors import CommitError, SchemaError
 from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
-    from lakeconf import Lake
+    from lakeconf import Lake, Store
 
 STOCK = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", None], "amount": pa.array([10, 20, 30, 40], pa.int64())})
 DELIVERY = pa.table({"id": [2, 3, 9], "name": ["B", None, "i"], "amount": pa.array([5, 0, 90], pa.int64())})
@@ -75,12 +75,52 @@ def test_merge_deletes_rows_missing_from_the_frame(lake: Lake) -> None:
     assert stock(lake) == [(1, "a", 10), (2, "B", 5), (3, None, 0), (9, "i", 90)]
 
 
-def test_merge_that_only_updates_accepts_a_subset_of_columns(lake: Lake) -> None:
-    amounts = DELIVERY.select(["id", "amount"])
-    lake.table("stock").merge(amounts, on="ID", not_matched=None)
-    assert stock(lake) == [(1, "a", 10), (2, "b", 5), (3, "c", 0), (4, None, 40)]
-    with pytest.raises(SchemaError, match="lacks the column 'name'"):
-        lake.table("stock").merge(amounts, on="id")
+def test_columns_that_the_frame_lacks_keep_their_values_and_are_inserted_with_their_default(lake: Lake) -> None:
+    stock_table, before = lake.table("stock"), dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
+    stock_table.evolve(add={"origin": "VARCHAR", "size": "DECIMAL(5, 2)"}, defaults={"origin": "north", "size": 1.5})
+    version = stock_table.merge(DELIVERY.select(["id", "amount"]), on="ID")
+    old = [(1, "a", 10, "north"), (2, "b", 5, "north"), (3, "c", 0, "north"), (4, None, 40, "north")]
+    assert rows(lake, "SELECT id, name, amount, origin FROM dev.stock") == [*old, (9, None, 90, "north")]
+    assert rows(lake, "SELECT DISTINCT size::VARCHAR FROM dev.stock") == [("1.50",)]
+    assert rows(lake, f"SELECT id, rowid FROM dev.stock WHERE rowid < {len(before)}") == sorted(before.items())
+    feed = rows(lake, f"SELECT change_type, id FROM dev.table_changes('stock', {version}, {version})")
+    changed = [("update_postimage", 2), ("update_postimage", 3), ("update_preimage", 2), ("update_preimage", 3)]
+    assert feed == [("insert", 9), *changed]
+    stock_table.merge(DELIVERY.select(["id"]), on="id", matched=Update({"name": "seen"}), not_matched=None)
+    assert rows(lake, "SELECT name, count(*) FROM dev.stock GROUP BY ALL") == [("a", 1), ("seen", 3), (None, 1)]
+
+
+def test_insert_with_values_sets_only_these_columns(lake: Lake) -> None:
+    lake.table("stock").evolve(add={"origin": "VARCHAR"}, defaults={"origin": "north"})
+    values = {"ID": nw.col("source_id") + 100, "name": "new"}
+    lake.table("stock").merge(DELIVERY.select(["id", "name"]), on="id", matched=None, not_matched=Insert(values))
+    assert rows(lake, "FROM dev.stock WHERE id > 4") == [(109, "new", None, "north")]
+    with pytest.raises(SchemaError, match="has no column 'nome'"):
+        lake.table("stock").merge(DELIVERY, on="id", not_matched=Insert({"nome": "new"}))
+
+
+def test_merge_cannot_insert_without_a_value_for_a_required_or_computed_column(lake: Lake, store: Store) -> None:
+    with store.connect() as connection:
+        connection.execute(
+            "CREATE TABLE strict (id BIGINT, name VARCHAR NOT NULL, a BIGINT, t TIMESTAMP DEFAULT now())"
+        )
+        connection.execute("INSERT INTO strict (id, name) VALUES (2, 'b')")
+    before, strict = lake.refresh(), lake.table("strict")
+    for given, reason in {"a": "'name' of main.strict, which is NOT NULL", "name": "'t' .+ default is an expr"}.items():
+        frame = pa.table(
+            {"id": [2], given: pa.array([None if given == "a" else "B"], None if given == "name" else pa.int64())}
+        )
+        with pytest.raises(SchemaError, match=reason) as raised:
+            strict.merge(frame, on="id")
+        assert "not_matched=None" in str(raised.value)
+        assert lake.refresh() == before
+        strict.merge(frame, on="id", not_matched=None)
+        before = lake.refresh()
+    whole = frame.append_column("t", pa.array([None], pa.timestamp("us")))
+    with lake.transaction() as tx:
+        tx.table("strict").evolve(add={"size": "BIGINT"}, defaults={"size": 1})
+        with pytest.raises(SchemaError, match="which this transaction adds"):
+            tx.table("strict").merge(whole, on="id")
 
 
 def test_merge_on_several_columns_does_not_match_null(lake: Lake) -> None:

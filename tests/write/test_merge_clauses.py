@@ -57,7 +57,7 @@ def evaluated(expression: nw.Expr) -> list[Any]:
         (clauses(Delete(when=LARGE), Update()), [UPDATE, DELETE, UPDATE], [NOTHING] * 3, [NOTHING] * 3),
         (clauses(Update(), Delete(when=LARGE)), [UPDATE] * 3, [NOTHING] * 3, [NOTHING] * 3),
         (clauses(insert=Insert()), [NOTHING] * 3, [INSERT] * 3, [NOTHING] * 3),
-        (clauses(insert=Insert(LARGE)), [NOTHING] * 3, [NOTHING, INSERT, NOTHING], [NOTHING] * 3),
+        (clauses(insert=Insert(when=LARGE)), [NOTHING] * 3, [NOTHING, INSERT, NOTHING], [NOTHING] * 3),
         (clauses(missing=Delete()), [NOTHING] * 3, [NOTHING] * 3, [DELETE] * 3),
         (clauses(missing=Delete(LARGE)), [NOTHING] * 3, [NOTHING] * 3, [NOTHING, DELETE, NOTHING]),
         (clauses(Update(), insert=Insert(), missing=Delete()), [UPDATE] * 3, [INSERT] * 3, [DELETE] * 3),
@@ -86,6 +86,17 @@ def test_update_with_values_sets_only_these_columns() -> None:
     computed = clauses(Update({"kind": nw.concat_str(nw.col("target_Kind"), nw.lit("!"))}))
     assert evaluated(value(KIND, [KIND], computed))[:3] == ["old!"] * 3
     assert evaluated(value(KIND, [KIND], clauses(Update({"other": 1}))))[:6] == ["old"] * 3 + ["new", "new", None]
+
+
+def test_inserted_row_has_the_default_of_a_column_without_a_value() -> None:
+    default, whole = nw.lit("default"), clauses(Update(), insert=Insert())
+    assert evaluated(value(KIND, [KIND], whole, default))[3:6] == ["new", "new", None]
+    assert evaluated(value(KIND, [], whole, default)) == ["old"] * 3 + ["default"] * 3 + ["default"] * 3
+    named = clauses(Update(), insert=Insert({"KIND": nw.concat_str(nw.col("source_Kind"), nw.lit("!"))}))
+    assert evaluated(value(KIND, [KIND], named, default))[3:6] == ["new!", "new!", None]
+    others = clauses(Update(), insert=Insert({"other": 1}))
+    assert evaluated(value(KIND, [KIND], others, default))[:6] == ["new", "new", None] + ["default"] * 3
+    assert evaluated(value(KIND, [KIND], others))[3:6] == [None] * 3
 
 
 def test_value_is_that_of_the_first_clause_whose_condition_is_true() -> None:

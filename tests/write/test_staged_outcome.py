@@ -143,7 +143,9 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
-    for seed in range(first, first + (10 if PROVE else 1)):
+    for seed in range(first, first + (10 if PROVE else 5)):
+        if seen["staged"] and not PROVE:
+            break
         random = Random(seed)  # noqa: S311 - not for cryptography
         cases = {
             str(next(number)): random_case(random, TYPES, partitioned=0.5, evolved=0.4)
@@ -158,6 +160,8 @@ KEY_CHANGES = {
     "first": ["INSERT", "ALTER TABLE § SET PARTITIONED BY (s)"],
     "other": ["ALTER TABLE § SET PARTITIONED BY (s)", "INSERT", "ALTER TABLE § SET PARTITIONED BY (year(d), n)"],
     "none": ["ALTER TABLE § SET PARTITIONED BY (n)", "INSERT", "ALTER TABLE § RESET PARTITIONED BY"],
+    # The frame lacks the key, which has a default, and another column.
+    "subset": ["ALTER TABLE § SET PARTITIONED BY (s)", "INSERT", "ALTER TABLE § ALTER COLUMN s SET DEFAULT 'b'"],
 }
 
 
@@ -175,7 +179,8 @@ def test_twins_with_changed_keys_stay_equal(
     for key, changes in KEY_CHANGES.items():
         setup = [create, *(insert.format(0, 12) if change == "INSERT" else change for change in changes)]
         setup += [insert.format(12, 20), "DELETE FROM § WHERE k % 7 = 0"]
-        cases[key] = Case(setup, columns, frame, {"on": ["k"]})
+        given = f"SELECT k, n FROM ({frame})" if key == "subset" else frame
+        cases[key] = Case(setup, columns, given, {"on": ["k"]})
     seen = Counter[str]()
     check(store_of(tmp_path, data_inlining_row_limit=5), spark, cases, seen)
     assert seen["staged"] == 2 * len(cases)
