@@ -287,11 +287,10 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
     is_csv = ending == "csv"
     source = files.source(
-        {found[name]: "VARCHAR" if is_csv and is_lost(kind) else kind for name, kind in columns.items()}
+        {found[name]: "VARCHAR" if is_csv and is_lost(columns[name]) else columns[name] for name in found}
     )
-    wanted = ", ".join(
-        f"CAST({identifier(found[name])} AS {kind}) AS {identifier(name)}" for name, kind in columns.items()
-    )
+    values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
+    wanted = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
     return lake.sql(f"SELECT {wanted} FROM {source}")
 
 
@@ -307,7 +306,7 @@ def check_files(files: Files, lake: Lake) -> None:
         wanted = columns or given
         found = _names(given, wanted) if files.ending == "csv" else {name: name for name in wanted}
         # The text of a value, or a type that holds more digits.
-        pairs = {name: (read_as(kind), kind) for name, kind in wanted.items()}
+        pairs = {name: (read_as(wanted[name]), wanted[name]) for name in found}
         given = {found[name]: kind for name, (kind, _) in pairs.items()}
     _check_values(files, lake, given, pairs)
 
@@ -360,14 +359,17 @@ def _check_paths(files: Files) -> None:
 
 
 def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names of the columns in the files."""
+    """Returns the names of the columns in the files; files may lack a column of the table, whose value is then NULL."""
     given = _found(lake, files)
     files.found.update(given)
     names = _names(given, columns)
     if _extra(files, given, columns):
         each = ((path, one) for path in files.paths for one in _extra(files, _found(lake, files, path), columns))
         raise _left_out(files, *next(each))
-    missing = [name for name in columns if name not in names]
+    table = files.model.table
+    adds = isinstance(files.model.kind, Append) and table in lake.tables()
+    kept = set(map(folded, lake.table(table).schema)) if adds else set()
+    missing = [name for name in columns if name not in names and folded(name) not in kept]
     if missing:
         raise SchemaError(
             f"{_place(files)}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeconf.commit.journal import ModelRun
+from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import DataLossError, PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.table import Table
@@ -88,9 +89,19 @@ def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hi
         raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {table}", hint=hint)
 
 
-def drop_hint(dropped: Sequence[str]) -> str:
-    """Returns a hint on how to allow a model or a run to drop columns."""
+def drop_hint(model: Model, types: Mapping[str, str], dropped: Sequence[str]) -> str:
+    """Returns a hint on what to do about columns that the rows of a model lack.
+
+    Args:
+        types: The columns of its table and their types.
+    """
     listed = ", ".join(f'"{name}"' for name in dropped)
+    if isinstance(model.kind, Append) and not model.kind.columns:
+        declared = ", ".join(f"{dotted((name,))} = {toml_value(kind)}" for name, kind in types.items())
+        return (
+            f"declare the columns of the files, so that rows without a column have NULL: columns = {{ {declared} }}; "
+            f"or, to delete the column and its values, write dropped = [{listed}] in the model"
+        )
     return (
         f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
         "for a renamed column, use `renamed`"

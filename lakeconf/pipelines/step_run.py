@@ -75,7 +75,7 @@ def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_
     table = transaction.table(model.table)
     changes = column_changes(model, table.schema, transaction.columns_of(rows))
     if not allow_drop_columns:
-        check_dropped(model.table, changes.dropped, model.dropped, drop_hint(changes.dropped))
+        check_dropped(model.table, changes.dropped, model.dropped, drop_hint(model, table.schema, changes.dropped))
     apply(table, changes)
 
 
@@ -117,7 +117,7 @@ def reworded(error: LakeconfError, model: Model, files: Files | None) -> Lakecon
 def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
     names = listed(files.names)
     if isinstance(error, DataLossError):
-        return _copied(error, f"{names}: {error.message}", f"add the column to the file; or {error.hint}")
+        return _copied(error, f"{names}: {error.message}", error.hint)
     if not isinstance(error, SchemaError) or "the frame" not in error.message:
         return error
     hint = error.hint

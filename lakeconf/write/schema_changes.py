@@ -211,18 +211,34 @@ class Evolution:
 
 
 def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evolution:
-    """The changes with which a table can store the rows of a frame: new columns and wider types."""
+    """The changes with which a table can store the rows of a frame: new columns and nested fields, wider types."""
     known = {folded(name): name for name in types}
     add, promote = {}, {}
     for name, given in frame.items():
         own = known.get(folded(name))
         if own is None:
-            add[name] = given
+            add[identifier(name)] = given
         elif not fits(parsed_type(given), parsed_type(types[own])) and fits(
             parsed_type(types[own]), parsed_type(given)
         ):
             promote[identifier(own)] = given
-    return Evolution(add={identifier(name): text for name, text in add.items()}, promote=promote)
+        else:
+            add |= _new_fields(parsed_type(given), parsed_type(types[own]), identifier(own))
+    return Evolution(add=add, promote=promote)
+
+
+def _new_fields(given: DuckDBPyType, own: DuckDBPyType, path: str) -> dict[str, str]:
+    """The nested fields of a frame's column that the table's column lacks, with their types."""
+    if given.id != own.id:
+        return {}
+    known, added = {folded(name): (name, part) for name, part in fields(own).items()}, dict[str, str]()
+    for name, part in fields(given).items():
+        if folded(name) in known:
+            called, kind = known[folded(name)]
+            added |= _new_fields(part, kind, f"{path}.{identifier(called)}")
+        else:
+            added[f"{path}.{identifier(name)}"] = str(part)
+    return added
 
 
 def _parts(name: str) -> list[str]:
