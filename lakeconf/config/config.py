@@ -242,7 +242,8 @@ class Config:
             reading = self._read(name)
             problems = [*reading.problems, *self._shared_secrets(name, reading)]
             store = None if problems else reading.store
-            reading = reading._replace(store=store, problems=tuple(problems))
+            located = None if problems else reading.located
+            reading = reading._replace(store=store, located=located, problems=tuple(problems))
             if store is None:
                 return reading  # not cached: its variables may be set later
             self._readings[name] = reading
@@ -281,7 +282,7 @@ class Config:
 
     def data_path_problems(self, names: Collection[str]) -> Iterator[Problem]:
         """Reports data paths of these stores that another catalog uses too; skips invalid stores."""
-        stores = {name: store for name in self.names if (store := self.reading(name).store) is not None}
+        stores = {name: store for name in self.names if (store := self.reading(name).located) is not None}
         return data_path_problems(self._source, stores, names)
 
     def _structure(self) -> Iterator[Problem]:

@@ -47,6 +47,8 @@ class Reading(NamedTuple):
         values: The store's keys with variables resolved and secrets in clear text.
         origins: The origin of each value.
         variables: The environment variables that were read, and their values.
+        unresolved: The keys whose values are unknown, because an untrusted file references a variable.
+        located: The store if the location of its catalog and files is known; its credentials may be unknown.
     """
 
     store: Store | None
@@ -54,6 +56,8 @@ class Reading(NamedTuple):
     values: Mapping[str, Any] = MappingProxyType({})
     origins: Mapping[Path, Origin] = MappingProxyType({})
     variables: Mapping[str, str | None] = MappingProxyType({})
+    unresolved: frozenset[Path] = frozenset()
+    located: Store | None = None
 
     def __repr__(self) -> str:
         return f"Reading({self.store!r}, {self.problems})"
@@ -100,8 +104,13 @@ def read_store(
             store.config = str(stores.source.path.resolve())
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
-    whole = not problems and not draft.unresolved
-    return Reading(store if whole else None, problems, draft.values, draft.origins, draft.looked_up)
+    located = None if problems or not all(map(_is_credential, draft.unresolved)) else store
+    whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
+    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located)
+
+
+def _is_credential(path: Path) -> bool:
+    return is_secret(path) or path[-1] in ("user", "key_id")
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:

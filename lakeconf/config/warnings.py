@@ -70,7 +70,7 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
     if not isinstance(backend, Mapping) or str(backend.get("use_ssl")).lower() not in ("false", "0"):
         return
     endpoint = str(backend.get("endpoint", ""))
-    if not is_loopback(endpoint):
+    if not is_loopback(endpoint) and ("storage_backend", "endpoint") not in reading.unresolved:
         place = reading.origins["storage_backend", "use_ssl"].place
         origin = reading.origins.get(("storage_backend", "endpoint"))
         # Do not show the value of a variable: the file may be untrusted.

@@ -103,6 +103,25 @@ def test_untrusted_validation_reads_no_variable(
     assert "[LC010]" in capsys.readouterr().out
 
 
+def test_untrusted_validation_compares_what_the_file_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data paths without variables overlap whatever the credentials are; an unknown endpoint may be this machine."""
+    catalog = '{{ type = "postgres", host = "localhost", database = "{}", user = "${{U}}", password = "${{P}}" }}'
+    storage = '{{ type = "s3", bucket = "{}", region = "r", key_id = "${{K}}", secret = "${{S}}"{} }}'
+    text = "".join(
+        f"[stores.{name}]\nmetadata_backend = {catalog.format(name)}\nstorage_backend = {storage.format(*given)}\n"
+        for name, given in {
+            "a": ("b", ""),
+            "c": ("${B}", ', endpoint = "${E}", use_ssl = false'),
+            "d": ("b", ', prefix = "x"'),
+        }.items()
+    )
+    (folder / "lakeconf.toml").write_text(f'default_store = "a"\n{text}')
+    assert run(["validate", "--untrusted"]) == 1
+    said = capsys.readouterr().out
+    assert "stores.d.storage_backend: the data path equals or overlaps that of the store 'a'" in said
+    assert (said.count("[LC056]"), "LC061" in said) == (1, False)
+
+
 @pytest.mark.parametrize(
     "path", ["/proc/self/environ", "../outside.sql", "link.sql", "folder/../../outside.sql", "a\nb.sql"]
 )
