@@ -70,8 +70,6 @@ def parser_reason(error: Exception) -> str:
 class Rendering(Protocol):
     """Renders secret values, strings and names."""
 
-    install: bool
-
     def secret(self, key: str, secret: Secret) -> str:
         """Renders the secret value of the option `key`."""
         ...
@@ -98,8 +96,6 @@ class _Clear:
 class Masked:
     """Renders valid SQL with `'***'` for each secret."""
 
-    install = False
-
     def secret(self, _key: str, _secret: Secret) -> str:
         return literal(MASK)
 
@@ -113,16 +109,12 @@ class Masked:
 class Revealed(_Clear):
     """Renders secret values in clear text, on explicit request."""
 
-    install = False
-
     def secret(self, _key: str, secret: Secret) -> str:
         return literal(secret.reveal())
 
 
 class Portable:
     """Renders secrets as `getenv('X')`, which the DuckDB CLI resolves; rejects secrets without a variable."""
-
-    install = True
 
     def secret(self, key: str, secret: Secret) -> str:
         if secret.variable is None:
@@ -150,8 +142,6 @@ class Portable:
 
 class Bound(_Clear):
     """Renders `?` for each secret and collects the values in `parameters`."""
-
-    install = False
 
     def __init__(self) -> None:
         self.parameters: list[Secret] = []
@@ -197,9 +187,8 @@ class LoadExtension(NamedTuple):
 
     name: str
 
-    def render(self, rendering: Rendering) -> str:
-        install = f"INSTALL {self.name}; " if rendering.install else ""
-        return f"{install}LOAD {self.name};"
+    def render(self, rendering: Rendering) -> str:  # noqa: ARG002 - the interface
+        return f"LOAD {self.name};"
 
 
 class SetOption(NamedTuple):

@@ -174,8 +174,7 @@ class Store(PublicNames):
 
         Args:
             show_secrets: True to show secret values in clear text instead of `'***'`.
-            portable: True to write secrets as `getenv('X')` and `INSTALL` before `LOAD`, for the DuckDB CLI on any
-                machine.
+            portable: True to write secrets as `getenv('X')`, for the DuckDB CLI on any machine.
 
         Returns:
             The statements, in the order in which they run.
@@ -189,18 +188,20 @@ class Store(PublicNames):
         rendering = Portable() if portable else Revealed() if show_secrets else Masked()
         return [statement.render(rendering) for statement in self.statements]
 
-    def attach(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Attaches the lake to an existing connection and makes it the default database (`USE`).
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, use: bool = True) -> None:
+        """Attaches the lake to an existing connection.
 
         Args:
             connection: Any connection to DuckDB. The store's secrets become temporary secrets of its instance.
+            use: False to keep the connection's default database; True to make the lake the default (`USE`).
 
         Raises:
             CatalogError: The alias is in use, the connection has another secret of the same name, or the catalog is
                 not a lake.
             ConnectionFailed: The catalog cannot be reached.
         """
-        self.attach_to(Connection(native_connection(connection), self.secrets))
+        check_flags(use=use)
+        self.attach_to(Connection(native_connection(connection), self.secrets), without=() if use else Use)
 
     def for_reading(self, *, read_only: bool = True) -> Store:
         """Returns a copy of the store that does not create or migrate a lake.

@@ -44,6 +44,16 @@ def test_attach_several_stores_to_an_existing_connection(tmp_path: Path) -> None
         assert con.execute("FROM marts.t").fetchall() == [(1,)]
 
 
+def test_attach_can_keep_the_default_database(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE own AS SELECT 1 AS a")
+        sqlite_store(tmp_path, "raw").attach(con, use=False)
+        assert con.execute("FROM own").fetchall() == [(1,)]
+        con.execute("CREATE TABLE raw.t AS FROM own")
+        sqlite_store(tmp_path, "marts").attach(con)
+        assert con.execute("SELECT current_database()").fetchall() == [("marts",)]
+
+
 def test_connect_creates_temporary_secrets(tmp_path: Path) -> None:
     with sqlite_store(tmp_path).connect() as con:
         assert con.execute("SELECT DISTINCT persistent FROM duckdb_secrets()").fetchall() == [(False,)]

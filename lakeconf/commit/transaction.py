@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
+import socket
 import threading
 import time
 import uuid
@@ -47,6 +49,14 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
 
 
+def default_author() -> str:
+    """The user and the host of this process, such as `ana@laptop`; a container may have no user."""
+    host = socket.gethostname()
+    with contextlib.suppress(OSError, KeyError):
+        return f"{getpass.getuser()}@{host}"
+    return host
+
+
 @dataclass(frozen=True)
 class Target:
     """A table as a transaction will leave it.
@@ -85,7 +95,7 @@ class Transaction:
         base: The snapshot from which its conflict checks start. A copy, because other threads may refresh the lake, or
             commit with it, before this transaction ends.
         message: The commit message.
-        author: The author of the commit.
+        author: The author of the commit; None for the user and the host of this process.
         extra: Additional keys for the commit info.
         explicit: True for `lake.transaction()`; False for the transaction of a single write.
         key: The idempotency key of its single write; None if there is none.
@@ -290,7 +300,7 @@ class Transaction:
             check_columns(reader, [change.written_for for change in changes if change.written_for], begun)
             check_delete_files(reader, [change.depends_on for change in changes if change.deletes])
         if isinstance(catalog := self.attempt.catalog, StagedCatalog):
-            info = (self.author, self.message, self._commit_info(changes))
+            info = (self.author or default_author(), self.message, self._commit_info(changes))
             bodies = [*(change.body for change in changes), *self._with_keys(changes, begun)]
             is_empty = not catalog.stage(bodies, begun, info)
         else:
@@ -345,7 +355,9 @@ class Transaction:
             writer.execute(statement)
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
-        writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
+        writer.execute(
+            f"{message}{literal(self._commit_info(changes))})", [self.author or default_author(), self.message]
+        )
 
     def _commit_info(self, changes: list[Change]) -> str:
         info: dict[str, object] = {

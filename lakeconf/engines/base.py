@@ -252,9 +252,13 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     """The Spark operations of an engine."""
     if isinstance(engine, SparkOperations):
         return engine
+    is_connect = engine.name == "spark-connect"
+    session = "with one of Spark Connect" if is_connect else "without one"
     raise UnsupportedError(
-        f"{needed_for} needs a classic Spark session, and this lake was opened without one",
-        hint="open the lake with a session: store.open(spark)",
+        f"{needed_for} needs a classic Spark session, and this lake was opened {session}",
+        hint="use the rows of a scan: lake.table(…).scan().to_native().createOrReplaceTempView(…)"
+        if is_connect
+        else "open the lake with a session: store.open(spark)",
     )
 
 

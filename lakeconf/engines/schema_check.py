@@ -25,6 +25,7 @@ _TIMES = ("time", "time with time zone", "interval")
 _ROUNDED = {
     *(("decimal", wanted) for wanted in ("ubigint", "hugeint", "uhugeint")),
     *(("timestamp", wanted) for wanted in ("timestamp_s", "timestamp_ms")),
+    ("decimal", "double"),
 }
 _TEXTS = ("varchar", "blob", "variant")
 STORED_AS_DOUBLE = ids_with(Fact.AS_DOUBLE)
@@ -97,7 +98,7 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
     pairs = _leaves(parsed_type(given), parsed_type(wanted))
     conditions = []
     if pairs & _ROUNDED:
-        conditions.append(f"CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")
+        conditions.append(f"TRY_CAST(CAST({column} AS {wanted}) AS {given}) IS DISTINCT FROM {column}")
     if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
         conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
     if any(kind == "interval" for _, kind in pairs):
@@ -146,6 +147,7 @@ _WIDENINGS = {
 # sums of DuckDB for columns that were created from Spark.
 _CHECKED = {
     "bigint": {"hugeint"},
+    "double": {"decimal"},
     "utinyint": {"smallint"},
     "usmallint": {"integer"},
     "uinteger": {"bigint"},
@@ -223,7 +225,7 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
         if folded(name) not in given:
             raise SchemaError(
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
-                hint="add it, with NULL for missing values",
+                hint="add it to the frame; to keep the values of existing rows, use merge(frame, on=…)",
             )
         _check_type(table, name, given[folded(name)][1], type_name)
         check_writable(name, parsed_type(type_name))

@@ -488,7 +488,7 @@ class Lake(Definitions, Queries):
 
         Args:
             message: The commit message.
-            author: The author of the commit.
+            author: The author of the commit; defaults to the user and the host of this process, as `ana@laptop`.
             extra: Additional keys for the commit info; the mapping is read at the commit.
 
         Yields:

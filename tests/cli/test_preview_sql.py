@@ -24,7 +24,7 @@ def test_preview_sql_masks_shows_or_references_the_secret(run_in_stores: Any, va
     assert "PASSWORD 'hunter2'" in run_in_stores("preview-sql", "prod", "--show-secrets")[1]
     portable = run_in_stores("preview-sql", "prod", "--portable")[1]
     assert "PASSWORD getenv('PGPASSWORD')" in portable
-    assert "INSTALL ducklake; LOAD ducklake;" in portable
+    assert portable.startswith("LOAD ducklake;")
     assert "hunter2" not in run_in_stores("preview-sql", "prod")[1] + portable
 
 

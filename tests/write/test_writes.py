@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import getpass
 import json
+import socket
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +279,26 @@ def test_commit_info_contains_message_author_and_extra(lake: Lake) -> None:
     info = json.loads(found.extra_info or "{}")
     assert (found.message, found.author, info["rows"], info["extra"]) == ("a load", "me", 2, {"run": 7})
     assert {"lakeconf", "engine", "token", "seconds"} <= info.keys()
+    lake.table("events").append(ROWS)
+    assert lake.snapshots()[-1].author == f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def test_decimals_are_written_as_numbers_that_hold_them(lake: Lake) -> None:
+    table = lake.create_table("n", {"id": "BIGINT", "d": "DOUBLE", "s": "STRUCT(d DOUBLE)"})
+
+    def frame(text: str) -> pa.Table:
+        kind = pa.decimal128(21, 1)
+        value = pa.array([Decimal(text), None], kind)
+        nested = pa.array([{"d": Decimal(text)}, None], pa.struct([("d", kind)]))
+        return pa.table({"id": pa.array([1, 2], pa.int64()), "d": value, "s": nested})
+
+    table.append(frame("12345678901234.5"))
+    table.merge(frame("-2.5"), on="id")
+    assert read(lake, "n") == [(1, -2.5, {"d": -2.5}), (2, None, None)]
+    before = lake.snapshot_id
+    with pytest.raises(SchemaError, match="would round"):
+        table.append(frame("90071992547409931.5"))
+    assert lake.refresh() == before
 
 
 def test_write_with_a_key_or_a_read_dependency_needs_a_lock(lake: Lake) -> None:

@@ -1,5 +1,5 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL httpfs; LOAD httpfs;
+LOAD ducklake;
+LOAD httpfs;
 CREATE OR REPLACE TEMPORARY SECRET "my_bucket" (TYPE gcs, KEY_ID 'AKIA0', SECRET getenv('BUCKET_SECRET'), SCOPE 'gs://acme/');
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'duckdb:/lake/catalog.duckdb', DATA_PATH 'gs://acme/shop/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);

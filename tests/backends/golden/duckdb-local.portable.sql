@@ -1,4 +1,4 @@
-INSTALL ducklake; LOAD ducklake;
+LOAD ducklake;
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'duckdb:/lake/catalog.duckdb', DATA_PATH '/lake/data/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
 USE "prod";

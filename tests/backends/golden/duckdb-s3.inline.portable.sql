@@ -1,5 +1,5 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL httpfs; LOAD httpfs;
+LOAD ducklake;
+LOAD httpfs;
 CREATE OR REPLACE TEMPORARY SECRET "my_bucket" (TYPE s3, KEY_ID 'AKIA0', SECRET getenv('BUCKET_SECRET'), SESSION_TOKEN getenv('BUCKET_TOKEN'), REGION 'eu-central-1', SCOPE 's3://acme/');
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'duckdb:/lake/catalog.duckdb', DATA_PATH 's3://acme/shop/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);

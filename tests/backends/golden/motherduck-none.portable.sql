@@ -1,5 +1,5 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL motherduck; LOAD motherduck;
+LOAD ducklake;
+LOAD motherduck;
 ATTACH 'md:';
 CREATE DATABASE IF NOT EXISTS "shop_lake" (TYPE DUCKLAKE);
 USE "shop_lake";

@@ -1,6 +1,6 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL postgres_scanner; LOAD postgres_scanner;
-INSTALL httpfs; LOAD httpfs;
+LOAD ducklake;
+LOAD postgres_scanner;
+LOAD httpfs;
 CREATE OR REPLACE TEMPORARY SECRET "my_catalog" (TYPE postgres, HOST 'db.example.com', PORT 5432, DATABASE 'lake', USER 'lake', PASSWORD getenv('PGPASSWORD'), SSLMODE 'require');
 CREATE OR REPLACE TEMPORARY SECRET "my_bucket" (TYPE gcs, KEY_ID 'AKIA0', SECRET getenv('BUCKET_SECRET'), SCOPE 'gs://acme/');
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH '', METADATA_SCHEMA 'shop', METADATA_PARAMETERS MAP {'TYPE': 'postgres', 'SECRET': 'my_catalog'}, DATA_PATH 'gs://acme/shop/');

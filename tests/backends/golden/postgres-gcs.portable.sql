@@ -1,6 +1,6 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL postgres_scanner; LOAD postgres_scanner;
-INSTALL httpfs; LOAD httpfs;
+LOAD ducklake;
+LOAD postgres_scanner;
+LOAD httpfs;
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH '', METADATA_SCHEMA 'shop', METADATA_PARAMETERS MAP {'TYPE': 'postgres', 'SECRET': 'my_catalog'}, DATA_PATH 'gs://acme/shop/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0);
 USE "prod";

@@ -1,5 +1,5 @@
-INSTALL ducklake; LOAD ducklake;
-INSTALL sqlite_scanner; LOAD sqlite_scanner;
+LOAD ducklake;
+LOAD sqlite_scanner;
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'sqlite:/lake/catalog.sqlite', DATA_PATH '/lake/data/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0, META_BUSY_TIMEOUT 30000, META_JOURNAL_MODE 'WAL');
 USE "prod";

@@ -20,10 +20,19 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_errors import refused_value
+from lakeconf.connection.duckdb_errors import REFUSED_VALUE, refused_value
 from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.engines.base import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
@@ -194,9 +203,13 @@ def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
 
 
 def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
-    """The value with the fields of its structs, at any depth, in the order of another type."""
+    """The value with the fields of its structs, in another order; decimals that a DOUBLE holds, as such."""
     if _is_in_order(found, wanted):
         return value
+    if isinstance(found, DecimalType):
+        cast = value.cast(wanted)
+        message = F.lit(f"{REFUSED_VALUE} a DECIMAL has values that DOUBLE would round")
+        return F.when(cast.try_cast(found).eqNullSafe(value), cast).otherwise(F.raise_error(message).cast(wanted))
     if isinstance(found, StructType) and isinstance(wanted, StructType):
         given = {folded(field.name): field for field in found.fields}
         fields = []
@@ -225,7 +238,7 @@ def _is_in_order(found: DataType, wanted: DataType) -> bool:
         return _is_in_order(found.elementType, wanted.elementType)
     if isinstance(found, MapType) and isinstance(wanted, MapType):
         return _is_in_order(found.keyType, wanted.keyType) and _is_in_order(found.valueType, wanted.valueType)
-    return True
+    return not (isinstance(found, DecimalType) and isinstance(wanted, DoubleType))
 
 
 _NO = "false"
