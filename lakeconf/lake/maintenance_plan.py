@@ -24,6 +24,7 @@ class MaintenanceResult:
         compacted: Files and bytes before and after the compaction; None in a plan.
         more_removed: True if the run would also remove files that become unneeded during the run itself.
         skipped: The reason why files of crashed writers are not searched for; None if they are.
+        unknown: Those of the removed files that the catalog does not know.
     """
 
     dry_run: bool
@@ -33,6 +34,7 @@ class MaintenanceResult:
     compacted: CompactionResult | None = None
     more_removed: bool = False
     skipped: str | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -57,6 +59,12 @@ class MaintenanceResult:
         lines.append(f"clean up  {counted(len(self.removed), 'file')} {verb}removed{more}")
         if self.dry_run:
             lines += [f"          {escaped(path)}" for path in self.removed]
+        if self.dry_run and self.unknown:
+            lines.append(
+                f"          the catalog does not know {counted(len(self.unknown), 'file')}: killed writes leave such "
+                "files; or, if the catalog was restored from a backup, they have rows of later commits "
+                "(docs/operations.md: Restore)"
+            )
         if self.skipped is not None:
             lines.append(f"          not searching for files of crashed writers: {self.skipped}")
         return "\n".join(lines)
@@ -86,6 +94,7 @@ def maintain(
             removed=tuple(removal.paths),
             more_removed=gives_up,
             skipped=removal.skipped,
+            unknown=removal.orphans,
         )
     compacted = lake.maintenance.compact(deadline=deadline, memory_limit=memory_limit)
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
@@ -96,6 +105,7 @@ def maintain(
         expired=tuple(expired),
         removed=tuple(removed),
         skipped=removal.skipped,
+        unknown=removal.orphans,
     )
 
 

@@ -51,17 +51,27 @@ def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None
         command, _, output = text.partition("\n")
         assert shown(*command.removeprefix("$ lakeconf ").split()) == output
     assert ids() == [1, 2]
-    (code,) = blocks("operations.md", "python")
+    code, register = blocks("operations.md", "python")
     exec(compile(code, "docs/operations.md", "exec"), {})  # noqa: S102 - that is the test
     assert ids() == [1, 2]
-    backup, _, restore, move = blocks("operations.md", "sh")
+    backup, _, restore, lost, move = blocks("operations.md", "sh")
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
-        lake.table("raw.events").append([{"id": 9, "kind": "late"}])
+        lake.table("raw.events").append([{"id": number, "kind": "late"} for number in range(9, 59)])
     (events_folder / ".lakeconf" / "catalog.sqlite").write_bytes(b"")
     found = run_shell(restore)
-    assert re.search(r"dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), found
+    assert re.search(r"catalog was restored from a backup.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL), (
+        found
+    )
     assert ids() == [1, 2]
+    assert "if the catalog was restored from a backup" in shown(
+        "maintain", "--dry-run", "--cleanup-days", "0", "--force"
+    )
+    exec(compile(register, "docs/operations.md", "exec"), {"plan": run_shell(lost), "lakeconf": lakeconf})  # noqa: S102
+    assert ids() == [1, 2, *range(9, 59)]
+    assert "and no others" in shown("doctor")
+    with lakeconf.init().get_store().open() as lake:
+        lake.table("raw.events").delete("id >= 9")
     found = run_shell(move)
     assert re.search(
         r"moved/\.lakeconf/catalog\.sqlite, attached.*dev works\b.*count_star\(\)\n *2\n$", found, re.DOTALL
@@ -99,7 +109,7 @@ def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job:
 
 
 def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
-    _, backup, _, _ = blocks("operations.md", "sh")
+    backup = blocks("operations.md", "sh")[1]
     run_shell(backup)
     with lakeconf.init().get_store().open() as lake:
         lake.table("raw.events").append([{"id": 9}])
