@@ -117,6 +117,14 @@ class CatalogServer(ABC):
         """
         return None
 
+    def uncreatable(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can tell
+        """The query for what the role lacks to create a catalog, one text or no row; None if the server cannot tell.
+
+        Args:
+            schema: The schema of the catalog's tables; None for the server's default.
+        """
+        return None
+
     def await_commits(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can
         """The statement that waits until no commit is in progress; None if the server cannot wait for them.
 

@@ -102,6 +102,8 @@ def _verdict(store: str, steps: Sequence[Step]) -> str:
         return style(f"{store} does not work: {', '.join(failed)} failed", fg="red", bold=True)
     if warned:
         return style(f"{store} works; look at the warnings: {', '.join(warned)}", fg="yellow")
+    if any(step.name == "catalog" and step.found.startswith("none yet") for step in steps):
+        return style(f"{store} has no lake yet: the first write creates it", fg="green")
     return style(f"{store} works", fg="green")
 
 

@@ -57,8 +57,15 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         CatalogError,
         "check `type` and `uri` of the metadata backend: the file is not a catalog of this type",
     ),
+    (r"disk image is malformed", CatalogError, "restore the catalog from a backup: its file is damaged"),
+    (r"database or disk is full", CatalogError, "free space and try again: the disk of the catalog file is full"),
     (
-        r"readonly database|database or disk is full|disk I/O error",
+        r"Read-only file system",
+        StorageError,
+        "open the lake with read_only=True, or set read_only = true in attach_options: its file system is read-only",
+    ),
+    (
+        r"readonly database|disk I/O error",
         CatalogError,
         "check permissions and free disk space: the catalog file or its folder cannot be written",
     ),
@@ -83,6 +90,12 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken",
         StorageError,
         "check key_id, secret and session_token of the storage backend",
+    ),
+    (
+        r"Secret Validation Failure",
+        StorageError,
+        "the provider has found no credentials: it reads the variables of the process (AWS_ACCESS_KEY_ID, …) and not "
+        'those of `env_file`. Export them, or set key_id = "${AWS_ACCESS_KEY_ID}" and secret in the storage backend',
     ),
     (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
     (r"HTTP (code )?404", FileMissingError, None),

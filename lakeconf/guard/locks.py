@@ -344,22 +344,24 @@ class ServerLocks:
         cursor = self._reader.connection.cursor()
         try:
             if not self._is_checked:
-                self._check_privileges(cursor)
+                check_privileges(self._server, self._database, self._catalog_schema, cursor)
                 self._is_checked = True
         except BaseException:
             cursor.close()
             raise
         return cursor
 
-    def _check_privileges(self, connection: Connection) -> None:
-        query = self._server.unwritable(self._database, self._catalog_schema)
-        refused = connection.rows(query) if query else []
-        if refused:
-            raise CatalogError(
-                f"the role may not change the catalog's table {escaped(str(refused[0][0]))}, so nothing was written",
-                hint="use a role with all privileges on the catalog's tables, or write attach_options = { read_only = "
-                "true }",
-            )
+
+def check_privileges(server: CatalogServer, database: str, schema: str | None, connection: Connection) -> None:
+    """Refuses a role that may not change all tables of the catalog."""
+    query = server.unwritable(database, schema)
+    refused = connection.rows(query) if query else []
+    if refused:
+        raise CatalogError(
+            f"the role may not change the catalog's table {escaped(str(refused[0][0]))}, so nothing was written",
+            hint="use a role with all privileges on the catalog's tables, or write attach_options = { read_only = "
+            "true }",
+        )
 
 
 class _HeldOnServer:

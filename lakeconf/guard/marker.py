@@ -41,10 +41,6 @@ class LakeMarker:
         """The path or URI of the marker."""
         return self.reader.data_path + MARKER
 
-    def exists(self) -> bool:
-        """True if there is a marker, regardless of its content."""
-        return self._read() is not None
-
     def before_write(self) -> None:
         """Refuses writes below the data path of another lake, and creates the marker of a new lake.
 
@@ -52,14 +48,19 @@ class LakeMarker:
         """
         if self._checked:
             return
-        found = self._read()
-        if found is None:
-            if not self.knows_files():
-                self._check_empty()
-                self.create()
-        elif found.get("lake") != self.reader.lake_id:
-            raise self._other()
+        if self.check_free():
+            self.create()
         self._checked = True
+
+    def check_free(self) -> bool:
+        """Refuses the data path of another lake; true if a new lake would create its marker there."""
+        found = self._read()
+        if found is not None and found.get("lake") != self.reader.lake_id:
+            raise self._other()
+        is_new = found is None and not self.knows_files()
+        if is_new:
+            self._check_empty()
+        return is_new
 
     def before_cleanup(self) -> None:
         """Refuses to remove files unless the marker names this catalog.
@@ -242,7 +243,13 @@ def _hashes(places: Sequence[str]) -> list[str]:
 def _create_file(path: Path, content: str) -> None:
     """Creates a complete file atomically; an existing file is not changed."""
     with _written_beside(path, content) as temporary, contextlib.suppress(FileExistsError):
-        os.link(temporary, path)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # the file system has no hard links
+            with path.open("x") as file:
+                file.write(content)
 
 
 def _replace_file(path: Path, content: str) -> None:

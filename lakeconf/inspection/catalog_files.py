@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -69,7 +71,7 @@ def table_size(lake: Lake, table: str) -> TableSize:
 # The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
 _NEEDED = " UNION ALL ".join(
     f"""
-    SELECT s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
+    SELECT f.file_size_bytes, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
     FROM {files} AS f
     JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
     JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
@@ -90,6 +92,7 @@ class DataPathFiles:
         outside: The files that snapshots need, elsewhere.
         missing: The needed files that do not exist, sorted.
         unknown: The files below the data path that the catalog does not know, sorted.
+        damaged: The needed files on a disk that have another size than the catalog says, sorted.
     """
 
     root: str
@@ -97,30 +100,40 @@ class DataPathFiles:
     outside: frozenset[str]
     missing: tuple[str, ...]
     unknown: tuple[str, ...]
+    damaged: tuple[str, ...]
 
 
 def data_path_files(reader: CatalogReader) -> DataPathFiles:
     """Lists the data path of a lake, and reads the files from its catalog."""
     root = reader.data_path
-    needed, scheduled = _known(reader)
-    listed = _listed(reader.connection, root)
+    sizes, scheduled = _known(reader)
+    listed, needed = _listed(reader.connection, root), frozenset(sizes)
     below = frozenset(path for path in needed if path.startswith(root))
     unknown = listed - needed - scheduled
     if unknown:
         # Another process may have committed them since the catalog was read.
         unknown -= frozenset().union(*_known(reader))
-    return DataPathFiles(root, below, needed - below, tuple(sorted(below - listed)), tuple(sorted(unknown)))
+    missing = tuple(sorted(below - listed))
+    # In a bucket, each size would be a request.
+    damaged = () if "://" in root else tuple(sorted(path for path in below & listed if _size(path) != sizes[path]))
+    return DataPathFiles(root, below, needed - below, missing, tuple(sorted(unknown)), damaged)
 
 
-def _known(reader: CatalogReader) -> tuple[frozenset[str], frozenset[str]]:
-    """The files that snapshots need, and those that no snapshot needs and that a cleanup removes."""
+def _size(path: str) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size
+    return None
+
+
+def _known(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
+    """The files that snapshots need with their sizes, and those that no snapshot needs and that a cleanup removes."""
     root = reader.data_path
     with reader.transaction() as transaction:
-        needed = frozenset(_path(root, row) for row in transaction.rows(_NEEDED))
+        needed = {_path(root, row): size for size, *row in transaction.rows(_NEEDED)}
         return needed, frozenset(_path(root, row) for row in transaction.rows(_SCHEDULED))
 
 
-def _path(root: str, row: tuple[Any, ...]) -> str:
+def _path(root: str, row: Sequence[Any]) -> str:
     for path, is_relative in zip(row[::2], row[1::2], strict=True):
         root = compose_path(root, path, is_relative=bool(is_relative))
     return root

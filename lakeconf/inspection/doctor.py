@@ -7,17 +7,19 @@ import importlib.metadata
 import importlib.util
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from lakeconf.backends.store_options import creates_nothing
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.connection.duckdb_facts import INSTALL_TESTED, untested
 from lakeconf.engines.spark.start import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
 from lakeconf.guard.guard import marker_of, reader_of
+from lakeconf.guard.locks import check_privileges
 from lakeconf.inspection.doctor_lake import (
     Skip,
     Warn,
@@ -166,7 +168,7 @@ def _secrets(examination: Examination) -> str:
 def _catalog(examination: Examination) -> str:
     store = examination.store
     file = store.metadata_backend.file()
-    if file is not None and not file.exists():
+    if file is not None and not (file.exists() and (file.is_dir() or file.stat().st_size)):
         examination.has_catalog = False
         check_not_lost(store, examination.connection)
         return f"none yet: the first write creates {file}"
@@ -180,8 +182,31 @@ def _catalog(examination: Examination) -> str:
     except CatalogMissingError:
         examination.has_catalog = False
         check_not_lost(store, examination.connection)
+        _check_creatable(store, examination.connection)
         return "none yet: the first write creates it"
+    server = store.metadata_backend.server()
+    if server is not None and not store.read_only:
+        reader = examination.reader
+        check_privileges(server, reader.metadata_database, reader.metadata_schema, reader.connection)
     return f"{store.metadata_backend.description()}, attached as {store.alias}"
+
+
+def _check_creatable(store: Store, connection: Connection) -> None:
+    """Refuses a role that cannot create the catalog."""
+    server, database = store.metadata_backend.server(), "lakeconf_doctor"
+    query = None if server is None else server.uncreatable(database, store.metadata_backend.catalog_schema(store.names))
+    if query is None or creates_nothing(store.attach_options):
+        return
+    options = store.metadata_backend.ducklake_options(store.names)
+    parameters = options.get("metadata_parameters")
+    given = parameters.items() if isinstance(parameters, Mapping) else ()
+    settings = ", ".join(["READ_ONLY", *(f"{key} {literal(str(value))}" for key, value in given)])
+    connection.execute(f"ATTACH {literal(str(options['metadata_path']))} AS {database} ({settings})")
+    for (lacking,) in connection.rows(query):
+        raise CatalogError(
+            f"there is no catalog yet, and the role cannot create it: it lacks {lacking}",
+            hint="grant it, or create the schema for the role (docs/postgres.md)",
+        )
 
 
 def _version(examination: Examination) -> str:

@@ -67,7 +67,7 @@ def examine_timeout(store: Store, reader: CatalogReader) -> str:
 def examine_marker(store: Store, reader: CatalogReader) -> str:
     """Checks that the marker below the data path names the catalog of a store."""
     marker = marker_of(reader, store.metadata_backend)
-    if not marker.exists() and not marker.knows_files():
+    if marker.check_free():
         raise Skip("none yet: the first write creates it")
     try:
         marker.before_cleanup()
@@ -85,6 +85,11 @@ def examine_files(reader: CatalogReader) -> str:
             f"snapshots need {_some(files.missing)}, missing below {root}",
             hint="check `path`, or `bucket` and `prefix`, of the storage backend; or restore the files from a backup",
         )
+    if files.damaged:
+        raise CatalogError(
+            f"{_some(files.damaged)} have another size than in the catalog: they are incomplete or were changed",
+            hint="restore the files from a backup; `lakeconf verify` reads all rows",
+        )
     lost = lost_deletes(reader)
     if lost:
         listed_tables = ", ".join(f"{rows:,} of {escaped(joined_name(*table))}" for table, rows in lost.items())
@@ -95,7 +100,9 @@ def examine_files(reader: CatalogReader) -> str:
     if files.unknown:
         raise Warn(
             f"the catalog does not know {_some(files.unknown)}",
-            "a write is running or was killed (`lakeconf maintain` removes its files), or they are not the lake's",
+            "a write is running or was killed (`lakeconf maintain` removes its files); or the catalog was restored "
+            "from a backup, and they have rows of later commits (docs/operations.md: Restore); or they are of another "
+            "program",
         )
     more = f"; {len(files.outside):,} more outside the data path were not looked for" if files.outside else ""
     return f"{root} has all files of the catalog ({len(files.needed):,}), and no others{more}"

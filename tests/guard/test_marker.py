@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,9 @@ def assert_refused(do: Callable[[], object], kind: type[CatalogError], message: 
 
 def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
     one = marker(usual)
-    assert (one.path, one.exists()) == (str(place(usual)), False)
+    assert (one.path, place(usual).exists()) == (str(place(usual)), False)
     one.before_write()
-    assert one.exists()
+    assert place(usual).exists()
     found = content(usual)
     assert found == {
         "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file",
@@ -166,9 +167,19 @@ def test_marker_that_cannot_be_written_is_an_error(usual: Lake) -> None:
     assert caught.value.message == f"the marker {place(usual)} cannot be written: File exists"
 
 
+def test_first_write_on_a_file_system_without_hard_links(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "Operation not permitted")))
+    marker(usual).before_write()
+    made = place(usual).read_bytes()
+    assert [path.name for path in place(usual).parent.iterdir()] == [MARKER]
+    marker(usual)._write(module._create_file)  # another writer was first
+    assert place(usual).read_bytes() == made
+    marker(usual).before_cleanup()
+
+
 def test_marker_that_cannot_be_read_is_an_error(usual: Lake) -> None:
     place(usual).mkdir(parents=True)
-    for do in (marker(usual).exists, marker(usual).before_write, marker(usual).before_cleanup):
+    for do in (marker(usual).check_free, marker(usual).before_write, marker(usual).before_cleanup):
         with pytest.raises(StorageError) as caught:
             do()
         assert caught.value.message == f"the marker {place(usual)} cannot be read: Is a directory"
@@ -395,7 +406,7 @@ def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
         one = opened._session.guard.marker
         assert one is not None
         connection = one.reader.connection
-        assert (one.path, one.exists()) == (f"s3://{bucket}/lake/{MARKER}", False)
+        assert (one.path, s3_server.objects(bucket)) == (f"s3://{bucket}/lake/{MARKER}", [])
         connection.execute(f"COPY (SELECT 1) TO 's3://{bucket}/lake/a/b/x.parquet'")
         with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
             one.before_write()
@@ -404,7 +415,7 @@ def test_marker_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:
         s3_server_keys = set(s3_server.objects(bucket))
         assert s3_server_keys == {"lake/a/b/x.parquet"}
         one.create()
-        assert one.exists()
+        assert f"lake/{MARKER}" in s3_server.objects(bucket)
         ((text,),) = connection.rows("SELECT content FROM read_text(?)", [one.path])
         assert json.loads(text) == one._content()
         one.before_cleanup()

@@ -38,7 +38,7 @@ def test_file_that_is_committed_meanwhile_is_known(project: Path, monkeypatch: p
         table.append(ROWS)
         known = module._known
 
-        def committed_afterwards(reader: CatalogReader) -> tuple[frozenset[str], frozenset[str]]:
+        def committed_afterwards(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
             before = known(reader)
             if len(before[0]) == 1:
                 table.append(ROWS)

@@ -210,7 +210,9 @@ class SQLiteMetadata(CatalogFile):
             with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:  # the rest of the number is the detail
+            # The rest of the number is the detail. SQLite cannot open a log beside the file on a read-only mount.
+            kind = error.sqlite_errorcode & 0xFF
+            if kind == sqlite3.SQLITE_READONLY or (kind == sqlite3.SQLITE_CANTOPEN and _has_log(path)):
                 raise CatalogError(
                     f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
                     hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
@@ -221,6 +223,13 @@ class SQLiteMetadata(CatalogFile):
                 f"the catalog {path} is damaged: {error}", hint="restore the file from a backup"
             ) from error
         refuse_foreign(path, self.kind, tables)
+
+
+def _has_log(path: Path) -> bool:
+    """True if a SQLite file that can be read is in the mode with a write-ahead log."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(20)[18:] == b"\2\2"
+    return False
 
 
 def _escaped(path: str) -> str:

@@ -37,6 +37,14 @@ _UNWRITABLE = """
     AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
     AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
 """
+# Without the schema, the first write creates it.
+_UNCREATABLE = """
+    SELECT CASE WHEN n.oid IS NULL THEN 'CREATE on the database ' || current_database()
+    ELSE 'CREATE and USAGE on the schema ' || n.nspname END AS name
+    FROM (SELECT {0}::text AS wanted) AS w LEFT JOIN pg_namespace AS n ON n.nspname = w.wanted
+    WHERE NOT CASE WHEN n.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+    ELSE has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE') END
+"""
 # The server cuts off longer names.
 _LONGEST_NAME = 63
 
@@ -115,6 +123,9 @@ class PostgresServer(CatalogServer):
 
     def unwritable(self, database: str, schema: str | None) -> str:
         return _query(database, _UNWRITABLE.format(literal(schema or DEFAULT_SCHEMA)))
+
+    def uncreatable(self, database: str, schema: str | None) -> str:
+        return _query(database, _UNCREATABLE.format(literal(schema or DEFAULT_SCHEMA)))
 
     def await_commits(self, database: str, schema: str | None) -> str | None:
         # This mode waits for open transactions that have written to the table, but not for readers.

@@ -1,0 +1,375 @@
+"""`lakeconf doctor` as an alarm: broken lakes on real components, each with its exit code and its verdict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from local_stores import in_bucket, on_postgres, on_sqlite
+
+import lakeconf
+from lakeconf.cli.app import run
+from lakeconf.ducklake import MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from servers import PostgresServer, S3Server
+
+    Break = Callable[["Case"], None]
+
+ROWS = [{"id": number} for number in range(50)]
+FAILED, WARNED = "dev does not work: {} failed", "dev works; look at the warnings: {}"
+
+
+class Case:
+    """A store with a lake of one table, and the tools to break it.
+
+    Attributes:
+        folder: The folder of the configuration, the catalog and the data.
+        metadata: The metadata backend; None of its tables exist before `write`.
+        storage: The storage backend.
+    """
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
+        self.request, self.folder = request, folder
+        self.metadata: dict[str, Any] = on_sqlite(folder)
+        self.storage: dict[str, Any] = {"type": "local", "path": str(folder / "data")}
+
+    @property
+    def catalog(self) -> Path:
+        return Path(self.metadata["uri"])
+
+    @property
+    def postgres(self) -> PostgresServer:
+        found: PostgresServer = self.request.getfixturevalue("postgres_server")
+        return found
+
+    def s3(self, *, iam: bool = False) -> S3Server:
+        found: S3Server = self.request.getfixturevalue("s3_iam_server" if iam else "s3_server")
+        return found
+
+    def patch(self) -> pytest.MonkeyPatch:
+        found: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
+        return found
+
+    def write(self) -> None:
+        config = {"stores": {"dev": {"metadata_backend": self.metadata, "storage_backend": self.storage}}}
+        with lakeconf.init(config).get_store("dev").open() as lake:
+            lake.create_table("t", {"id": "BIGINT"}, if_not_exists=True).append(ROWS)
+
+    def statement(self, sql: str) -> None:
+        with closing(sqlite3.connect(self.catalog)) as connection, connection:
+            connection.execute(sql)
+
+    def data_file(self) -> Path:
+        return next((self.folder / "data").rglob("ducklake-*.parquet"))
+
+    def files(self) -> list[Path]:
+        """All files, without those that SQLite cannot remove from a full disk."""
+        return sorted(path for path in self.folder.rglob("*") if not path.name.startswith("catalog-"))
+
+    def save(self) -> None:
+        """Writes the configuration file; JSON strings, numbers and booleans are those of TOML."""
+        lines = []
+        for section in ("metadata", "storage"):
+            lines.append(f"[stores.dev.{section}_backend]")
+            lines += [f"{name} = {json.dumps(value)}" for name, value in getattr(self, section).items()]
+        path = self.folder / "lakeconf.toml"
+        if not path.exists():
+            path.write_text("\n".join(lines))
+
+
+def on_the_servers(case: Case) -> None:
+    case.metadata, case.storage = on_postgres(case.postgres), in_bucket(case.s3())
+
+
+def nothing(case: Case) -> None:
+    case.write()
+
+
+def no_lake(case: Case) -> None: ...
+
+
+def healthy_servers(case: Case) -> None:
+    on_the_servers(case)
+    case.write()
+
+
+def healthy_duckdb(case: Case) -> None:
+    case.metadata = {"type": "duckdb", "uri": str(case.folder / "catalog")}
+    case.write()
+
+
+def locks_of_a_killed_process(case: Case) -> None:
+    case.write()
+    holder = "import fcntl, os, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX); os._exit(9)"
+    for suffix in ("lock", "writers"):
+        killed = subprocess.run([sys.executable, "-c", holder, f"{case.catalog}.lakeconf-{suffix}"], check=False)
+        assert killed.returncode == 9
+
+
+def lost_catalog(case: Case) -> None:
+    case.write()
+    for path in case.folder.glob("catalog*"):
+        path.unlink()
+
+
+def empty_catalog(case: Case) -> None:
+    lost_catalog(case)
+    case.catalog.touch()
+
+
+def catalog_without_tables(case: Case) -> None:
+    lost_catalog(case)
+    case.statement("CREATE TABLE t (a)")
+    case.statement("DROP TABLE t")
+
+
+def catalog_on_postgres_dropped(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres)
+    case.write()
+    case.postgres.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", str(case.metadata["database"]))
+
+
+def corrupt_catalog(case: Case) -> None:
+    case.write()
+    content = bytearray(case.catalog.read_bytes())
+    content[100:4096] = b"\xff" * 3996
+    case.catalog.write_bytes(content)
+
+
+def catalog_of_another_type(case: Case) -> None:
+    case.write()
+    case.metadata["type"] = "duckdb"
+
+
+def catalog_of_a_newer_ducklake(case: Case) -> None:
+    case.write()
+    case.statement("UPDATE ducklake_metadata SET value = '9.9' WHERE key = 'version'")
+
+
+def older_catalog(case: Case) -> None:
+    case.write()
+    with closing(sqlite3.connect(case.catalog)) as live, closing(sqlite3.connect(case.folder / "backup")) as copy:
+        live.backup(copy)
+    case.write()
+    for path in case.folder.glob("catalog*"):
+        path.unlink()
+    shutil.copy(case.folder / "backup", case.catalog)
+
+
+def lost_file(case: Case) -> None:
+    case.write()
+    case.data_file().unlink()
+
+
+def lost_data_path(case: Case) -> None:
+    case.write()
+    shutil.rmtree(case.folder / "data")
+
+
+def truncated_file(case: Case) -> None:
+    case.write()
+    os.truncate(case.data_file(), 100)
+
+
+def foreign_marker(case: Case) -> None:
+    case.write()
+    marker = case.folder / "data" / MARKER
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"lake": "another"}))
+
+
+def no_marker(case: Case) -> None:
+    case.write()
+    (case.folder / "data" / MARKER).unlink()
+
+
+def another_data_path(case: Case) -> None:
+    case.write()
+    case.storage["path"] = str(case.folder / "other")
+
+
+def file_as_data_path(case: Case) -> None:
+    (case.folder / "data").touch()
+
+
+def unwritable_data_path(case: Case) -> None:
+    case.storage["path"] = "/proc/lakeconf"
+
+
+def full_disk(case: Case) -> None:
+    case.write()
+    case.save()
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # no file can grow beyond it
+    case.patch().setattr(sys, "dont_write_bytecode", True)
+    case.request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)))
+
+
+def wrong_clock(case: Case) -> None:
+    healthy_servers(case)
+
+    class Wrong(dt.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return super().now(tz) + dt.timedelta(hours=1)
+
+    case.patch().setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
+
+
+def role_that_cannot_create(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres)
+    name, password = case.postgres.create_role(case.metadata["database"], read_only=True)
+    case.metadata |= {"user": name, "password": password}
+
+
+def role_that_cannot_create_a_schema(case: Case) -> None:
+    role_that_cannot_create(case)
+    case.metadata["metadata_schema"] = "lake"
+
+
+def role_that_only_reads(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres)
+    case.write()
+    name, password = case.postgres.create_role(case.metadata["database"], read_only=True)
+    case.metadata |= {"user": name, "password": password}
+
+
+def wrong_password(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres) | {"password": "planted-wrong"}
+
+
+def wrong_host(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres) | {"host": "nowhere.invalid"}
+
+
+def wrong_port(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres) | {"port": 1}
+
+
+def missing_database(case: Case) -> None:
+    case.metadata = on_postgres(case.postgres, "no_such_database")
+
+
+def missing_bucket(case: Case) -> None:
+    case.storage = in_bucket(case.s3(), "no-such-bucket")
+
+
+def wrong_secret(case: Case) -> None:
+    case.storage = in_bucket(case.s3(iam=True)) | {"secret": "planted-wrong"}
+
+
+def bucket_that_cannot_be_written(case: Case) -> None:
+    server = case.s3(iam=True)
+    assert server.read_only is not None
+    case.storage = in_bucket(server) | {"key_id": server.read_only.key_id, "secret": server.read_only.secret}
+
+
+def missing_variable(case: Case) -> None:
+    case.metadata["uri"] = "${LAKECONF_TEST_MISSING}"
+
+
+NO_CATALOG = "has the files of a lake: nothing was created"
+# Each with the verdict, and a part of what is said.
+CASES: list[tuple[Break, str, str]] = [
+    (nothing, "dev works", "and no others"),
+    (no_lake, "dev has no lake yet: the first write creates it", "none yet"),
+    (healthy_servers, "dev works", "differ by 0 s"),
+    (healthy_duckdb, "dev works", "and no others"),
+    (locks_of_a_killed_process, "dev works", "and no others"),
+    (lost_catalog, FAILED.format("catalog"), NO_CATALOG),
+    (empty_catalog, FAILED.format("catalog"), NO_CATALOG),
+    (catalog_without_tables, FAILED.format("catalog"), NO_CATALOG),
+    (catalog_on_postgres_dropped, FAILED.format("catalog"), NO_CATALOG),
+    (corrupt_catalog, FAILED.format("catalog"), "damaged"),
+    (catalog_of_another_type, FAILED.format("catalog"), 'set type = "sqlite"'),
+    (catalog_of_a_newer_ducklake, FAILED.format("catalog"), "9.9"),
+    (older_catalog, WARNED.format("files"), "the catalog was restored from a backup"),
+    (lost_file, FAILED.format("files"), "snapshots need 1 file"),
+    (lost_data_path, FAILED.format("files"), "snapshots need 1 file"),
+    (truncated_file, FAILED.format("files"), "another size than in the catalog"),
+    (foreign_marker, FAILED.format("marker"), "belongs to another lake"),
+    (no_marker, WARNED.format("marker"), "doctor STORE --repair"),
+    (another_data_path, FAILED.format("catalog"), "override_data_path"),
+    (file_as_data_path, FAILED.format("data path writable"), "Not a directory"),
+    (unwritable_data_path, FAILED.format("data path writable"), "cannot be written"),
+    (full_disk, FAILED.format("catalog, data path writable"), "the disk is full"),
+    (wrong_clock, FAILED.format("clock"), "set the clock"),
+    (role_that_cannot_create, FAILED.format("catalog"), "it lacks CREATE and USAGE on the schema public"),
+    (role_that_cannot_create_a_schema, FAILED.format("catalog"), "it lacks CREATE on the database"),
+    (role_that_only_reads, FAILED.format("catalog"), "the role may not change the catalog's table"),
+    (wrong_password, FAILED.format("catalog"), "check `user` and `password`"),
+    (wrong_host, FAILED.format("catalog"), "cannot be resolved"),
+    (wrong_port, FAILED.format("catalog"), "check `host` and `port`"),
+    (missing_database, FAILED.format("catalog"), "create the database"),
+    (missing_bucket, FAILED.format("data path readable"), "create the bucket"),
+    (wrong_secret, FAILED.format("data path readable"), "check key_id, secret"),
+    (bucket_that_cannot_be_written, FAILED.format("data path writable"), "permit this on the bucket"),
+]
+
+
+@pytest.mark.parametrize(("break_it", "verdict", "said"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_verdict(
+    break_it: Break, verdict: str, said: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    case = Case(request, tmp_path)
+    break_it(case)
+    case.save()
+    monkeypatch.chdir(tmp_path)
+    before = case.files()
+    code = run(["doctor", "dev"])
+    found = capsys.readouterr().out
+    assert (found.splitlines()[-1], code) == (verdict, 0 if "does not work" not in verdict else 1), found
+    assert said in found
+    assert "planted" not in found
+    assert case.files() == before
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_read_only_media(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """SQLite needs a file beside a catalog with a write-ahead log; the hint makes it readable without one."""
+    case = Case(request, tmp_path)
+    case.metadata["type"] = kind
+    case.write()
+    case.save()
+    with (tmp_path / "lakeconf.toml").open("a") as file:
+        file.write("\n[stores.dev.attach_options]\nread_only = true")
+    doctor = f"mount --bind . . && cd . && mount -o remount,bind,ro . && {sys.executable} -m lakeconf doctor"
+
+    def diagnosed() -> list[str]:
+        done = subprocess.run(
+            ["/usr/bin/env", "unshare", "--map-root-user", "--mount", "sh", "-c", doctor.replace(" .", f" {tmp_path}")],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return [done.stdout.splitlines()[-1], done.stdout]
+
+    verdict, said = diagnosed()
+    if kind == "sqlite":
+        assert verdict == FAILED.format("catalog")
+        assert "has a write-ahead log, which SQLite cannot read in a read-only folder" in said
+        case.statement("PRAGMA journal_mode = DELETE")
+        verdict, said = diagnosed()
+    assert verdict == "dev works", said
+
+
+def test_configuration_that_cannot_be_read(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(request, tmp_path)
+    missing_variable(case)
+    case.save()
+    monkeypatch.chdir(tmp_path)
+    assert run(["doctor", "dev"]) == 1
+    assert "LAKECONF_TEST_MISSING is not set" in capsys.readouterr().err
