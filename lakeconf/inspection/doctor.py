@@ -205,7 +205,7 @@ def _check_creatable(store: Store, connection: Connection) -> None:
     for (lacking,) in connection.rows(query):
         raise CatalogError(
             f"there is no catalog yet, and the role cannot create it: it lacks {lacking}",
-            hint="grant it, or create the schema for the role (docs/postgres.md)",
+            hint="create the schema with AUTHORIZATION for the role, or grant it (docs/postgres.md)",
         )
 
 
