@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
@@ -57,6 +56,11 @@ class DefaultSource(DataSource):
         return Reader(dict(self.options), schema, self._resolve()[1])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from lakeconf.engines.spark.versions import check_streams
+
+        check_streams()
+        from pyspark_lakeconf.streaming import StreamReader
+
         _check_schema(schema, self.schema())
         return StreamReader(dict(self.options), schema, self._resolve()[0])
 
@@ -100,10 +104,10 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from lakeconf.datasource.planning import plan, read_options
 
-        return _partitions(plan(read_options(self._options), self._snapshot_id))
+        return partitions_of(plan(read_options(self._options), self._snapshot_id))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._schema)
+        return rows_of(partition, self._schema)
 
 
 @dataclass
@@ -144,58 +148,13 @@ class Writer(DataSourceArrowWriter):
         abort(self._write)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the changes of a table.
-
-    Args:
-        options: The options.
-        schema: The schema of the stream.
-        columns: The columns of the table in it.
-    """
-
-    def __init__(self, options: dict[str, str], schema: StructType, columns: Any) -> None:
-        from lakeconf.datasource.planning import stream_options
-
-        self._options, self._schema, self._columns = stream_options(options), schema, columns
-        self._target: int | None = None
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        from lakeconf.datasource.streaming import initial_offset
-
-        return initial_offset(self._options)
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # Spark has no limit of snapshots; it only hands the limit back.
-        limit = self._options.snapshots_per_batch
-        return ReadAllAvailable() if limit is None else ReadMaxFiles(limit)
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        from lakeconf.datasource.streaming import latest_offset
-
-        most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        return latest_offset(self._options, self._columns, start, most, self._target)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        from lakeconf.datasource.planning import resolve
-
-        self._target = resolve(self._options)[1]
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        from lakeconf.datasource.streaming import batch
-
-        return [InputPartition(part) for part in batch(self._options, self._columns, start, end)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._schema)
-
-
-def _partitions(parts: Sequence[Any]) -> list[InputPartition]:
+def partitions_of(parts: Sequence[Any]) -> list[InputPartition]:
     return [InputPartition(part) for part in parts] or [InputPartition(None)]
 
 
-def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+def rows_of(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
     from lakeconf.engines.spark.read.parts import read_part
-    from lakeconf.engines.spark.types import arrow_schema
+    from lakeconf.engines.spark.versions import arrow_schema
 
     return iter(()) if partition.value is None else read_part(partition.value, arrow_schema(schema))
 

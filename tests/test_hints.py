@@ -25,7 +25,7 @@ TABLES = re.compile(r"_TYPE_HINTS|_OPTION_HINTS|.*_FIXES")
 ROWS = re.compile(r"_BY_MESSAGE|_SYNTAX")
 WRITERS = re.compile(r".+_hint|.*_fix|_unknown")
 # They ask where a key is, and report nothing.
-PLACES = ("lakeconf/config/explain_key.py", "lakeconf/pipelines/places.py")
+PLACES = ("lakeconf/config/explain_key.py", "lakeconf/config/config.py")
 
 
 def test_a_description_is_no_fix() -> None:

@@ -47,7 +47,7 @@ BACK = ("lakeconf.store", "lakeconf.lake.lake")
 LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
-    ("lakeconf.lake.opening", "lakeconf.engines.spark.start"),
+    ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.unit_tests"),

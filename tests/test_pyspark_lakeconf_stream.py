@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
+from packaging.version import Version
 from pyspark.errors import StreamingQueryException
 from source_project import open_lake, stream_of
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
+pytestmark = pytest.mark.skipif(Version(pyspark.__version__) < Version("4.2"), reason="Spark 4.2 brought these streams")
 COLUMNS = {"id": "BIGINT", "kind": "VARCHAR"}
 
 

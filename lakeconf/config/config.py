@@ -198,6 +198,10 @@ class Config:
         """Creates a problem with the position of a key."""
         return self._source.problem(code, message, hint=hint, key=key)
 
+    def place(self, key: Key) -> Problem:
+        """Returns the position of a key, as a problem without a message."""
+        return self._source.problem(Code.WRONG_VALUE, "", key=key)
+
     def get_store(self, name: str | None = None) -> Store:
         """Returns a store.
 

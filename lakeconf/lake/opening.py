@@ -104,7 +104,7 @@ def _check_spark(spark: Any) -> None:
     for package in ("pyspark", "pyarrow"):  # a cluster may provide only the first one
         with required(package, extra="spark", needed_for="a lake on Spark"):
             importlib.import_module(package)
-    importlib.import_module("lakeconf.engines.spark.start").check_version(spark)
+    importlib.import_module("lakeconf.engines.spark.versions").check_version(spark)
 
 
 def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:

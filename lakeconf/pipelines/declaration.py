@@ -181,7 +181,7 @@ def _unknown(name: str, model: type[BaseModel]) -> str:
 
 def key_place(config: Config, key: tuple[str, ...]) -> str:
     """Returns the place of a key in the configuration; the key itself if the configuration is no file."""
-    found = config.problem(Code.WRONG_VALUE, "", key)
+    found = config.place(key)
     return shown_place(found.file, found.line, found.column) or found.key or ""
 
 
@@ -194,7 +194,7 @@ def unquoted_name_problems(
     problems = []
     for part, value in table.items():
         if isinstance(value, Mapping) and part not in known:
-            right = config.problem(Code.UNKNOWN_KEY, "", (*tables, f"{name}.{part}")).key
+            right = config.place((*tables, f"{name}.{part}")).key
             message = f"the name {name}.{part} lacks quotes, so TOML reads it as a table in a table"
             problems.append(config.problem(Code.UNKNOWN_KEY, message, (*tables, name, part), hint=f"write [{right}]"))
     return problems

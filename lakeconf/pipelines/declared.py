@@ -172,7 +172,7 @@ def pipeline_problems(config: Config) -> list[Problem]:
         except ConfigError as error:
             problems += error.problems
         except ModelSqlError as error:
-            key = config.problem(Code.WRONG_VALUE, "", ("pipeline", "models", name)).key
+            key = config.place(("pipeline", "models", name)).key
             problems.append(error.problem._replace(key=key))
         except PipelineError as error:
             problems.append(

@@ -20,7 +20,8 @@ from lakeconf.backends.access import Access
 from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.table import Column, load_table
 from lakeconf.engines.spark.read.parts import Changes, check_mapped, read_part, stream_of
-from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
+from lakeconf.engines.spark.types import exact_cast, spark_schema
+from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 

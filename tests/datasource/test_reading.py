@@ -20,7 +20,8 @@ from lakeconf.catalog.scan import plan_with_inlined_rows
 from lakeconf.catalog.where import parse
 from lakeconf.datasource.planning import parts_of
 from lakeconf.engines.spark.read.parts import read_part
-from lakeconf.engines.spark.types import arrow_schema, exact_cast, spark_schema
+from lakeconf.engines.spark.types import exact_cast, spark_schema
+from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
 

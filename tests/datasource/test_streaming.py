@@ -13,7 +13,8 @@ import lakeconf
 from lakeconf.datasource.planning import Options, resolve
 from lakeconf.datasource.streaming import batch, initial_offset, latest_offset
 from lakeconf.engines.spark.read.parts import Changes, Files, read_part
-from lakeconf.engines.spark.types import arrow_schema, spark_schema
+from lakeconf.engines.spark.types import spark_schema
+from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ runs beside the classic session of other tests.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,23 +75,22 @@ def only_connect_session(connect_session: SparkSession) -> Iterator[SparkSession
 
 
 def main(port: str, folder: str) -> None:
-    """Runs the server until the process gets a signal."""
-    from pyspark.sql import SparkSession
+    """Becomes the server."""
+    import pyspark
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("lakeconf tests over Spark Connect")
     settings = spark_settings() | {
-        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": port,
         "spark.sql.artifact.isolation.enabled": "true",
         "spark.sql.warehouse.dir": Path(folder, "warehouse").as_uri(),
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    builder.getOrCreate().sparkContext.setLogLevel("ERROR")
-    signal.pause()
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    options = [option for key, value in settings.items() for option in ("--conf", f"{key}={value}")]
+    os.execv(submit, [submit, *server, *options, "spark-internal"])  # noqa: S606 - the command of this installation
 
 
 if __name__ == "__main__":

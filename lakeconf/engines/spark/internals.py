@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
+from lakeconf.engines.spark.versions import without_metadata
 from lakeconf.errors import SparkError
 
 _MOST_CAUSES = 20
@@ -124,6 +125,7 @@ class Columns:
     """Creates columns in the JVM: pyspark's functions need ten times as many calls for each column."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._by_name = _java(spark, "org.apache.spark.sql.functions").col
         self._no_metadata = _java(spark, "org.apache.spark.sql.types.Metadata").empty()
 
@@ -133,7 +135,8 @@ class Columns:
 
     def renamed(self, column: Column, name: str) -> Column:
         """The column under another name, without metadata."""
-        return ClassicColumn(getattr(column._jc, "as")(name, self._no_metadata))
+        plain: Any = without_metadata(self._spark, column)
+        return ClassicColumn(getattr(plain._jc, "as")(name, self._no_metadata))
 
 
 def long_array(spark: SparkSession, content: bytes) -> Column:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from lakeconf.errors import MissingDependencyError, SparkError, SparkVersionError
+from lakeconf.errors import MissingDependencyError, SparkError
 from lakeconf.secret import Settings
 
 if TYPE_CHECKING:
@@ -263,24 +263,3 @@ def loopback_address(settings: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         del os.environ["SPARK_LOCAL_IP"]
-
-
-# The tests run this version. Older versions read some nested values differently.
-TESTED = "4.3"
-
-
-def check_version(spark: SparkSession) -> None:
-    """Checks that the tests of lakeconf run the Spark version of a session."""
-    version = getattr(spark, "version", None)
-    if not isinstance(version, str):
-        raise SparkError(
-            f"{spark!r} is not a Spark session",
-            hint="omit it to read with DuckDB: store.open(); or make a session: lakeconf.spark_session(store)",
-        )
-    if not version.startswith(f"{TESTED}."):
-        raise SparkVersionError(
-            f"the Spark session has the version {version!r}, but lakeconf supports Spark {TESTED}.x only: "
-            "other versions may read or write different rows",
-            hint=f"start the session with Spark {TESTED} (pip install 'lakeconf[spark]' installs it), or use DuckDB: "
-            "store.open()",
-        )

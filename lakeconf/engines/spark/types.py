@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -101,11 +99,6 @@ def leaf_type(type_name: str, column_name: str) -> DataType:
 def spark_schema(columns: Sequence[Column]) -> StructType:
     """The schema of a frame with these columns."""
     return StructType([StructField(column.name, spark_type(column)) for column in columns])
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema with which Spark exchanges rows with Python."""
-    return to_arrow_schema(schema, timezone="UTC")
 
 
 def duckdb_type(column: Column, *, for_spark: bool) -> str:

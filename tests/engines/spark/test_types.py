@@ -10,6 +10,7 @@ import pytest
 from source_tree import REPOSITORY
 from spark_rows import assert_alike, scan
 
+from lakeconf.engines.spark.versions import reads_file_with
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -99,18 +100,20 @@ def same(found: list[Any], expected: list[Any]) -> bool:
 
 
 def test_every_type_in_files_and_inlined(spark: SparkSession, usual: Lake) -> None:
-    usual.run(f"CREATE TABLE lake.t (i INTEGER, {', '.join(f'{column(name)} {name}' for name in TYPES)})")
-    listed = [[*pairs, *["NULL"] * (ROWS - len(pairs))] for *_, pairs in TYPES.values()]
+    # Spark 4.0 reads no file with a VARIANT, and DuckDB cannot pass it on.
+    types = {name: fact for name, fact in TYPES.items() if name != "VARIANT" or reads_file_with(["variant"])}
+    usual.run(f"CREATE TABLE lake.t (i INTEGER, {', '.join(f'{column(name)} {name}' for name in types)})")
+    listed = [[*pairs, *["NULL"] * (ROWS - len(pairs))] for *_, pairs in types.values()]
     rows = ", ".join(f"({', '.join(map(str, row))})" for row in zip(range(ROWS), *listed, strict=True))
     usual.run(f"INSERT INTO lake.t VALUES {rows}")
-    inlined = [name for name in TYPES if name not in NOT_INLINED]
+    inlined = [name for name in types if name not in NOT_INLINED]
     assert_values(scan(spark, usual, "t", columns=["i", *map(column, inlined)]), inlined)
     usual.run("CALL ducklake_flush_inlined_data('lake')")
     assert usual.metadata("SELECT count(*) > 0 FROM ducklake_data_file WHERE end_snapshot IS NULL") == [(True,)]
-    assert_values(scan(spark, usual, "t"), list(TYPES))
+    assert_values(scan(spark, usual, "t"), list(types))
     assert_alike(spark, usual, "t", row_ids=False)
-    types = dict(usual.metadata("SELECT column_name, column_type FROM ducklake_column WHERE parent_column IS NULL"))
-    assert types == {"i": "int32", **{column(name): in_lake for name, (in_lake, *_) in TYPES.items()}}
+    found = dict(usual.metadata("SELECT column_name, column_type FROM ducklake_column WHERE parent_column IS NULL"))
+    assert found == {"i": "int32", **{column(name): in_lake for name, (in_lake, *_) in types.items()}}
 
 
 def test_types_page_lists_every_type() -> None:

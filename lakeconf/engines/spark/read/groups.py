@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.scan import ScanPlan
 from lakeconf.catalog.table import Column
+from lakeconf.catalog.types import all_types
 from lakeconf.connection.connection import connect
 from lakeconf.engines.base import FILE_ID, FILENAME, is_staged
 from lakeconf.engines.spark.read.column_reader import (
@@ -27,8 +28,9 @@ from lakeconf.engines.spark.read.column_reader import (
     reading,
 )
 from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
-from lakeconf.engines.spark.read.scan_source import join_known, keeps_structs
+from lakeconf.engines.spark.read.scan_source import join_known
 from lakeconf.engines.spark.types import duckdb_type, is_shared, spark_type
+from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
 from lakeconf.errors import StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier
 
@@ -175,6 +177,8 @@ def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> t
 
 def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     """True if Spark's reader returns what DuckDB returns for columns at these places."""
+    if not all(reads_file_with(all_types(column)) for column in plan.table.columns):
+        return False
     # The session that runs the scan may ignore the case of names.
     names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
     return len(set(names)) == len(names) and all(

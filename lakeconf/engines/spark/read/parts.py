@@ -25,7 +25,8 @@ from lakeconf.catalog.table import Column
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
-from lakeconf.engines.spark.types import arrow_schema, duckdb_type, exact_cast
+from lakeconf.engines.spark.types import duckdb_type, exact_cast
+from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import SchemaError, SparkError
 from lakeconf.secret import Secret
 from lakeconf.sql import files_sql, identifier, literal

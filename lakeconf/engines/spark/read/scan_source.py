@@ -150,15 +150,6 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
     ]
 
 
-# Since this version, Spark keeps a struct that is not NULL even if the file lacks all its requested fields.
-_KEEPS_STRUCTS = (4, 1)
-
-
-def keeps_structs(private: SparkSession) -> bool:
-    """As for `column_reader.needs_footer`."""
-    return tuple(map(int, private.version.split(".")[:2])) >= _KEEPS_STRUCTS
-
-
 # One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
 ROW = "__lakeconf_row"
 POSITION_BITS = 32

@@ -64,7 +64,6 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.datasources.FileFormatWriter;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
-import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.*;
@@ -92,8 +91,18 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         for (Iterator each = reports.iterator(); each.hasNext();) {
             Seq files = (Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
             for (Iterator file = files.iterator(); file.hasNext();) {
-                reported.add(((SinkFileStatus) file.next()).toFileStatus().getPath().toString());
+                reported.add(path(file.next()));
             }
+        }
+    }
+
+    // Spark 4.0 has the class of reports in another package.
+    private static String path(Object report) {
+        try {
+            Object file = report.getClass().getMethod("toFileStatus", new Class[0]).invoke(report, new Object[0]);
+            return ((FileStatus) file).getPath().toString();
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
         }
     }
 

@@ -61,9 +61,17 @@ def test_frames_of_the_session_are_written(lake: lakeconf.Lake, connect: SparkSe
     assert sorted(changed) == ["delete", "delete", "insert"]
 
 
-def test_frame_of_another_session_is_rejected(lake: lakeconf.Lake, connect: SparkSession) -> None:
+@pytest.fixture
+def other(connect_url: str, connect: SparkSession) -> SparkSession:
+    """Another session of the server."""
+    from pyspark.sql import SparkSession  # slow; only for tests that need Spark
+
+    return SparkSession.builder.remote(connect_url).create()
+
+
+def test_frame_of_another_session_is_rejected(lake: lakeconf.Lake, other: SparkSession) -> None:
     with pytest.raises(SparkError, match="another session of Spark Connect"):
-        lake.table("t").append(connect.newSession().sql("SELECT 1L AS id"))
+        lake.table("t").append(other.sql("SELECT 1L AS id"))
 
 
 def test_failing_frame_commits_nothing(lake: lakeconf.Lake, connect: SparkSession) -> None:
@@ -126,8 +134,7 @@ def test_spark_writes_the_files_of_an_append(
     assert len(found) == 3
 
 
-def test_errors_of_a_frame_and_of_its_session_are_named(connect: SparkSession, store: lakeconf.Store) -> None:
-    other = connect.newSession()
+def test_errors_of_a_frame_and_of_its_session_are_named(other: SparkSession, store: lakeconf.Store) -> None:
     with store.open(other) as lake:
         table = lake.create_table("t", {"id": "BIGINT"})
         version = lake.snapshot_id
