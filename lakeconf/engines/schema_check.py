@@ -213,8 +213,8 @@ def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "c
             raise SchemaError(f"{what} has two {kind} {name!r}", hint="rename one of them")
 
 
-def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Checks that a frame can be written to a table: it has all columns by name, and their types fit."""
+def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str], *, all_columns: bool = True) -> None:
+    """Checks that a frame can be written to a table: it has the columns by name, or only some, and their types fit."""
     given = {folded(name): (name, type_name) for name, type_name in frame.items()}
     known = {folded(name): name for name in wanted}
     extra = [name for name in frame if folded(name) not in known]
@@ -223,6 +223,8 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str]) -
         raise SchemaError(f"the frame has a column {extra[0]!r} that is not in {table}", hint=hint)
     for name, type_name in wanted.items():
         if folded(name) not in given:
+            if not all_columns:
+                continue
             raise SchemaError(
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
                 hint="add it to the frame; to keep the values of existing rows, use merge(frame, on=…)",

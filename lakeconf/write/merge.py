@@ -235,7 +235,7 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
     found = engine.schema(adopted)
     names = {folded(name) for name in found}
     given = tuple(column for column in info.columns if folded(column.name) in names)
-    check_fit(info.full_name, found, {column.name: types[column.name] for column in given})
+    check_fit(info.full_name, found, {column.name: types[column.name] for column in info.columns}, all_columns=False)
     for key in selected(info, clauses.on):
         if key not in given:
             raise SchemaError(
