@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     "tables",
     "snapshots",
-    "files t",
+    "tables --files-of t",
     "sql FROM(t)",
     "maintain --dry-run",
     "maintain --yes",

@@ -71,7 +71,7 @@ def test_query_of_the_lake_runs(store: Store, sql: str, expected: list[tuple[Any
         ),
         (
             "COPY t FROM 'x.csv'",
-            "use Table.append in Python, or a model that loads files and lakeconf run: lakeconf sql only reads",
+            "use lakeconf load, or a model that loads files and lakeconf run: lakeconf sql only reads",
         ),
     ],
 )
