@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from servers import PostgresServer
 
 READING = [
-    ["tables"], ["snapshots"], ["files", "raw.t"], ["report"], ["sql", "SELECT 1"], ["diff", "dev", "dev", "raw.t"],
-    ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"], ["preview-sql"],
+    ["tables"], ["snapshots"], ["tables", "--files-of", "raw.t"], ["report"], ["sql", "FROM raw.t"],
+    ["diff", "dev", "dev", "raw.t"], ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"], ["preview-sql"],
 ]  # fmt: skip
 # Commands that succeed without a lake.
 ANSWERED = {"plan", "run", "doctor", "validate", "stores", "preview-sql"}
