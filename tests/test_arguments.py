@@ -34,6 +34,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "cleanup": {"older_than": None},
     "plan_cleanup": {"older_than": None},
     "configure": {"builder": None},
+    "attach": {"connection": None},
 }
 # `for_reading` and `replace` serve lakeconf itself.
 FLAGS = [
