@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 READING = [
     ["tables"], ["snapshots"], ["tables", "--files-of", "raw.t"], ["report"], ["sql", "FROM raw.t"],
-    ["diff", "dev", "dev", "raw.t"], ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"], ["preview-sql"],
+    ["diff", "dev", "dev", "raw.t"], ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"],
+    ["preview-sql"],
 ]  # fmt: skip
 # Commands that succeed without a lake.
 ANSWERED = {"plan", "run", "doctor", "validate", "stores", "preview-sql"}
