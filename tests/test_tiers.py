@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from source_tree import REPOSITORY
-from tiers import CHEAP, END_TO_END, LEFT_FILE, Choice, Cost, read_costs
+from strength import PROVE
+from tiers import CHEAP, END_TO_END, LEFT_FILE, ONE_CATALOG, Choice, Cost, read_costs
 
 # On two cores, with the collection of the tests and the start of Spark, five minutes.
 SECONDS = 420
@@ -40,6 +41,16 @@ def test_one_spark_test_of_chosen_files_is_quick() -> None:
     costs = {f"{WRITES}::{name} spark": Cost(seconds, 2) for name, seconds in (("f", 3.0), ("g", 2.0))}
     costs |= {"tests/lake/test_a.py::f spark": Cost(0.2, 2)}
     assert [Choice(costs).cases(group) for group in costs] == [0, 1, 0]
+
+
+def test_dear_functions_run_on_one_catalog_except_those_about_catalogs() -> None:
+    names = [f"tests/{folder}/test_a.py::f{spark}" for folder in ("write", "histories") for spark in (" spark", "")]
+    dear, cheap = ([Cost(ONE_CATALOG[" spark" in name] + more, 3) for name in names] for more in (0.1, 0.0))
+    assert [Choice(dict(zip(names, dear, strict=True))).on_one_catalog(name) for name in names] == [
+        *[not PROVE] * 2,
+        *[False] * 2,
+    ]
+    assert not any(Choice(dict(zip(names, cheap, strict=True))).on_one_catalog(name) for name in names)
 
 
 def test_the_files_of_the_rule_exist() -> None:

@@ -137,6 +137,7 @@ class Transaction:
 
     def __post_init__(self) -> None:
         self.attempt = self.session.new_commit(self.token)
+        self.author = self.author or default_author()
 
     def check_open(self) -> None:
         """Refuses writes, audits and runs in a transaction that has ended."""
@@ -300,7 +301,7 @@ class Transaction:
             check_columns(reader, [change.written_for for change in changes if change.written_for], begun)
             check_delete_files(reader, [change.depends_on for change in changes if change.deletes])
         if isinstance(catalog := self.attempt.catalog, StagedCatalog):
-            info = (self.author or default_author(), self.message, self._commit_info(changes))
+            info = (self.author, self.message, self._commit_info(changes))
             bodies = [*(change.body for change in changes), *self._with_keys(changes, begun)]
             is_empty = not catalog.stage(bodies, begun, info)
         else:
@@ -355,9 +356,7 @@ class Transaction:
             writer.execute(statement)
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
         message = f"CALL ducklake_set_commit_message({literal(alias)}, ?, ?, extra_info => "
-        writer.execute(
-            f"{message}{literal(self._commit_info(changes))})", [self.author or default_author(), self.message]
-        )
+        writer.execute(f"{message}{literal(self._commit_info(changes))})", [self.author, self.message])
 
     def _commit_info(self, changes: list[Change]) -> str:
         info: dict[str, object] = {

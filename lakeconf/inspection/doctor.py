@@ -7,11 +7,12 @@ import importlib.metadata
 import importlib.util
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
+from lakeconf.backends.metadata.migration import attach_metadata
 from lakeconf.backends.store_options import creates_nothing
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
@@ -197,11 +198,7 @@ def _check_creatable(store: Store, connection: Connection) -> None:
     query = None if server is None else server.uncreatable(database, store.metadata_backend.catalog_schema(store.names))
     if query is None or creates_nothing(store.attach_options):
         return
-    options = store.metadata_backend.ducklake_options(store.names)
-    parameters = options.get("metadata_parameters")
-    given = parameters.items() if isinstance(parameters, Mapping) else ()
-    settings = ", ".join(["READ_ONLY", *(f"{key} {literal(str(value))}" for key, value in given)])
-    connection.execute(f"ATTACH {literal(str(options['metadata_path']))} AS {database} ({settings})")
+    attach_metadata(connection, store.metadata_backend.ducklake_options(store.names), database, {"read_only": True})
     for (lacking,) in connection.rows(query):
         raise CatalogError(
             f"there is no catalog yet, and the role cannot create it: it lacks {lacking}",

@@ -44,7 +44,7 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
         for source in ("option", "table"):
             by_name = {folded(name): kind for name, kind in sources[source].items()}
             columns |= {name: (by_name[folded(name)], source) for name in columns if folded(name) in by_name}
-        unknown = {folded(name): name for name in types}.keys() - set(map(folded, inferred))
+        unknown = set(map(folded, types)) - set(map(folded, inferred))
         if unknown:
             raise SchemaError(
                 f"{file} has no column {min(unknown)!r}", hint=f"use one of its columns: {', '.join(inferred)}"

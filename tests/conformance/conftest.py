@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import on_postgres
 from strength import PROVE
+from tiers import leave_out
 
 import lakeconf
 
@@ -39,8 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         and item.name.endswith("-on_spark]")
         and not any(f"[{pair}-" in item.name for pair in ON_SPARK)
     ]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    leave_out(config, items, left_out)
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)

@@ -29,9 +29,8 @@ def check_merged_files(
     Source: https://github.com/duckdb/ducklake, `MigrateV03` in src/storage/ducklake_metadata_manager.cpp
     """
     options = backend.ducklake_options(names)
-    parameters = options.get("metadata_parameters", {})
     given = {key[len("meta_") :]: value for key, value in attach_options.items() if key.startswith("meta_")}
-    connection.run(Attach(str(options["metadata_path"]), _BEFORE, {**_mapping(parameters), **given}))
+    attach_metadata(connection, options, _BEFORE, given)
     try:
         schema = str(options.get("metadata_schema") or "main")
         count, first, last = _snapshots_within_merged_files(connection, schema)
@@ -59,5 +58,10 @@ def _snapshots_within_merged_files(connection: Connection, schema: str) -> tuple
     return count, first, last
 
 
-def _mapping(value: Value) -> Mapping[str, Value]:
-    return value if isinstance(value, Mapping) else {}
+def attach_metadata(
+    connection: Connection, options: Mapping[str, Value], alias: str, more: Mapping[str, Value]
+) -> None:
+    """Attaches the database of a catalog by itself, with the parameters of `MetadataBackend.ducklake_options`."""
+    parameters = options.get("metadata_parameters")
+    given = parameters if isinstance(parameters, Mapping) else {}
+    connection.run(Attach(str(options["metadata_path"]), alias, {**given, **more}))

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
 
-from lakeconf.engines.spark.versions import without_metadata
+from lakeconf.engines.spark.versions import aliases_inherit
 from lakeconf.errors import SparkError
 
 _MOST_CAUSES = 20
@@ -125,7 +125,7 @@ class Columns:
     """Creates columns in the JVM: pyspark's functions need ten times as many calls for each column."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self._inherit = aliases_inherit(spark)
         self._by_name = _java(spark, "org.apache.spark.sql.functions").col
         self._no_metadata = _java(spark, "org.apache.spark.sql.types.Metadata").empty()
 
@@ -135,7 +135,7 @@ class Columns:
 
     def renamed(self, column: Column, name: str) -> Column:
         """The column under another name, without metadata."""
-        plain: Any = without_metadata(self._spark, column)
+        plain: Any = functions.coalesce(column) if self._inherit else column  # another expression has no metadata
         return ClassicColumn(getattr(plain._jc, "as")(name, self._no_metadata))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import Column, SparkSession, functions
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lakeconf.errors import SparkError, SparkVersionError, UnsupportedError
@@ -43,9 +43,9 @@ def reads_file_with(types: Iterable[str]) -> bool:
     return _release(pyspark.__version__) >= (4, 1) or {"geometry", "variant"}.isdisjoint(types)
 
 
-def without_metadata(spark: SparkSession, column: Column) -> Column:
-    """A column whose alias has only its own metadata: before 4.1, one with none has those of the column."""
-    return column if _release(spark.version) >= (4, 1) else functions.coalesce(column)
+def aliases_inherit(spark: SparkSession) -> bool:
+    """True if an alias without metadata has those of its column, as before 4.1."""
+    return _release(spark.version) < (4, 1)
 
 
 def check_streams() -> None:
