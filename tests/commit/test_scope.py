@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.commit.scope import Scope
+from lakeconf.commit.transaction import default_author
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_transaction_begins_at_the_snapshot_of_its_scope(scope: Scope) -> None:
     assert made.base is not scope.session.base
     assert made.base.has_read("main.t")
     past = Scope(scope.session, at=1).begin()
-    assert (past.snapshot_id, past.message, past.author, past.extra, past.explicit) == (1, None, None, {}, False)
+    assert (past.snapshot_id, past.message, past.author, past.extra, past.explicit) == (1, None, default_author(), {}, False)
 
 
 def test_extra_is_the_callers_mapping(scope: Scope) -> None:
