@@ -22,8 +22,8 @@ from scanning.lakes import ALIAS, configuration, make_catalog
 
 import lakeconf
 from lakeconf.catalog.data_file import DataFile
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.engines.spark.read.groups import groups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))

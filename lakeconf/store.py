@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeconf.arguments import check_flags, native_connection
 from lakeconf.backends.access import Reread
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.backends.store_options import (

@@ -44,7 +44,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         from lakeconf.datasource.planning import any_options
-        from lakeconf.engines.spark.types import spark_schema
+        from lakeconf.engines.spark.spark_types import spark_schema
 
         schema = spark_schema(self._resolve()[0])
         if not any_options(self.options).changes:
@@ -67,7 +67,7 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
         from lakeconf.datasource.planning import write_options
         from lakeconf.datasource.writing import begin
-        from lakeconf.engines.spark.types import duckdb_types
+        from lakeconf.engines.spark.spark_types import duckdb_types
         from lakeconf.errors import UnsupportedError
 
         if overwrite:

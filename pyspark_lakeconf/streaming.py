@@ -31,7 +31,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        from lakeconf.datasource.streaming import initial_offset
+        from lakeconf.datasource.stream_reader import initial_offset
 
         return initial_offset(self._options)
 
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxFiles(limit)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        from lakeconf.datasource.streaming import latest_offset
+        from lakeconf.datasource.stream_reader import latest_offset
 
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         return latest_offset(self._options, self._columns, start, most, self._target)
@@ -52,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = resolve(self._options)[1]
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        from lakeconf.datasource.streaming import batch
+        from lakeconf.datasource.stream_reader import batch
 
         return [InputPartition(part) for part in batch(self._options, self._columns, start, end)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 from source_tree import PACKAGE, sources
 
@@ -13,6 +14,7 @@ FACADES = {"lakeconf.lake.lake", "lakeconf.store", "lakeconf.lake.table"}
 MAX_FACADE_LINES = 700
 MAX_FUNCTION_LINES = 40
 MAX_DEPTH = 4  # lakeconf/engines/spark/read
+MAX_FILES = 15  # in a folder, besides its __init__.py
 NAMES_THAT_EXPLAIN_NOTHING = {"common", "core", "helpers", "manager", "misc", "utils"}
 
 
@@ -45,6 +47,17 @@ def test_tree_is_shallow_and_its_names_are_descriptive() -> None:
     paths = [path.relative_to(PACKAGE.parent) for path in sources().values()]
     assert [str(path) for path in paths if len(path.parent.parts) > MAX_DEPTH] == []
     assert [str(path) for path in paths if NAMES_THAT_EXPLAIN_NOTHING & {*path.parent.parts, path.stem}] == []
+
+
+def test_folders_are_small() -> None:
+    counts = Counter(path.parent for path in sources().values() if path.stem != "__init__")
+    assert {str(folder): files for folder, files in counts.items() if files > MAX_FILES} == {}
+
+
+def test_a_name_means_one_module() -> None:
+    names = Counter(path.stem for path in sources().values() if not path.stem.startswith("__"))
+    # The class `Table` is public as `lakeconf.table`, and the function `sql` writes SQL.
+    assert {name: modules for name, modules in names.items() if modules > 1} == {}
 
 
 def test_function_length_excludes_the_docstring() -> None:

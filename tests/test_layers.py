@@ -45,8 +45,8 @@ LAYERS: dict[str, set[str]] = BASE | {
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
-    ("lakeconf.lake.opening", "lakeconf.engines.spark.engine"),
-    ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.engine"),
+    ("lakeconf.lake.opening", "lakeconf.engines.spark.classic_engine"),
+    ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.connect_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
@@ -164,18 +164,18 @@ def test_only_the_spark_engine_imports_pyspark() -> None:
     [
         ("lakeconf.store", "from lakeconf.config.config import Config"),
         ("lakeconf.store", "from lakeconf import lake"),
-        ("lakeconf.catalog.scan", "import lakeconf.engines.base"),
+        ("lakeconf.catalog.pruning.scan_plan", "import lakeconf.engines.engine"),
         ("lakeconf.errors", "if TYPE_CHECKING:\n    from lakeconf.sql import Attach"),
         ("lakeconf.cli.config_commands", "from lakeconf import init"),
         ("lakeconf.cli.config_commands", "def run():\n    from lakeconf.store import Store"),
-        ("lakeconf.catalog.scan", "def run():\n    importlib.import_module('lakeconf.engines.base')"),
+        ("lakeconf.catalog.pruning.scan_plan", "def run():\n    importlib.import_module('lakeconf.engines.engine')"),
         ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
     ],
 )
 def test_violations_detects_each_forbidden_import(importer: str, source: str) -> None:
     modules = {
         "lakeconf.config.config",
-        "lakeconf.engines.base",
+        "lakeconf.engines.engine",
         "lakeconf.lake.lake",
         "lakeconf.sql",
         "lakeconf.store",

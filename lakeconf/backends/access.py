@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from socket import gethostname
 from typing import Protocol
 
-from lakeconf.backends.base import StorageBackend, StoreNames
+from lakeconf.backends.backend import StorageBackend, StoreNames
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
+from lakeconf.backends.backend import Backend, MetadataBackend, StorageBackend
 from lakeconf.errors import LakeconfError, suggestion
 
 # The groups of entry points by which packages register their backends.

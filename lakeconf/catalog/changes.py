@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.partial_lake import ALL
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, moved_rows, until_stable
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
-from lakeconf.catalog.scan import ScanPlan, moved_rows, until_stable
 from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
-from lakeconf.catalog.table import TableInfo, find_table, load_table
-from lakeconf.catalog.types import all_types
+from lakeconf.catalog.tables import TableInfo, find_table, load_table
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal

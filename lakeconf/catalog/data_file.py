@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.table import NO_ID, Column, TableInfo
-from lakeconf.catalog.types import Fact, has
+from lakeconf.catalog.tables import NO_ID, Column, TableInfo
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import Fact, duckdb_name, has
+from lakeconf.catalog.column_types import Fact, duckdb_name, has
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import StorageError
 from lakeconf.sql import files_sql, literal

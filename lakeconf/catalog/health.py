@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import changed_tables, made_changes
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.table import find_table
+from lakeconf.catalog.tables import find_table
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
 

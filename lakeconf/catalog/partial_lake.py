@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lakeconf.catalog.data_file import DataFile, NameMapping
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import inlined_deletes_table, metadata_database
 from lakeconf.errors import UnsupportedError

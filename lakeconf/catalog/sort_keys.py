@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import NESTED, Fact, has
+from lakeconf.catalog.column_types import NESTED, Fact, has
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier
 

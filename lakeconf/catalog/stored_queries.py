@@ -14,7 +14,7 @@ import duckdb
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import Name, References, find_references, mentioned
-from lakeconf.catalog.table import DEFAULT_SCHEMA, INTERNAL_SCHEMA, joined_name, tables
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, INTERNAL_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders, visible_at

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from lakeconf.backends.base import Backend
+from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.cli.options import format_option, overwrite_option
 from lakeconf.cli.output import show, show_json

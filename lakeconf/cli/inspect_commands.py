@@ -39,7 +39,7 @@ from lakeconf.cli.output import (
     write_output,
 )
 from lakeconf.config.config import init
-from lakeconf.config.limits import MAX_BYTES
+from lakeconf.config.file_limits import MAX_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMovedError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes

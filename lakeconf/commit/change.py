@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import Footer
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.deletions import Outcome
 from lakeconf.commit.journal import TABLE, CommitKey
-from lakeconf.engines.base import Staged
+from lakeconf.engines.engine import Staged
 from lakeconf.sql import exact_paths, identifier, literal, qualified
 
 

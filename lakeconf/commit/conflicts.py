@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, find_table
+from lakeconf.catalog.tables import TableInfo, find_table
 from lakeconf.errors import (
     CatalogLockedError,
     CommitConflictError,

@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeAlias
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
-from lakeconf.catalog.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_in
 from lakeconf.catalog.reader import CatalogReader, own_rows, repeated
-from lakeconf.catalog.scan import ScanPlan, plan_in
-from lakeconf.catalog.table import TableInfo, split_name
+from lakeconf.catalog.tables import TableInfo, split_name
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import (
@@ -23,7 +23,7 @@ from lakeconf.ducklake import (
     INTERNAL_ROW_ID,
     INTERNAL_SNAPSHOT_ID,
 )
-from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
+from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CatalogError, CommitConflictError
 from lakeconf.sql import files_sql, identifier, literal, qualified
 

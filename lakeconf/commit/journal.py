@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import INTERNAL_SCHEMA
+from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError

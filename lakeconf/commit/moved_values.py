@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.table import TableInfo, split_name, tables
-from lakeconf.catalog.types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
+from lakeconf.catalog.tables import TableInfo, split_name, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, UnsupportedError

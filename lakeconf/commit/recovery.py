@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import joined_name, split_name, table_folder, tables
+from lakeconf.catalog.tables import joined_name, split_name, table_folder, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import EventLogger

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.paths import check_folder
-from lakeconf.catalog.table import tables
+from lakeconf.catalog.tables import tables
 from lakeconf.deferred import deferred
 from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError

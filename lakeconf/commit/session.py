@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeconf import __version__
-from lakeconf.catalog.table import TableInfo, joined_name, tables
+from lakeconf.catalog.tables import TableInfo, joined_name, tables
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.moved_values import check_flushed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.commit.recovery import Committing
     from lakeconf.connection.connection import Connection
-    from lakeconf.engines.base import Engine
+    from lakeconf.engines.engine import Engine
     from lakeconf.guard.guard import Clock, LakeGuard
 
 

@@ -16,7 +16,7 @@ from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.health import forgotten_bounds, table_bounds
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit import journal
 from lakeconf.commit.change import Body, Files, Replacement
 from lakeconf.commit.deletions import Outcome, PositionFile

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit import audits, journal
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.change import (
@@ -42,7 +42,7 @@ from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import StagedCatalog, table_of_keys, write_key
 from lakeconf.ducklake import commit_json
-from lakeconf.engines.base import Staged, announce, staging_folder
+from lakeconf.engines.engine import Staged, announce, staging_folder
 from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger

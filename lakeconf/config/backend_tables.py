@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from lakeconf.backends.base import Backend
+from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
 from lakeconf.config.resolve import STORE_KEYS, Draft

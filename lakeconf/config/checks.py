@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.server import ServerAddress
 from lakeconf.config.codes import Code
 from lakeconf.config.file import Source

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lakeconf.backends.base import StorageBackend
+from lakeconf.backends.backend import StorageBackend
 from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import SharedSecrets, data_path_problems
 from lakeconf.config.codes import Code

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
-from lakeconf.config.limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
+from lakeconf.config.file_limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
 from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText

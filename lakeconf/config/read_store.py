@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.backend import MetadataBackend, StorageBackend
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.backends.store_options import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakeconf.backends.base import Backend
+from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import (
     metadata_backend,
     metadata_types,

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lakeconf.backends.base import Backend
+from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.backend_tables import field_types, typed

@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from lakeconf.backends.access import Access
 from lakeconf.catalog.partial_lake import refuse_encrypted
-from lakeconf.catalog.predicates import columns_of, to_duckdb_sql
-from lakeconf.catalog.scan import ScanPlan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.predicates import columns_of, to_duckdb_sql
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.where import predicate_of
 from lakeconf.catalog.snapshot import chosen
-from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.where import predicate_of
+from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.commit.session import Session
 from lakeconf.config.config import init
 from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
 from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
-from lakeconf.engines.spark.read.scan import exact_rows, refuse_columns
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Store

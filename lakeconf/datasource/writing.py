@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeconf.backends.access import Access
+from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.file_footers import chunks_sql
-from lakeconf.catalog.table import TableInfo
-from lakeconf.catalog.types import Fact, has
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -26,7 +26,7 @@ from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options
-from lakeconf.engines.base import Staged, announce, manifest_path, staging_folder
+from lakeconf.engines.engine import Staged, announce, manifest_path, staging_folder
 from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options

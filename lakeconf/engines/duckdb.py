@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from lakeconf.catalog.changes import changes_sql, plan_changes
-from lakeconf.catalog.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import Column, TableInfo, load_table
+from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.error_places import errors_with_places
 from lakeconf.deferred import deferred
-from lakeconf.engines.base import ROW_ID, Staged, StagingRequest, announce, manifest_path
+from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, announce, manifest_path
 from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest, write_sorted
 from lakeconf.errors import LakeconfError
@@ -27,10 +27,10 @@ from lakeconf.sql import identifier, qualified
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog.where import Where, predicate_of
+    from lakeconf.catalog.pruning.where import Where, predicate_of
     from lakeconf.engines import frames as foreign
 else:
-    predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
+    predicate_of = deferred("lakeconf.catalog.pruning.where", "predicate_of")
     foreign = deferred("lakeconf.engines.frames")
 
 # The name of a relation in a statement about its rows.

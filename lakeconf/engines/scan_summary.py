@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.errors import UnsupportedError
 from lakeconf.wording import byte_size
 
 if TYPE_CHECKING:
+    from lakeconf.catalog.pruning.where import Where
     from lakeconf.catalog.reader import CatalogReader
-    from lakeconf.catalog.where import Where
-    from lakeconf.engines.base import Engine
+    from lakeconf.engines.engine import Engine
 
 
 # Sizes of Parquet files. DuckDB keeps the frame in memory; of the files it reads the keys and the rows that change.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.table import columns_named, split_name
-from lakeconf.catalog.types import Fact, ids_with, integers, parsed_type
+from lakeconf.catalog.column_types import Fact, ids_with, integers, parsed_type
+from lakeconf.catalog.tables import columns_named, split_name
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.errors import LakeconfError, SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.table import Column, TableInfo
+    from lakeconf.catalog.tables import Column, TableInfo
 
 
 _TIMES = ("time", "time with time zone", "interval")

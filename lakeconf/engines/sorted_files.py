@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from lakeconf.catalog.column_types import NESTED, Fact, duckdb_name, has
 from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.sort_keys import SortKey
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.types import NESTED, Fact, duckdb_name, has
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import Staged, placed_path, staging_folder
+from lakeconf.engines.engine import Staged, placed_path, staging_folder
 from lakeconf.engines.spark.write.parquet_options import lake_options
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified

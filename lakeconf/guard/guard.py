@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames
+from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError

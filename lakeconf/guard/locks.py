@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.backend import MetadataBackend, StoreNames
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection

@@ -14,7 +14,7 @@ from typing import Any
 from lakeconf.catalog.history import TableFile, stored_rows
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import TableInfo, key_text, load_table
+from lakeconf.catalog.tables import TableInfo, key_text, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import visible_at
 from lakeconf.lake.lake import Lake

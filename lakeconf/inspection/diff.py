@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeconf.catalog.table import split_name
+from lakeconf.catalog.tables import split_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import SchemaError, TableNotFoundError
 from lakeconf.sql import folded, identifier, qualified

@@ -11,7 +11,7 @@ from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.health import lost_deletes, stale_bounds
 from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.table import joined_name
+from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.guard import marker_of

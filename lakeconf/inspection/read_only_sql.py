@@ -16,7 +16,7 @@ from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
 from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
-from lakeconf.catalog.table import joined_name, tables_in
+from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.errors import CatalogMissingError, LakeconfError, QueryError, UnsafeQueryError

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import INTERNAL_SCHEMA, TableInfo, load_table, tables
+from lakeconf.catalog.tables import INTERNAL_SCHEMA, TableInfo, load_table, tables
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.errors import CatalogMissingError, LakeconfError, TableNotFoundError, UnsupportedError
 from lakeconf.guard.guard import reader_of

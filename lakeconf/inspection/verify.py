@@ -9,10 +9,10 @@ from pathlib import Path
 
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.health import lost_deletes
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import plan_scan
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import ColumnCheck, Fingerprint, spark_operations
+from lakeconf.engines.engine import ColumnCheck, Fingerprint, spark_operations
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.catalog.where import Where
+from lakeconf.catalog.pruning.where import Where
 from lakeconf.config.config import Config, init
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import LakeconfError, UnsupportedError, required

@@ -14,7 +14,7 @@ from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.base import PREFIX, is_announced, is_manifest_of
+from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import EventLogger

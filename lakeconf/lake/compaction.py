@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.table import TableInfo, joined_name
+from lakeconf.catalog.tables import TableInfo, joined_name
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier

@@ -14,10 +14,10 @@ from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, unique_view
 from lakeconf.catalog.stored_queries import readable_names, tables_suggested, view_names
-from lakeconf.catalog.table import INTERNAL_SCHEMA, name_list, split_name, tables
+from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.deferred import deferred
-from lakeconf.engines.base import SparkOperations, spark_operations
+from lakeconf.engines.engine import SparkOperations, spark_operations
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, required
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakeconf.lake.restore import RestorePlan, Restores
     from lakeconf.lake.run_journal import RunJournal
     from lakeconf.lake.spark_sql import query_in_spark_sql
-    from lakeconf.lake.streaming import StreamSink, stream
+    from lakeconf.lake.stream_target import StreamSink, stream
     from lakeconf.store import Store
     from lakeconf.write import schema_changes
     from lakeconf.write.ddl import Definition
@@ -54,8 +54,8 @@ else:
     named_views = deferred("lakeconf.engines.schema_check", "named_views")
     Maintenance = deferred("lakeconf.lake.maintenance", "Maintenance")
     RunJournal = deferred("lakeconf.lake.run_journal", "RunJournal")
-    stream = deferred("lakeconf.lake.streaming", "stream")
-    StreamSink = deferred("lakeconf.lake.streaming", "StreamSink")
+    stream = deferred("lakeconf.lake.stream_target", "stream")
+    StreamSink = deferred("lakeconf.lake.stream_target", "StreamSink")
 
 
 _DIALECTS = ("duckdb", "spark")

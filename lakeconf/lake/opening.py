@@ -25,9 +25,9 @@ from lakeconf.sql import literal
 from lakeconf.store import Store
 
 if TYPE_CHECKING:
-    from lakeconf.backends.base import MetadataBackend
+    from lakeconf.backends.backend import MetadataBackend
     from lakeconf.catalog.reader import CatalogReader
-    from lakeconf.engines.base import Engine
+    from lakeconf.engines.engine import Engine
 
 _log = EventLogger("lake")
 
@@ -109,10 +109,10 @@ def _check_spark(spark: Any) -> None:
 
 def _spark_engine(store: Store, reader: CatalogReader, writer: SharedConnection, spark: Any) -> Engine:
     if not hasattr(spark, "sparkContext"):
-        connect = importlib.import_module("lakeconf.engines.spark.connect.engine")
+        connect = importlib.import_module("lakeconf.engines.spark.connect.connect_engine")
         connect_engine: Engine = connect.ConnectEngine(spark, reader, writer, Access.of(store))
         return connect_engine
-    engine = importlib.import_module("lakeconf.engines.spark.engine")
+    engine = importlib.import_module("lakeconf.engines.spark.classic_engine")
     settings = store.storage_backend.hadoop_settings() if store.storage_backend is not None else {}
     spark_engine: Engine = engine.SparkEngine(spark, reader, writer, settings, Access.of(store))
     return spark_engine

@@ -10,7 +10,7 @@ from enum import StrEnum
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.table import (
+from lakeconf.catalog.tables import (
     INTERNAL_SCHEMA,
     TableInfo,
     comments,

@@ -12,11 +12,11 @@ from lakeconf.catalog.data_file import (
     inlined_deletes,
 )
 from lakeconf.catalog.health import forgotten_bounds, lost_bounds
+from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_count import with_bytes_per_row
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.table import TableInfo, joined_name, load_table, table_options, tables
+from lakeconf.catalog.tables import TableInfo, joined_name, load_table, table_options, tables
 from lakeconf.commit.change import Change, Replacement
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.deletions import have_row_ids
@@ -24,7 +24,7 @@ from lakeconf.commit.moved_values import ValuesChangedError
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.base import ROW_ID, Engine
+from lakeconf.engines.engine import ROW_ID, Engine
 from lakeconf.engines.sorted_files import SortedFiles, SortEngine, SortRequest
 from lakeconf.errors import (
     CatalogError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.snapshot import by_version
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
 from lakeconf.errors import (

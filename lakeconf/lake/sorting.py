@@ -16,10 +16,10 @@ from lakeconf.catalog.data_file import (
     is_inlined,
 )
 from lakeconf.catalog.health import forgotten_bounds
-from lakeconf.catalog.row_count import with_bytes_per_row
+from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.sort_keys import sort_keys
 from lakeconf.catalog.stored_queries import StoredQueries
-from lakeconf.catalog.table import TableInfo, load_table, name_list, table_options
+from lakeconf.catalog.tables import TableInfo, load_table, name_list, table_options
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.sorted_files import SortRequest

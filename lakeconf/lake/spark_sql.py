@@ -21,9 +21,9 @@ from sqlglot.errors import SqlglotError
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import by_timestamp, by_version
 from lakeconf.catalog.sql_references import Span, replaced
-from lakeconf.catalog.table import joined_name
+from lakeconf.catalog.tables import joined_name
 from lakeconf.commit.scope import Scope
-from lakeconf.engines.base import spark_operations
+from lakeconf.engines.engine import spark_operations
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded, parser_reason

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeconf.arguments import check_flags, whole_number
 from lakeconf.catalog.snapshot import Snapshot
-from lakeconf.catalog.table import full_name, load_table, name_list
+from lakeconf.catalog.tables import full_name, load_table, name_list
 from lakeconf.deferred import deferred
 from lakeconf.errors import required
 from lakeconf.logs import escaped
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from lakeconf.catalog.changes import check_range
     from lakeconf.catalog.history import TableChange, TableFile, files, history
-    from lakeconf.catalog.row_count import row_count
-    from lakeconf.catalog.table import Comments, comments
-    from lakeconf.catalog.where import Where
+    from lakeconf.catalog.pruning.scan_plan import row_count
+    from lakeconf.catalog.pruning.where import Where
+    from lakeconf.catalog.tables import Comments, comments
     from lakeconf.commit.scope import Scope
     from lakeconf.engines.scan_summary import ScanSummary, summary
     from lakeconf.lake.limits import TimeLimit, limited_memory
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from lakeconf.write.staged_refusal import committer_of_merges
 else:
     nw = deferred("narwhals")
-    comments = deferred("lakeconf.catalog.table", "comments")
+    comments = deferred("lakeconf.catalog.tables", "comments")
     files = deferred("lakeconf.catalog.history", "files")
     history = deferred("lakeconf.catalog.history", "history")
-    row_count = deferred("lakeconf.catalog.row_count", "row_count")
+    row_count = deferred("lakeconf.catalog.pruning.scan_plan", "row_count")
     check_range = deferred("lakeconf.catalog.changes", "check_range")
     summary = deferred("lakeconf.engines.scan_summary", "summary")
     writes = deferred("lakeconf.write.writes")

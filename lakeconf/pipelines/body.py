@@ -25,10 +25,10 @@ from lakeconf.catalog.sql_references import (
 )
 from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.config.codes import Code
-from lakeconf.config.limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
+from lakeconf.config.file_limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
 from lakeconf.connection.error_places import errors_as_json, place_of, reported
-from lakeconf.engines.base import spark_operations
+from lakeconf.engines.engine import spark_operations
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
-from lakeconf.config.limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
+from lakeconf.config.file_limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
 from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.types import Fact, ids_with, integers, parsed_type
+from lakeconf.catalog.column_types import Fact, ids_with, integers, parsed_type
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from lakeconf.catalog.table import split_name
+from lakeconf.catalog.tables import split_name
 from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.body import Body, Function

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lakeconf.catalog.table import INTERNAL_SCHEMA
+from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery

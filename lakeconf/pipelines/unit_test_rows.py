@@ -11,7 +11,7 @@ from typing import Any
 
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.types import integers
+from lakeconf.catalog.column_types import integers
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError
 from lakeconf.lake.lake import Lake

@@ -16,9 +16,9 @@ from uuid import UUID
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.column_types import NESTED, SECOND_DIGITS, Fact, columns_of, ids_with, integers, parsed_type
 from lakeconf.catalog.sort_keys import SORT_KEY
-from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo, name_list
-from lakeconf.catalog.types import NESTED, SECOND_DIGITS, Fact, columns_of, ids_with, integers, parsed_type
+from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
 from lakeconf.connection.connection import closed_connection
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import (

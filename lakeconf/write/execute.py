@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import duckdb
 
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.catalog.sql_references import Name, References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import StoredQueries, check_functions
-from lakeconf.catalog.table import DEFAULT_SCHEMA, joined_name, split_name
-from lakeconf.catalog.types import parsed_type
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.change import Change, Statements
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.scope import Scope
@@ -20,7 +20,7 @@ from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection, schemas_of, search_path_sql
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.base import StagingRequest
+from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.schema_check import check_writable, is_stored_inexactly
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier

@@ -9,14 +9,14 @@ from typing import Any, Literal
 import narwhals as nw
 
 from lakeconf.catalog.file_footers import read_footers
-from lakeconf.catalog.scan import ScanPlan, plan_scan
-from lakeconf.catalog.table import Column, TableInfo, columns_named, table_options
-from lakeconf.catalog.where import named_columns
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
+from lakeconf.catalog.pruning.where import named_columns
+from lakeconf.catalog.tables import Column, TableInfo, columns_named, table_options
 from lakeconf.commit.change import Body, Change, Files, Statements
 from lakeconf.commit.deletions import Found, Outcome, Positions, have_row_ids
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Target, Transaction
-from lakeconf.engines.base import FILE_ID, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
+from lakeconf.engines.engine import FILE_ID, ROW_ID, Engine, SparkOperations, Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
 from lakeconf.sql import folded, identifier, literal

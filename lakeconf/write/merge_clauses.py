@@ -9,14 +9,14 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.deferred import deferred
-from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.engine import ROW_ID
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog.table import Column
+    from lakeconf.catalog.tables import Column
 else:
     nw = deferred("narwhals")
 

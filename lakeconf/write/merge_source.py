@@ -8,15 +8,15 @@ from typing import Any
 
 import duckdb
 
+from lakeconf.catalog.column_types import Fact, duckdb_name, has
 from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql, read_footers
-from lakeconf.catalog.literals import Text, compare, one_of
-from lakeconf.catalog.predicates import And, Predicate
-from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.types import Fact, duckdb_name, has
+from lakeconf.catalog.pruning.literals import Text, compare, one_of
+from lakeconf.catalog.pruning.predicates import And, Predicate
+from lakeconf.catalog.pruning.scan_plan import plan_scan
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import Engine, Staged, StagingRequest
+from lakeconf.engines.engine import Engine, Staged, StagingRequest
 from lakeconf.engines.scan_summary import size_refusal
 from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger

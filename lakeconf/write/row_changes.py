@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from lakeconf.catalog.predicates import Or, Predicate, to_duckdb_sql
-from lakeconf.catalog.pruned_files import bucket_sql
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import NO_ID, Column, TableInfo
-from lakeconf.catalog.types import Fact, has
-from lakeconf.catalog.where import Where, predicate_of
+from lakeconf.catalog.column_types import Fact, has
+from lakeconf.catalog.pruning.predicates import Or, Predicate, to_duckdb_sql
+from lakeconf.catalog.pruning.pruned_files import bucket_sql
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.pruning.where import Where, predicate_of
+from lakeconf.catalog.tables import NO_ID, Column, TableInfo
 from lakeconf.commit.change import Change, Files, Statements
 from lakeconf.commit.deletions import Found, Outcome, Positions, find, is_droppable, plan_delete
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import SparkOperations, Staged
+from lakeconf.engines.engine import SparkOperations, Staged
 from lakeconf.errors import (
     CatalogError,
     CommitError,

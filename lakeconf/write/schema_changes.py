@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.stored_queries import view_names
-from lakeconf.catalog.table import (
+from lakeconf.catalog.tables import (
     INTERNAL_SCHEMA,
     NO_ID,
     TableInfo,
@@ -24,7 +25,6 @@ from lakeconf.catalog.table import (
     table_folder,
     tables,
 )
-from lakeconf.catalog.types import parsed_type
 from lakeconf.commit.audits import is_query
 from lakeconf.commit.change import Change, SchemaChange
 from lakeconf.commit.conflicts import ReadDependency, check_columns

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lakeconf.catalog.column_types import Fact, has_throughout
 from lakeconf.catalog.data_file import folder_keys
 from lakeconf.catalog.file_footers import have_distinct_paths
+from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.table import TableInfo
-from lakeconf.catalog.types import Fact, has_throughout
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit import journal
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import is_metadata_of, table_of_keys
@@ -19,7 +19,7 @@ from lakeconf.ducklake import (
     STAGED_COMMIT_VERSIONS,
     visible_at,
 )
-from lakeconf.engines.base import SparkOperations
+from lakeconf.engines.engine import SparkOperations
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded
 from lakeconf.wording import byte_size

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import narwhals as nw
 
-from lakeconf.catalog.predicates import Predicate, to_duckdb_sql
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
+from lakeconf.catalog.pruning.scan_plan import plan_scan
+from lakeconf.catalog.pruning.where import Where, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.where import Where, named_columns, predicate_of
 from lakeconf.commit.change import Statements
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import ROW_ID, SparkOperations, Staged
+from lakeconf.engines.engine import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import LakeconfError, SchemaError
 from lakeconf.logs import EventLogger

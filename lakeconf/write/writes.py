@@ -10,9 +10,9 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.paths import check_folder
-from lakeconf.catalog.predicates import Predicate
-from lakeconf.catalog.table import NO_ID, Column, TableInfo, full_name, load_table
-from lakeconf.catalog.where import Where
+from lakeconf.catalog.pruning.predicates import Predicate
+from lakeconf.catalog.pruning.where import Where
+from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, SchemaChange, Statements
 from lakeconf.commit.conflicts import ReadDependency
@@ -23,7 +23,7 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
-from lakeconf.engines.base import (
+from lakeconf.engines.engine import (
     FILE_ID,
     FILE_ROW_NUMBER,
     PREFIX,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from lakeconf.backends.base import MetadataBackend, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import MetadataBackend, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.storage.local import LocalStorage

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lakeconf.backends.base import SecretName, SecretParameters, Text
+from lakeconf.backends.backend import SecretName, SecretParameters, Text
 from lakeconf.secret import FromVariable, Secret
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.backends.base import InitTemplate
+from lakeconf.backends.backend import InitTemplate
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,
     STORAGE_BACKENDS,

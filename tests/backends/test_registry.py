@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.backends import registry
-from lakeconf.backends.base import MetadataBackend, StorageBackend
+from lakeconf.backends.backend import MetadataBackend, StorageBackend
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,

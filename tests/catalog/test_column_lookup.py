@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.table import Column, TableInfo, columns_named
+from lakeconf.catalog.tables import Column, TableInfo, columns_named
 from lakeconf.errors import SchemaError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.table import Comments, comments, load_table
+from lakeconf.catalog.tables import Comments, comments, load_table
 
 if TYPE_CHECKING:
     from lakeconf import Lake

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import Lake, duckdb_rows, lake, planned_rows
 
-from lakeconf.catalog.scan import inlined_rows, plan_scan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.scan_plan import inlined_rows, plan_scan, plan_with_inlined_rows
 from lakeconf.errors import CatalogError
 
 if TYPE_CHECKING:

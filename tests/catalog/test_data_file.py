@@ -16,7 +16,7 @@ from lakeconf.catalog.data_file import (
     to_data_file,
     to_delete_file,
 )
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.connection.connection import load_extension
 from lakeconf.errors import CatalogError, UnsupportedError
 

@@ -14,7 +14,7 @@ from catalog_lake import METADATA, Lake, lake
 import lakeconf
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.connection.connection import SharedConnection
 from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError, TableNotFoundError
 

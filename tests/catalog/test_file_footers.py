@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.file_footers import ColumnStatistics, read_footers
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.errors import StorageError
 

@@ -9,7 +9,7 @@ import pytest
 from plain_sql import run_plain
 
 from lakeconf.catalog.data_file import FileGroup, file_groups, is_inlined
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 
 if TYPE_CHECKING:
     from lakeconf import Lake

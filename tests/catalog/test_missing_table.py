@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import refuse_missing
+from lakeconf.catalog.tables import refuse_missing
 from lakeconf.errors import TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

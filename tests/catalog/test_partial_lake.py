@@ -15,7 +15,7 @@ from hypothesis import given
 from random_lakes import LAKES, build, examples
 
 from lakeconf.catalog.partial_lake import attach_partial_lake, name_in_lake, refuse_encrypted
-from lakeconf.catalog.scan import ScanPlan, plan_scan
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier

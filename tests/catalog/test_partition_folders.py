@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeconf.catalog.data_file import folder_keys, folder_values
-from lakeconf.catalog.table import NO_ID, Column, PartitionField, TableInfo
+from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo
 from lakeconf.errors import StorageError
 
 TYPES = {

@@ -13,8 +13,8 @@ from catalog_lake import FILE_CATALOGS, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions
 
-from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.pruning.scan_plan import plan_scan
+from lakeconf.catalog.tables import load_table
 from lakeconf.errors import TableNotFoundError
 
 # Each example creates a lake and reads all its snapshots.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
 
-from lakeconf.catalog import scan
 from lakeconf.catalog.data_file import load_name_mappings
+from lakeconf.catalog.pruning import scan_plan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.scan import plan_scan
 from lakeconf.catalog.snapshot import latest
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import CatalogChangedError, CatalogError
@@ -133,7 +133,7 @@ def test_plan_is_repeated_if_the_catalog_changed(
             writer.run(changes.pop())
         return load_name_mappings(*arguments)
 
-    monkeypatch.setattr(scan, "load_name_mappings", load_mappings)
+    monkeypatch.setattr(scan_plan, "load_name_mappings", load_mappings)
     plan = plan_scan(reading.reader, "t", 2)
     assert not changes
     assert planned_rows(reading, plan) == duckdb_rows(reading, plan)

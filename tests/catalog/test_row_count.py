@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.row_count import row_count
+from lakeconf.catalog.pruning.scan_plan import row_count
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from catalog_lake import METADATA
 
-from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
+from lakeconf.catalog.tables import load_table
 
 if TYPE_CHECKING:
     from catalog_lake import Lake

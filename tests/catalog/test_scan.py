@@ -8,7 +8,7 @@ import pytest
 from catalog_lake import Lake, duckdb_rows, lake, planned_rows
 
 from lakeconf.catalog.data_file import NameMapping
-from lakeconf.catalog.scan import inlined_rows, plan_scan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.scan_plan import inlined_rows, plan_scan, plan_with_inlined_rows
 from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer
 
-    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
 
 HUNDRED = "CREATE TABLE lake.t AS SELECT CAST(i AS INTEGER) AS a, 'k' || i AS b FROM range(100) AS r(i)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import SchemaError
 
 COLUMNS = tuple(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.table import Column, PartitionField, load_table, tables
+from lakeconf.catalog.tables import Column, PartitionField, load_table, tables
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

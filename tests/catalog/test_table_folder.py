@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.table import load_table, table_folder
+from lakeconf.catalog.tables import load_table, table_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

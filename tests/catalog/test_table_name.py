@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import full_name, joined_name, split_name
+from lakeconf.catalog.tables import full_name, joined_name, split_name
 from lakeconf.errors import TableNotFoundError
 from lakeconf.inspection.diff import compare
 

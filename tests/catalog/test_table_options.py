@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from plain_sql import run_plain
 
-from lakeconf.catalog.table import TableOptions, load_table, table_options
+from lakeconf.catalog.tables import TableOptions, load_table, table_options
 
 if TYPE_CHECKING:
     from lakeconf import Lake

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.catalog.types import (
+from lakeconf.catalog.column_types import (
     SECOND_DIGITS,
     TYPES,
     Fact,
@@ -18,7 +18,7 @@ from lakeconf.catalog.types import (
     integer_bits,
     parsed_type,
 )
-from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.engines.spark.spark_types import duckdb_type
 
 if TYPE_CHECKING:
     from pathlib import Path

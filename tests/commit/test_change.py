@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.change import (
     Body,
     Change,
@@ -17,7 +17,7 @@ from lakeconf.commit.change import (
     written_by_ducklake,
 )
 from lakeconf.commit.deletions import Found, Outcome, Positions
-from lakeconf.engines.base import Staged
+from lakeconf.engines.engine import Staged
 
 TABLE = TableInfo(1, "main", "t", (), "/data/")
 FILES = Staged("FROM rows", files=("s3://bucket/part-0.parquet",), row_count=2)

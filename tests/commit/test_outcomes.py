@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import load_table
-from lakeconf.catalog.where import predicate_of
+from lakeconf.catalog.pruning.where import predicate_of
+from lakeconf.catalog.tables import load_table
 from lakeconf.commit.deletions import (
     Found,
     Outcome,
@@ -18,13 +18,13 @@ from lakeconf.commit.deletions import (
     is_droppable,
     plan_delete,
 )
-from lakeconf.engines.base import FILE_ROW_NUMBER
+from lakeconf.engines.engine import FILE_ROW_NUMBER
 from lakeconf.errors import CommitConflictError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
 
 
 @pytest.fixture

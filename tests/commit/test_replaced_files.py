@@ -11,7 +11,7 @@ from plain_sql import run_plain
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup, file_groups
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
-from lakeconf.catalog.table import TableInfo, load_table
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit.change import Replacement
 from lakeconf.commit.staged_commit import COLUMNS, add_replacement, check_replaced
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError

@@ -9,7 +9,7 @@ import pytest
 from lakeconf.commit.deletions import have_row_ids, repeated_id
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.engine import ROW_ID
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.commit.session import RowsChangedError
-from lakeconf.engines.base import ROW_ID
+from lakeconf.engines.engine import ROW_ID
 from lakeconf.lake.rewriting import flush_table, newest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from config_source import draft_of, summary
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import MetadataBackend, SecretParameters, StoreNames, Text
+from lakeconf.backends.backend import MetadataBackend, SecretParameters, StoreNames, Text
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend, storage_backend
 from lakeconf.backends.storage.object_storage import S3Storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.backends.base import Backend
+from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS, metadata_backend, storage_backend
 from lakeconf.config.backend_tables import credentials_fix, field_fix, parameter_fix, settings_fix
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field, field_validator
 
 from lakeconf.backends import registry
-from lakeconf.backends.base import MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames, Text
 from lakeconf.config.config import init, validate
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import Problem

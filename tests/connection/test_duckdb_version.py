@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 import lakeconf
-from lakeconf.catalog.predicates import Comparison
-from lakeconf.catalog.types import columns_of
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.pruning.predicates import Comparison
+from lakeconf.catalog.pruning.where import parse
 from lakeconf.cli.app import run
 from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension

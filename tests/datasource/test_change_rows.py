@@ -18,9 +18,9 @@ from spark_changes import KEY, keys_by_state
 
 from lakeconf.backends.access import Access
 from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
-from lakeconf.catalog.table import Column, load_table
+from lakeconf.catalog.tables import Column, load_table
 from lakeconf.engines.spark.read.parts import Changes, check_mapped, read_part, stream_of
-from lakeconf.engines.spark.types import exact_cast, spark_schema
+from lakeconf.engines.spark.spark_types import exact_cast, spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier

@@ -12,7 +12,7 @@ from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.backends.access import Access
-from lakeconf.catalog.scan import ScanPlan, plan_scan
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.engines.spark.read.parts import divided
 from lakeconf.errors import ConfigError, StorageError
 

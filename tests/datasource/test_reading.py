@@ -16,17 +16,17 @@ from local_stores import store_of
 from random_lakes import LAKES, build, examples
 
 from lakeconf.backends.access import Access
-from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
+from lakeconf.catalog.pruning.where import parse
 from lakeconf.datasource.planning import parts_of
 from lakeconf.engines.spark.read.parts import read_part
-from lakeconf.engines.spark.types import exact_cast, spark_schema
+from lakeconf.engines.spark.spark_types import exact_cast, spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
 
 
 def rows(source: Lake, version: int, columns: list[str] | None = None, where: str | None = None) -> pa.Table:

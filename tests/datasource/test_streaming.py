@@ -11,9 +11,9 @@ import pytest
 
 import lakeconf
 from lakeconf.datasource.planning import Options, resolve
-from lakeconf.datasource.streaming import batch, initial_offset, latest_offset
+from lakeconf.datasource.stream_reader import batch, initial_offset, latest_offset
 from lakeconf.engines.spark.read.parts import Changes, Files, read_part
-from lakeconf.engines.spark.types import spark_schema
+from lakeconf.engines.spark.spark_types import spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
-    from lakeconf.catalog.table import Column
+    from lakeconf.catalog.tables import Column
 
 OPTIONS = Options("t")
 

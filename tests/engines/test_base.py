@@ -8,9 +8,9 @@ import catalog_lake
 import pytest
 from spark_rows import access_to
 
-from lakeconf.engines.base import SparkOperations, spark_operations
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.engine import SparkOperations, spark_operations
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
-    from lakeconf.engines.base import Engine
+    from lakeconf.engines.engine import Engine
 
 
 @pytest.fixture

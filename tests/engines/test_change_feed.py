@@ -11,7 +11,7 @@ import pytest
 from lakeconf.catalog.changes import Deletes, changes_sql, check_range, plan_changes, refuse_hidden
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.catalog.snapshot import snapshots
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.engines.base import ColumnCheck, Fingerprint, fingerprint_sql, fingerprints
+from lakeconf.engines.engine import ColumnCheck, Fingerprint, fingerprint_sql, fingerprints
 
 ROWS = "(SELECT * FROM (VALUES (1, 'ab'), (2, 'b'), (3, NULL)) AS v (c0, c1))"
 

@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import ROW_ID, SparkOperations, StagingRequest
+from lakeconf.catalog.tables import load_table
 from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.engine import ROW_ID, SparkOperations, StagingRequest
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from spark_rows import access_to
 
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from lakeconf.catalog.data_file import file_groups
 from lakeconf.catalog.file_footers import Footer
 from lakeconf.catalog.sort_keys import sort_keys
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.sorted_files import SortRequest, write_sorted
 from lakeconf.errors import StorageError, UnsupportedError

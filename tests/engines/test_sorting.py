@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeconf.catalog.data_file import DataFile, FileGroup
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.sorted_files import SortEngine, SortRequest
 from lakeconf.errors import UnsupportedError

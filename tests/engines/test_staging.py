@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import connect
-from lakeconf.engines.base import (
+from lakeconf.engines.engine import (
     PREFIX,
     announce,
     is_announced,

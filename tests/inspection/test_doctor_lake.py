@@ -10,7 +10,7 @@ import pytest
 from diagnosis import diagnosed, local
 
 import lakeconf
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.cli.app import run
 from lakeconf.connection.connection import remove_files
 

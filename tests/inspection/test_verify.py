@@ -11,7 +11,7 @@ import pytest
 from plain_sql import run_plain
 
 import lakeconf
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.cli.app import run
 from lakeconf.errors import TableNotFoundError, UnsupportedError
 from lakeconf.inspection.verify import verify

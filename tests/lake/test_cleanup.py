@@ -19,7 +19,7 @@ import lakeconf
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.cli.app import run
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.base import announce
+from lakeconf.engines.engine import announce
 from lakeconf.errors import CatalogError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 import lakeconf
 from lakeconf.connection.connection import remove_files
-from lakeconf.engines.base import announce
+from lakeconf.engines.engine import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 

@@ -15,7 +15,7 @@ from lakeconf.lake.rewriting import add_replacement, newest, replacement_refusal
 
 if TYPE_CHECKING:
     from lakeconf import Lake
-    from lakeconf.engines.base import Engine
+    from lakeconf.engines.engine import Engine
 
 
 def refusal(lake: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:

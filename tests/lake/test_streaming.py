@@ -16,7 +16,7 @@ from writing_process import start
 
 import lakeconf
 from lakeconf.errors import LakeconfError, TableNotFoundError
-from lakeconf.lake.streaming import StreamSink
+from lakeconf.lake.stream_target import StreamSink
 from lakeconf.lake.table import Table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakeconf
-from lakeconf.engines.spark.read.scan import read_files
+from lakeconf.engines.spark.read.native_scan import read_files
 from lakeconf.pipelines import Append, Full, Model, Pipeline, model, run
 
 if TYPE_CHECKING:

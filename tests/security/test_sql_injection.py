@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lakeconf.backends.base import Backend, MetadataBackend, StorageBackend
+from lakeconf.backends.backend import Backend, MetadataBackend, StorageBackend
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.catalog.predicates import literal_type, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import literal_type, to_duckdb_sql
+from lakeconf.catalog.pruning.scan_plan import inlined_rows
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.scan import inlined_rows
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import identifier, literal
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from servers import PostgresServer
 
     from lakeconf.catalog.data_file import DataFile
-    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
     from lakeconf.connection.connection import Connection
 
 METADATA = "__ducklake_metadata_lake"

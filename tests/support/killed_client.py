@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import lakeconf
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.spark.connect import engine
+from lakeconf.engines.spark.connect import connect_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,8 @@ def killed(*_: Any, **__: Any) -> Any:
 def main(config: str, url: str, point: str) -> None:
     patch = pytest.MonkeyPatch()
     strikes: dict[str, Callable[[], None]] = {
-        ANNOUNCED: lambda: patch.setattr(engine, "stage_frame", killed),
-        WRITTEN: lambda: patch.setattr(engine, "_found", killed),
+        ANNOUNCED: lambda: patch.setattr(connect_engine, "stage_frame", killed),
+        WRITTEN: lambda: patch.setattr(connect_engine, "_found", killed),
         STAGED: lambda: patch.setattr(Transaction, "commit", killed),
         SENT: lambda: at_commit(patch, before=killed),
         COMMITTED: lambda: at_commit(patch, after=killed),

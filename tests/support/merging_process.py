@@ -19,7 +19,7 @@ from lakeconf.commit import transaction
 from lakeconf.commit.committer import Phase
 from lakeconf.connection.connection import Connection
 from lakeconf.engines import scan_summary
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.write.merge_clauses import ACTION
 
 if TYPE_CHECKING:

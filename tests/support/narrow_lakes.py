@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 
-from lakeconf.catalog.predicates import literal_type
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.pruning.predicates import literal_type
+from lakeconf.catalog.tables import load_table
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-    from lakeconf.catalog.table import Column
+    from lakeconf.catalog.tables import Column
 
 VALUES = {
     "int32": ["NULL", "-1", "0", "5", "7", "2147483647"],

@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, Phase, settings
 from strength import PROVE
 
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.connection.connection import load_extension
-from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.engines.spark.spark_types import duckdb_type
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
-    from lakeconf.catalog.table import Column
+    from lakeconf.catalog.tables import Column
 
 LEAVES: dict[str, list[str]] = {
     "BOOLEAN": ["true", "false"],

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lakeconf
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.recovery import AttachedCatalog
-from lakeconf.engines.base import Staged
+from lakeconf.engines.engine import Staged
 from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:

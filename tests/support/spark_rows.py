@@ -9,12 +9,12 @@ from local_stores import store_of
 from strength import PROVE
 
 from lakeconf.backends.access import Access
-from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
+from lakeconf.engines.engine import FILE_ROW_NUMBER, FILENAME, ROW_ID
 from lakeconf.engines.spark.connect.source import read as read_over_connect
+from lakeconf.engines.spark.read.native_scan import read
 from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
-from lakeconf.engines.spark.read.scan import read
-from lakeconf.engines.spark.types import duckdb_type
+from lakeconf.engines.spark.spark_types import duckdb_type
 from lakeconf.errors import TableNotFoundError
 from lakeconf.sql import identifier
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeconf.catalog.scan import ScanPlan
-    from lakeconf.catalog.table import Column
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
+    from lakeconf.catalog.tables import Column
 
 VIRTUAL = {
     "rowid": ROW_ID,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.data_file import folder_keys
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.deletions import Found, Outcome, found_positions
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
+from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
 from lakeconf.engines.spark.write.files import folders
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeconf import Lake
-    from lakeconf.catalog.scan import ScanPlan
-    from lakeconf.catalog.table import Column, TableInfo
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
+    from lakeconf.catalog.tables import Column, TableInfo
     from lakeconf.commit.change import Body
     from lakeconf.commit.deletions import Positions
     from lakeconf.commit.transaction import Transaction

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from merge_cases import KEYS, OTHERS, fetched
 
-from lakeconf.catalog.table import load_table
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.column_types import duckdb_name
+from lakeconf.catalog.tables import load_table
 from lakeconf.sql import literal
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.types import parsed_type
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.errors import SchemaError
 from lakeconf.write.schema_changes import ColumnNames, fields
 

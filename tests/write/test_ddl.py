@@ -8,8 +8,8 @@ import duckdb
 import pytest
 from catalog_lake import lake
 
-from lakeconf.catalog.table import NO_ID, PartitionField, load_table
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.tables import NO_ID, PartitionField, load_table
 from lakeconf.errors import SchemaError
 from lakeconf.write.ddl import Definition, described_columns, new_table, type_sql
 from lakeconf.write.schema_changes import Evolution, evolution_for

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.predicates import to_duckdb_sql
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.pruning.predicates import to_duckdb_sql
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.spark.write.files import writing_session
 from lakeconf.write.merge_source import key_bounds

@@ -8,8 +8,8 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-from lakeconf.catalog.table import Column
-from lakeconf.engines.base import ROW_ID
+from lakeconf.catalog.tables import Column
+from lakeconf.engines.engine import ROW_ID
 from lakeconf.write.merge_clauses import (
     DELETE,
     IN_SOURCE,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lakeconf.catalog.predicates import to_duckdb_sql
-from lakeconf.catalog.table import Column, PartitionField, TableInfo
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.column_types import duckdb_name
+from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.tables import Column, PartitionField, TableInfo
 from lakeconf.connection.connection import connect
 from lakeconf.errors import SchemaError
 from lakeconf.write.row_changes import check_recurring, partition_keys, partitions_predicate

@@ -15,9 +15,9 @@ from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 from strength import PROVE
 
 import lakeconf
-from lakeconf.catalog.predicates import to_duckdb_sql
-from lakeconf.catalog.table import load_table
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.pruning.where import parse
+from lakeconf.catalog.tables import load_table
 from lakeconf.commit.deletions import Outcome
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError
 from lakeconf.write import row_changes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.commit.change import SchemaChange
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
 from lakeconf.write.ddl import Definition

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.engines.base import ROW_ID, Staged
+from lakeconf.engines.engine import ROW_ID, Staged
 from lakeconf.errors import CommitError, PredicateError, SchemaError
 from lakeconf.write.writes import check_condition, check_matches, check_required
 

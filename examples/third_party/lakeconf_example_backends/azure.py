@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import InitTemplate, MetadataBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text
 from lakeconf.backends.metadata.postgres import PostgresServer
 from lakeconf.sql import Value
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import StorageBackend, Text
+from lakeconf.backends.backend import StorageBackend, Text
 from lakeconf.errors import StorageError
 
 

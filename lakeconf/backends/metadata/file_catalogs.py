@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import InitTemplate, MetadataBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text
 from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 from lakeconf.sql import Value, literal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakeconf.backends.base import MetadataBackend, StoreNames
+from lakeconf.backends.backend import MetadataBackend, StoreNames
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError
 from lakeconf.sql import Attach, Value, identifier

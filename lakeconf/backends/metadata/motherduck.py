@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.base import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text
 from lakeconf.backends.store_options import creates_nothing
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import LakeconfError

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import InitTemplate, MetadataBackend, SecretName, SecretParameters, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, SecretName, SecretParameters, StoreNames, Text
 from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value, identifier, literal

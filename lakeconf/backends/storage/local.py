@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from lakeconf.backends.base import InitTemplate, StorageBackend, Text
+from lakeconf.backends.backend import InitTemplate, StorageBackend, Text
 from lakeconf.errors import StorageError
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.base import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret

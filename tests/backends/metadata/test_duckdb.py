@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata
 from lakeconf.errors import CatalogError, CatalogMissingError
 

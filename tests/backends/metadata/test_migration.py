@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from source_tree import REPOSITORY
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.connection.connection import Connection, load_extension

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.errors import CatalogError
 

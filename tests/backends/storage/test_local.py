@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.errors import StorageError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret

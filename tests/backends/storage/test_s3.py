@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from lakeconf.backends.base import StoreNames
+from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.config.config import validate
 from lakeconf.config.template import first_configuration

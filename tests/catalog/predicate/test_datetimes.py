@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import duckdb
 import pytest
 
-from lakeconf.catalog.predicates import parse_date, parse_timestamp
+from lakeconf.catalog.pruning.predicates import parse_date, parse_timestamp
 from lakeconf.errors import PredicateError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.expression import conjuncts, is_condition_of, typed
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.pruning.expression import conjuncts, is_condition_of, typed
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
 COLUMNS = columns_of(

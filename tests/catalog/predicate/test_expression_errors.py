@@ -6,7 +6,7 @@ import duckdb
 import narwhals as nw
 import pytest
 
-from lakeconf.catalog.where import named_columns
+from lakeconf.catalog.pruning.where import named_columns
 from lakeconf.errors import SchemaError, UnsupportedError
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import duckdb
 import pytest
 
-from lakeconf.catalog.literals import Text, between, compare, one_of
-from lakeconf.catalog.predicates import And, Comparison, In, Operator, literal_type, to_duckdb_sql
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.pruning.literals import Text, between, compare, one_of
+from lakeconf.catalog.pruning.predicates import And, Comparison, In, Operator, literal_type, to_duckdb_sql
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.literals import Raw
-    from lakeconf.catalog.predicates import Predicate
+    from lakeconf.catalog.pruning.literals import Raw
+    from lakeconf.catalog.pruning.predicates import Predicate
 
 # For each type, values at and beside its borders.
 VALUES = {

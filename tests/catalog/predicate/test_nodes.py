@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.catalog.predicates import (
+from lakeconf.catalog.pruning.predicates import (
     And,
     Comparison,
     In,
@@ -23,10 +23,10 @@ from lakeconf.catalog.predicates import (
     to_duckdb_sql,
     value_sql,
 )
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.predicates import Predicate, Value
+    from lakeconf.catalog.pruning.predicates import Predicate, Value
 
 
 def column(name: str, type_name: str, field_id: int = 1, *, former: str = "", later: str = "") -> Column:

@@ -10,7 +10,7 @@ import duckdb
 import narwhals as nw
 import pytest
 
-from lakeconf.catalog.predicates import (
+from lakeconf.catalog.pruning.predicates import (
     And,
     Comparison,
     In,
@@ -22,12 +22,12 @@ from lakeconf.catalog.predicates import (
     split,
     to_duckdb_sql,
 )
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.pruning.where import parse
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
-    from lakeconf.catalog.where import Where
+    from lakeconf.catalog.pruning.where import Where
 
 TYPES = {
     "i8": "int8", "a": "int32", "u": "uint64", "h": "int128", "b": "boolean", "s": "varchar", "d": "date",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.catalog.types import columns_of
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.pruning.where import parse
 from lakeconf.errors import PredicateError
 
 COLUMNS = columns_of(

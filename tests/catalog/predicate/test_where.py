@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakeconf.catalog.predicates import Comparison
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.where import predicate_of
+from lakeconf.catalog.pruning.predicates import Comparison
+from lakeconf.catalog.pruning.where import predicate_of
+from lakeconf.catalog.tables import Column
 
 
 def test_a_condition_is_parsed_and_a_predicate_is_unchanged() -> None:

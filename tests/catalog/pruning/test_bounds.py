@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.predicates import value_sql
-from lakeconf.catalog.pruned_files import bounds_of, comparable_sql, is_float, is_nan
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.pruning.predicates import value_sql
+from lakeconf.catalog.pruning.pruned_files import bounds_of, comparable_sql, is_float, is_nan
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import literal
 

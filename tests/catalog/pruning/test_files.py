@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from catalog_lake import METADATA, Lake, duckdb_rows, planned_rows
 
-from lakeconf.catalog.predicates import to_duckdb_sql
-from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import load_table
-from lakeconf.catalog.where import parse
+from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.pruning.scan_plan import plan_scan
+from lakeconf.catalog.pruning.where import parse
+from lakeconf.catalog.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

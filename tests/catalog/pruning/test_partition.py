@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.pruned_files import PartitionKey, bucket_sql, partition_condition, usable_keys
-from lakeconf.catalog.table import Column, load_table
+from lakeconf.catalog.pruning.pruned_files import PartitionKey, bucket_sql, partition_condition, usable_keys
+from lakeconf.catalog.tables import Column, load_table
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-    from lakeconf.catalog.predicates import Operator, Value
+    from lakeconf.catalog.pruning.predicates import Operator, Value
 
 
 def column(type_name: str, *, former: str = "", later: str = "") -> Column:

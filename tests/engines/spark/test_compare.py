@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from spark_rows import scan
 
-from lakeconf.catalog.table import load_table
-from lakeconf.engines.spark.engine import check
+from lakeconf.catalog.tables import load_table
+from lakeconf.engines.spark.classic_engine import check
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
-    from lakeconf.engines.base import TableCheck
+    from lakeconf.engines.engine import TableCheck
 
 ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"
 

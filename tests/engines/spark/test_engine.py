@@ -9,16 +9,10 @@ import pyarrow as pa
 import pytest
 from spark_rows import access_to
 
-from lakeconf.catalog.scan import plan_scan
-from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import (
-    FILE_ID,
-    FILE_ROW_NUMBER,
-    ROW_ID,
-    SparkOperations,
-    StagingRequest,
-)
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.catalog.pruning.scan_plan import plan_scan
+from lakeconf.catalog.tables import load_table
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, ROW_ID, SparkOperations, StagingRequest
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.errors import SchemaError, SparkError
 
 if TYPE_CHECKING:

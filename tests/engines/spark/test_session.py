@@ -11,10 +11,10 @@ from catalog_lake import lake
 from spark_rows import access_to, scan
 from strength import PROVE
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
-from lakeconf.engines.spark.read.scan import read
-from lakeconf.engines.spark.session import from_arrow, private_session
+from lakeconf.engines.spark.read.native_scan import read
+from lakeconf.engines.spark.sessions import from_arrow, private_session
 from lakeconf.errors import SchemaError, SparkError
 
 if TYPE_CHECKING:

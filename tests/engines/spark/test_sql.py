@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.engines.spark.sql import register
+from lakeconf.engines.spark.sessions import register
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:

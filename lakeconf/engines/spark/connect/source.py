@@ -18,12 +18,13 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType
 from lakeconf.catalog.changes import KEY, ChangesPlan
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.partial_lake import refuse_encrypted
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
 from lakeconf.engines.spark.read.column_reader import Found, assumed_by_name, needs_footer, quoted, reading, requested
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
+from lakeconf.engines.spark.read.native_scan import inlined_frame, refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import (
     Access,
     Changes,
@@ -34,8 +35,7 @@ from lakeconf.engines.spark.read.parts import (
     stream_of,
     with_deletes,
 )
-from lakeconf.engines.spark.read.scan import inlined_frame, refuse_columns, refuse_timetz
-from lakeconf.engines.spark.types import spark_schema
+from lakeconf.engines.spark.spark_types import spark_schema
 from lakeconf.errors import SparkError, StorageError, UnsupportedError
 
 # Settings with the only value with which scans are tested: Spark's default. Other settings of Spark's Parquet reader

@@ -13,17 +13,17 @@ from pyspark.sql.types import LongType, StructField, StructType
 from lakeconf.catalog.changes import BEGIN, END, ROW_ID, ChangesPlan, Deletes
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
-from lakeconf.engines import base
-from lakeconf.engines.base import FILE_ROW_NUMBER, FILENAME
+from lakeconf.engines import engine
+from lakeconf.engines.engine import FILE_ROW_NUMBER, FILENAME
 from lakeconf.engines.spark.internals import active_session_kept, rebind
-from lakeconf.engines.spark.read import scan
+from lakeconf.engines.spark.read import native_scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.read.native_scan import inlined_frame
 from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, Access
-from lakeconf.engines.spark.read.scan import inlined_frame
 from lakeconf.engines.spark.read.scan_source import file_number, join_known
-from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.types import spark_schema
+from lakeconf.engines.spark.sessions import private_session
+from lakeconf.engines.spark.spark_types import spark_schema
 from lakeconf.errors import UnsupportedError
 
 _KEY = ["snapshot_id", "rowid"]
@@ -69,7 +69,7 @@ def _typed(
 def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.inserted.files:
-        rows = scan.scanned(private, access, plan.inserted, None, row_ids=True)
+        rows = native_scan.scanned(private, access, plan.inserted, None, row_ids=True)
         parts.append(_keyed(plan, rows, SNAPSHOT_ID))
     parts += _inlined(private, plan, inlined, BEGIN)
     return reduce(DataFrame.unionAll, parts) if parts else None
@@ -78,7 +78,7 @@ def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined:
 def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.deleted.files:
-        rows = scan.scanned(private, access, plan.deleted, None, row_ids=True)
+        rows = native_scan.scanned(private, access, plan.deleted, None, row_ids=True)
         parts.append(_keyed(plan, _with_deleted(private, rows, plan.deletes), _DELETED))
     parts += _inlined(private, plan, inlined, END)
     return reduce(DataFrame.unionAll, parts) if parts else None
@@ -89,7 +89,7 @@ def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
     wanted = rows.where(F.col(snapshot).between(plan.since, plan.until))
     if plan.compactions:
         wanted = wanted.where(~F.col(snapshot).isin(*plan.compactions))
-    key = (F.col(snapshot).alias("snapshot_id"), F.col(base.ROW_ID).alias("rowid"))
+    key = (F.col(snapshot).alias("snapshot_id"), F.col(engine.ROW_ID).alias("rowid"))
     return wanted.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
 
 

@@ -13,13 +13,13 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from lakeconf.catalog.column_types import NESTED, Fact, decimal_digits, has, names_with
 from lakeconf.catalog.data_file import NameMapping
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import NESTED, Fact, decimal_digits, has, names_with
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.read.file_index import Stored
 from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
-from lakeconf.engines.spark.types import duckdb_type, spark_type
+from lakeconf.engines.spark.spark_types import duckdb_type, spark_type
 from lakeconf.errors import UnsupportedError
 from lakeconf.sql import folded
 

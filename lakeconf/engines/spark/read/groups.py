@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
+from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, NameMapping
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import all_types
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
-from lakeconf.engines.base import FILE_ID, FILENAME, is_staged
+from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
 from lakeconf.engines.spark.read.column_reader import (
     IN_PATH,
     Found,
@@ -29,7 +29,7 @@ from lakeconf.engines.spark.read.column_reader import (
 )
 from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.scan_source import join_known
-from lakeconf.engines.spark.types import duckdb_type, is_shared, spark_type
+from lakeconf.engines.spark.spark_types import duckdb_type, is_shared, spark_type
 from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
 from lakeconf.errors import StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier

@@ -19,13 +19,13 @@ from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.partial_lake import ALL, attach_partial_lake, name_in_lake
-from lakeconf.catalog.predicates import to_duckdb_sql
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
-from lakeconf.engines.spark.types import duckdb_type, exact_cast
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.spark.spark_types import duckdb_type, exact_cast
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import SchemaError, SparkError
 from lakeconf.secret import Secret

@@ -13,10 +13,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, TimestampType, VariantType
 
-from lakeconf.catalog.table import Column as DuckLakeColumn
-from lakeconf.catalog.types import Fact, decimal_digits, has, integer_bits, names_with
+from lakeconf.catalog.column_types import Fact, decimal_digits, has, integer_bits, names_with
+from lakeconf.catalog.tables import Column as DuckLakeColumn
 from lakeconf.engines.spark.read.file_index import MILLISECONDS
-from lakeconf.engines.spark.types import leaf_type
+from lakeconf.engines.spark.spark_types import leaf_type
 
 Convert = Callable[[Column], Column]
 _SECOND = 1_000_000

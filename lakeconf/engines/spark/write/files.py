@@ -15,18 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
+from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.data_file import NULL_VALUE, FolderKey, folder_keys
 from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql, read_footers
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.types import duckdb_name
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import ROW_ID, Staged, StagingRequest, placed_path, staging_folder
+from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, placed_path, staging_folder
 from lakeconf.engines.schema_check import RESERVED, exact_casts, not_null_violation, rounded_columns
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.internals import move_file, rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.types import is_shared, spark_type
+from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, in_order, remove_folder, without_placeholders
 from lakeconf.errors import StorageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import UnsupportedError
 

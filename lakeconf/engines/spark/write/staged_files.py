@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import NullType
 
+from lakeconf.catalog.column_types import Fact, all_types, has, has_throughout
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
 from lakeconf.catalog.sort_keys import SortKey
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import Fact, all_types, has, has_throughout
+from lakeconf.catalog.tables import Column
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.base import (
+from lakeconf.engines.engine import (
     FILE_ID,
     FILE_ROW_NUMBER,
     ROW_ID,
@@ -30,8 +30,8 @@ from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.session import private_session
-from lakeconf.engines.spark.types import is_shared, spark_type
+from lakeconf.engines.spark.sessions import private_session
+from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.files import placed, staged_source, writing_session, written_value
 from lakeconf.engines.spark.write.storage import LakeStorage, in_order, run_job, without_placeholders
 from lakeconf.errors import SparkError

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE, refused_value
 from lakeconf.ducklake import PLACEHOLDER
-from lakeconf.engines.base import StagingRequest, staging_folder
+from lakeconf.engines.engine import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import error_texts, remove_file, row_width, written_files

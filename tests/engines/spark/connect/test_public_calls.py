@@ -10,7 +10,7 @@ from source_tree import all_imports, sources
 PACKAGE = "lakeconf.engines.spark.connect"
 CONNECT = {name: path for name, path in sources().items() if name.startswith(PACKAGE)}
 # Modules that make private calls of pyspark, or calls through py4j.
-CLASSIC = ("py4j", "lakeconf.engines.spark.internals", "lakeconf.engines.spark.session", "pyspark.sql.connect")
+CLASSIC = ("py4j", "lakeconf.engines.spark.internals", "lakeconf.engines.spark.sessions", "pyspark.sql.connect")
 
 
 def private_attributes(source: str) -> list[str]:

@@ -10,8 +10,8 @@ from local_stores import config_of, in_bucket
 from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
 
 import lakeconf
-from lakeconf.engines.spark.connect import engine as module
-from lakeconf.engines.spark.connect.engine import remove_staged
+from lakeconf.engines.spark.connect import connect_engine as module
+from lakeconf.engines.spark.connect.connect_engine import remove_staged
 from lakeconf.errors import SchemaError, SparkError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.engines.spark.internals import active_session_kept
-from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.sessions import private_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 from pyspark import SparkConf
 from spark_rows import access_to
 
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.errors import UnsupportedError
 

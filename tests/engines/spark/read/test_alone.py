@@ -11,10 +11,10 @@ from catalog_lake import Lake
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import access_to, assert_alike, scan
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.engines.spark.engine import SparkEngine
-from lakeconf.engines.spark.read.scan import read_files
+from lakeconf.engines.spark.classic_engine import SparkEngine
+from lakeconf.engines.spark.read.native_scan import read_files
 from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import literal
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from lakeconf.catalog.data_file import DataFile, DeleteFile
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.read.scan_source import _bits, _is_at_hand, bitmap_condition

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructType
 
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.column_types import columns_of
+from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read.column_reader import Found, missing, quoted, reading, requested
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read.column_reader import _day, _moment, default_sql
 from lakeconf.errors import LakeconfError
 

@@ -8,7 +8,7 @@ import pytest
 from catalog_lake import Lake, lake
 from spark_rows import assert_alike, scan
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.connection.connection import load_extension
 
 if TYPE_CHECKING:

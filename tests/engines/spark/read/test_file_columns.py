@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.data_file import DataFile, NameMapping
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.engines.base import FILE_ID, FILENAME
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column, TableInfo
+from lakeconf.engines.engine import FILE_ID, FILENAME
 from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, path_text, path_value, with_constants
 from lakeconf.errors import StorageError
 

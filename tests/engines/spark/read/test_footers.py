@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from jvm_calls import counted_calls
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import file_index as module
 from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
-from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.sessions import private_session
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:

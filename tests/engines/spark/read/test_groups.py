@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import groups as module
 from lakeconf.engines.spark.read.groups import Group, groups
 from lakeconf.errors import UnsupportedError

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import scan
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.read.scan_source import check_types
 from lakeconf.errors import UnsupportedError

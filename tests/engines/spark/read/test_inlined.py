@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField
 
-from lakeconf.catalog.types import columns_of
+from lakeconf.catalog.column_types import columns_of
 from lakeconf.connection.connection import connect
-from lakeconf.engines.spark.read.scan import inlined_frame
+from lakeconf.engines.spark.read.native_scan import inlined_frame
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.predicates import And, Comparison, In, IsNull, Not, Or, StartsWith
-from lakeconf.catalog.table import Column
-from lakeconf.engines.spark.read.scan import to_spark
-from lakeconf.engines.spark.types import spark_type
+from lakeconf.catalog.pruning.predicates import And, Comparison, In, IsNull, Not, Or, StartsWith
+from lakeconf.catalog.tables import Column
+from lakeconf.engines.spark.read.native_scan import to_spark
+from lakeconf.engines.spark.spark_types import spark_type
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeconf.catalog.predicates import Operator, Predicate
+    from lakeconf.catalog.pruning.predicates import Operator, Predicate
 
 ID, TEXT = (Column(n, name, kind, True, None) for n, name, kind in ((1, "id", "int64"), (2, "a`b", "varchar")))  # noqa: FBT003
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
 
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read import primitive_types as primitive
 from lakeconf.engines.spark.read.file_index import MILLISECONDS
 from lakeconf.engines.spark.read.primitive_types import casts_alike, leaf_reading

@@ -135,7 +135,7 @@ import sys
 from pathlib import Path
 import lakeconf
 from lakeconf.engines.spark.read.file_index import relation
-from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.sessions import private_session
 from test_relation import NUMBERS, planned
 spark = lakeconf.spark_session(settings={"spark.master": "local[1]", "spark.ui.enabled": "false"})
 spark.range(3).coalesce(1).write.parquet(sys.argv[1])

@@ -8,11 +8,11 @@ import pytest
 from jvm_calls import counted_calls
 from spark_rows import access_to
 
-from lakeconf.catalog.scan import plan_scan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.scan_plan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.spark.read.native_scan import read
 from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
-from lakeconf.engines.spark.read.scan import read
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:

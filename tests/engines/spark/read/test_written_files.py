@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.scan import plan_scan
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import groups
 from lakeconf.engines.spark.read.file_index import Stored, footers
 from lakeconf.engines.spark.read.groups import known_contents
-from lakeconf.engines.spark.session import private_session
+from lakeconf.engines.spark.sessions import private_session
 from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     import lakeconf
-    from lakeconf.catalog.scan import ScanPlan
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
 
 VALUES = """
     SELECT id, id % 2 = 0 AS flag, CAST(id AS TINYINT) AS tiny, CAST(id AS SMALLINT) AS small, CAST(id AS INT) AS whole,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import Lake, lake
 
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import load_extension
 from lakeconf.engines.spark.write.parquet_options import parquet_options, uses_partition_folders
 from lakeconf.errors import UnsupportedError

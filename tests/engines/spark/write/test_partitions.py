@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.catalog.data_file import FolderKey
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.write.files import folders
 from lakeconf.errors import LakeconfError

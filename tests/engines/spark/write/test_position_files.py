@@ -8,9 +8,9 @@ import narwhals as nw
 import pytest
 from spark_rows import access_to
 
-from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import FILE_ID, FILE_ROW_NUMBER, StagingRequest
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.catalog.tables import load_table
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
+from lakeconf.engines.spark.classic_engine import SparkEngine
 
 if TYPE_CHECKING:
     from catalog_lake import Lake

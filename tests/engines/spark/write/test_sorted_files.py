@@ -13,7 +13,7 @@ from plain_sql import run_plain
 
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.sorted_files import SortEngine
-from lakeconf.engines.spark.engine import SparkEngine
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.catalog.table import load_table
-from lakeconf.engines.base import StagingRequest
+from lakeconf.catalog.tables import load_table
+from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.spark.write.staged_files import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage
 from lakeconf.errors import SchemaError

@@ -9,9 +9,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from lakeconf.catalog.table import load_table
+from lakeconf.catalog.tables import load_table
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
-from lakeconf.engines.base import StagingRequest
+from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 

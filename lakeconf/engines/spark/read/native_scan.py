@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.catalog.predicates import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
-from lakeconf.catalog.scan import ScanPlan
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import all_types
+from lakeconf.catalog.column_types import all_types
+from lakeconf.catalog.pruning.predicates import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
+from lakeconf.catalog.pruning.scan_plan import ScanPlan
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.base import FILE_ROW_NUMBER, ROW_ID
+from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import Columns, active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import (
@@ -60,8 +60,8 @@ from lakeconf.engines.spark.read.scan_source import (
     row_number,
     without_deleted,
 )
-from lakeconf.engines.spark.session import private_session, without_pushdown
-from lakeconf.engines.spark.types import duckdb_schema, exact_cast, spark_schema, spark_type
+from lakeconf.engines.spark.sessions import private_session, without_pushdown
+from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast, spark_schema, spark_type
 from lakeconf.errors import LakeconfError, QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier, literal
 
@@ -141,8 +141,11 @@ _VIRTUAL_SQL = (
     "CAST(NULL AS BIGINT)",
 )
 
+
 # Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
 _STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
+
+
 _STORED_SNAPSHOT = StructField(
     "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
 )
@@ -273,9 +276,15 @@ def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkC
 
 
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
 _EPOCH = datetime(1970, 1, 1)
+
+
 # The first day of the calendar that Java and Spark share, and the first time at which all zones have standard time.
 _GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
+
+
 _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 

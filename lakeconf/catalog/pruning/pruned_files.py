@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakeconf.catalog.predicates import (
+from lakeconf.catalog.column_types import TYPES, Fact, has
+from lakeconf.catalog.pruning.predicates import (
     And,
     Comparison,
     Expression,
@@ -26,8 +27,7 @@ from lakeconf.catalog.predicates import (
     value_sql,
 )
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.table import Column, TableInfo
-from lakeconf.catalog.types import TYPES, Fact, has
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.ducklake import visible_at
 
 _ZONED_TEXT = r":[0-9]{2}(\.[0-9]{1,6})?[+-][0-9:]+$|^-?infinity$"
@@ -116,7 +116,11 @@ def _zoned(low: str, high: str) -> Bounds:
 _KEYS = (
     "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
 )
+
+
 _BUCKET = re.compile(r"bucket\((\d+)\)")
+
+
 _PARTS = {"year", "month", "day", "hour"}
 
 
@@ -196,8 +200,12 @@ def _is_usable(column: Column, transform: str) -> bool:
 
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
 # For longer lists, only the minimum and maximum are compared with the bounds.
 _FEW_VALUES = 50
+
+
 _STATISTICS = {
     **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
     **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),

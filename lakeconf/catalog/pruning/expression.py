@@ -12,15 +12,17 @@ from typing import Any
 
 import duckdb
 
-from lakeconf.catalog.predicates import Expression, parse_timestamp
+from lakeconf.catalog.column_types import sql_type
+from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
 from lakeconf.catalog.sql_references import nodes
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import sql_type
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
 _ZONED = ("TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE")
+
+
 # These do not use the session's time zone for a TIMESTAMPTZ.
 _SAFE = (
     *("array_extract", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "greatest", "hash", "least", "list_contains"),
@@ -91,24 +93,38 @@ def _is_zoned(type_tree: Any) -> bool:
 
 
 _SELECT = "SELECT 1 WHERE "
+
+
 _PARTS = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
     *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
 )
+
+
 # DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
 _NOT_OF_ROW = (
     *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
     *("json_serialize_plan", "vector_type"),
 )
+
+
 # DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
 _WITH_SCHEMA = (
     *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
     *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
 )
+
+
 # DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
 _OTHER_STATEMENT = "Only SELECT statements"
+
+
 _DEPTH = "Max expression depth"
+
+
 _PLACE = {"alias": "", "query_location": 0}
+
+
 _ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 

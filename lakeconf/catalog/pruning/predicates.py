@@ -8,13 +8,15 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import Fact, duckdb_name, has
+from lakeconf.catalog.column_types import Fact, duckdb_name, has
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 from lakeconf.sql import identifier, literal
 
 # bool and datetime come before their base classes.
 Value: TypeAlias = bool | int | Decimal | float | str | datetime | date | bytes
+
+
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -207,6 +209,8 @@ def value_sql(value: Value, ducklake_type: str) -> str:
 
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
 TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 

@@ -27,8 +27,17 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import TYPES, Fact, all_types, decimal_digits, duckdb_name, has, has_throughout, nested_sql
+from lakeconf.catalog.column_types import (
+    TYPES,
+    Fact,
+    all_types,
+    decimal_digits,
+    duckdb_name,
+    has,
+    has_throughout,
+    nested_sql,
+)
+from lakeconf.catalog.tables import Column
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier, literal
@@ -58,6 +67,8 @@ _TYPES: dict[str, DataType] = {
     **dict.fromkeys(("json", "uuid", "time", "timetz", "interval"), StringType()),
     **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
 }
+
+
 # DuckDB types by their names in Spark; void is the null type.
 _DUCKDB = {
     "void": '"NULL"',

@@ -7,22 +7,28 @@ from typing import Any, TypeAlias
 
 from lakeconf.catalog.changes import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
-from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.table import Column, TableInfo
+from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
+from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.datasource.planning import Opened, Options, opened, parts_of
 from lakeconf.engines.schema_check import selected
+from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
-from lakeconf.engines.spark.read.scan import refuse_columns, refuse_timetz
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 # The snapshot of an offset before all rows of the table.
 _NOTHING = -2
+
+
 _RESTART = (
     "start the stream again with a new checkpoint: without the option since, its first batch is the whole table; with "
     'option("since", …), it begins with the changes of that snapshot'
 )
+
+
 # A number, because fetching a TIMESTAMPTZ into Python needs another library.
 _TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
+
+
 # The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before
 # a first batch with the whole table. `table` is the id of the table: another table of the same name would continue
 # with other rows. `lake` and `time` are the id of the lake and the time of the snapshot in microseconds, or null if it

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
-from lakeconf.catalog.predicates import Predicate
-from lakeconf.catalog.pruned_files import surviving_files
+from lakeconf.catalog.pruning.predicates import Predicate
+from lakeconf.catalog.pruning.pruned_files import surviving_files
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.table import Column, TableInfo, columns_named, find_table
-from lakeconf.catalog.types import all_types
+from lakeconf.catalog.tables import NO_ID, Column, TableInfo, columns_named, find_table
 from lakeconf.deferred import deferred
-from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, visible_at
+from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
@@ -21,13 +21,18 @@ from lakeconf.sql import folded, identifier, literal
 if TYPE_CHECKING:
     import pyarrow
 
-    from lakeconf.catalog.where import Where, predicate_of
+    from lakeconf.catalog.pruning.where import Where, predicate_of
 else:
-    predicate_of = deferred("lakeconf.catalog.where", "predicate_of")
+    predicate_of = deferred("lakeconf.catalog.pruning.where", "predicate_of")
+
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
+
+
 Plan = TypeVar("Plan")
+
+
 _log = EventLogger("plan")
 
 
@@ -212,3 +217,69 @@ def inlined_row_counts(transaction: MetadataTransaction, table: TableInfo, snaps
 
 def _visible_inlined(selected: str, table: str) -> str:
     return f"SELECT {selected} FROM {identifier(table)} WHERE {visible_at()}"  # noqa: S608
+
+
+# A file whose rows have several snapshots does not tell how many of them are visible.
+_FILES = f"""
+    SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
+    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
+"""  # noqa: S608
+
+
+_DELETED_IN_FILES = f"""
+    SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
+    FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
+    WHERE d.table_id = $2 AND {visible_at(row="d")} AND {visible_at(row="f")}
+"""  # noqa: S608
+
+
+@repeated
+def row_count(reader: CatalogReader, table_name: str, snapshot_id: int) -> int | None:
+    """The number of rows of a table at a snapshot.
+
+    Args:
+        table_name: `schema.table`, or `table` in the schema `main`.
+
+    Returns:
+        The number; None if only the files tell it: the catalog does not know how many rows of a file an older snapshot
+        has if later snapshots added rows to it or deleted some.
+    """
+    with reader.transaction() as transaction:
+        table = find_table(transaction, table_name, snapshot_id)
+        parameters = [snapshot_id, table.table_id]
+        ((in_files, unclear),) = transaction.rows(_FILES, parameters)
+        ((deleted, delete_files, files),) = transaction.rows(_DELETED_IN_FILES, parameters)
+        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        inlined = _inlined_deletes(transaction, table, snapshot_id)
+        # A delete file can contain later deletes too, and two live ones for one file are damage. A row can be in both
+        # lists of deletes.
+        if unclear or (delete_files and (snapshot_id != newest or delete_files > files or inlined)):
+            return None
+        added = sum(inlined_row_counts(transaction, table, snapshot_id).values())
+        return int(in_files) - int(deleted) - inlined + added
+
+
+def _inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> int:
+    name = inlined_deletes_table(table.table_id)
+    if not transaction.has_table(name):
+        return 0
+    ((count,),) = transaction.rows(
+        f"""SELECT count(DISTINCT (d.file_id, d.row_id)) FROM {identifier(name)} AS d
+        JOIN ducklake_data_file AS f ON f.data_file_id = d.file_id
+        WHERE d.begin_snapshot <= $1 AND f.table_id = $2 AND {visible_at(row="f")}""",  # noqa: S608
+        [snapshot_id, table.table_id],
+    )
+    return int(count)
+
+
+@repeated
+def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
+    """Returns the table with `bytes_per_row` from the catalog's table statistics, if the catalog has the table."""
+    if table.table_id == NO_ID:
+        return table
+    with reader.transaction() as transaction:
+        found = transaction.rows(
+            "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]
+        )
+    known = [size / count for count, size in found if count and size]
+    return replace(table, bytes_per_row=known[0]) if known else table

@@ -12,8 +12,9 @@ from datetime import date, datetime, time, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Generic, TypeAlias, TypeVar
 
-from lakeconf.catalog.expression import NotUnderstoodError
-from lakeconf.catalog.predicates import (
+from lakeconf.catalog.column_types import TYPES, Fact, decimal_digits, integer_bits, names_with
+from lakeconf.catalog.pruning.expression import NotUnderstoodError
+from lakeconf.catalog.pruning.predicates import (
     DATE,
     TIMESTAMP,
     And,
@@ -26,19 +27,32 @@ from lakeconf.catalog.predicates import (
     parse_date,
     parse_timestamp,
 )
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import TYPES, Fact, decimal_digits, integer_bits, names_with
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError
 
 Raw: TypeAlias = "Value | Text"
+
+
 T = TypeVar("T")
+
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
 # The range of TIMESTAMP_NS.
 _FIRST_NANOSECONDS = datetime(1677, 9, 22)
+
+
 _LAST_NANOSECONDS = datetime(2262, 4, 11)
+
+
 _EXACT = Context(prec=200)
+
+
 _EXACT_DIGITS = 15  # of a decimal that becomes a DOUBLE
+
+
 _BEYOND_ALL = Decimal("1e50")
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.expression import (
+from lakeconf.catalog.column_types import all_types, sql_type
+from lakeconf.catalog.pruning.expression import (
     NotUnderstoodError,
     conjuncts,
     is_condition_of,
@@ -23,8 +24,8 @@ from lakeconf.catalog.expression import (
     typed,
     without_columns,
 )
-from lakeconf.catalog.literals import Raw, Text, between, compare, one_of
-from lakeconf.catalog.predicates import (
+from lakeconf.catalog.pruning.literals import Raw, Text, between, compare, one_of
+from lakeconf.catalog.pruning.predicates import (
     And,
     Comparison,
     IsNull,
@@ -38,16 +39,21 @@ from lakeconf.catalog.predicates import (
     parse_date,
     parse_timestamp,
 )
-from lakeconf.catalog.table import Column
-from lakeconf.catalog.types import all_types, sql_type
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.duckdb_facts import untested
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError, suggestion
 from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
+
+
 Tree: TypeAlias = Mapping[str, Any]
+
+
 GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
+
+
 _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     # Each operator as written, and with its operands swapped.
     "COMPARE_EQUAL": ("=", "="),
@@ -57,6 +63,8 @@ _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "COMPARE_GREATERTHAN": (">", "<"),
     "COMPARE_GREATERTHANOREQUALTO": (">=", "<="),
 }
+
+
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -67,6 +75,8 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
 
 # What narwhals and DuckDB raise while narwhals converts an expression.
 ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
+
+
 _COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 

@@ -15,17 +15,16 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringT
 from pyspark.sql.utils import is_remote
 
 from lakeconf.catalog.changes import changes_on_spark
+from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.file_footers import read_footers
-from lakeconf.catalog.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows, with_bytes_per_row
+from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.scan import plan_with_inlined_rows
-from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.types import all_types
-from lakeconf.catalog.where import Where, predicate_of
+from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
-from lakeconf.engines.base import Staged, StagingRequest, announce, manifest_path, staging_folder
 from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.engine import Staged, StagingRequest, announce, manifest_path, staging_folder
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
@@ -34,10 +33,10 @@ from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
+from lakeconf.engines.spark.read.native_scan import to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.read.scan import to_spark
-from lakeconf.engines.spark.sql import collected
-from lakeconf.engines.spark.types import duckdb_schema
+from lakeconf.engines.spark.sessions import collected
+from lakeconf.engines.spark.spark_types import duckdb_schema
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.storage import translated
@@ -55,10 +54,15 @@ _WRITING = {
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
 
+
 # Spark's default is INT96, a type that DuckLake registers only as a timestamp without zone.
 _TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
+
+
 # The folder contains nothing but the files.
 _OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
+
+
 # Spark's default sizes of values in bytes; all other types have 8.
 _WIDTH, _TEXT_WIDTH, _LONG_DECIMAL = 8, 20, 18
 

@@ -6,13 +6,18 @@ creates and analyses the relation in a private session, and passes the analysed 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
-from pyspark.errors import PySparkTypeError
+from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from lakeconf.engines.frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
-from lakeconf.errors import SchemaError
+from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.errors import QueryError, SchemaError, SparkError
 
 # All settings that can affect the result of a scan. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -47,6 +52,8 @@ _SETTINGS = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowReadingShredded": "true",
 }
+
+
 # Settings that only affect the speed of a scan: the user's values are kept.
 _SPEED = frozenset(
     (
@@ -107,3 +114,40 @@ def _known(found: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", found.tz)
     wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
     return wider.get(found, found)
+
+
+def run_sql(
+    spark: SparkSession, text: str, frames: Mapping[str, DataFrame], parameters: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Runs a query in Spark's SQL; see `SparkOperations.run_sql`."""
+    # The views exist only in a copy of the session, which has its settings and its own views.
+    copied = cloned_session(spark)
+    with active_session_kept(spark):
+        try:
+            for name, frame in frames.items():
+                rebind(frame, copied).createOrReplaceTempView(quoted(name))
+            values = {name: F.expr(value) for name, value in (parameters or {}).items()}
+            return rebind(copied.sql(text, values or None), spark)
+        except PySparkException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise QueryError(f"Spark rejects the query: {reason}", hint="fix the query in Spark's SQL") from error
+
+
+def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
+    """Creates a temporary view of each frame; replaces views with the same name."""
+    for name, frame in frames.items():
+        if frame.sparkSession.sparkContext is not getattr(spark, "sparkContext", None):
+            raise SparkError(
+                "the session for the views belongs to another Spark application than the session of the lake",
+                hint="omit the session, or open the lake with it: store.open(spark)",
+            )
+        rebind(frame, spark).createOrReplaceTempView(quoted(name))
+
+
+def collected(frame: DataFrame) -> Any:
+    """The rows of a frame as an Arrow table in this process."""
+    try:
+        return frame.toArrow()
+    except Exception as error:  # also of py4j and gRPC, if the session was stopped
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise SparkError(f"the Spark job that computes the frame failed: {reason}") from error

@@ -20,15 +20,15 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
 from lakeconf.catalog.changes import changes_on_spark
-from lakeconf.catalog.predicates import Predicate, columns_of
+from lakeconf.catalog.column_types import Fact, all_types, has
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan, plan_with_inlined_rows, with_bytes_per_row
+from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.row_count import with_bytes_per_row
-from lakeconf.catalog.scan import ScanPlan, plan_scan, plan_with_inlined_rows
-from lakeconf.catalog.table import Column, TableInfo, load_table
-from lakeconf.catalog.types import Fact, all_types, has
-from lakeconf.catalog.where import Where, predicate_of
+from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.base import (
+from lakeconf.engines.duckdb import DuckDBEngine
+from lakeconf.engines.engine import (
     FILE_ID,
     FILE_ROW_NUMBER,
     ROW_ID,
@@ -44,7 +44,6 @@ from lakeconf.engines.base import (
     manifest_path,
     staging_folder,
 )
-from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
@@ -53,11 +52,10 @@ from lakeconf.engines.spark.internals import active_session_kept, rebind, requir
 from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
+from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.read.scan import read, read_files, to_spark
-from lakeconf.engines.spark.session import from_arrow, private_session
-from lakeconf.engines.spark.sql import collected, register, run_sql
-from lakeconf.engines.spark.types import duckdb_schema, exact_cast
+from lakeconf.engines.spark.sessions import collected, from_arrow, private_session, register, run_sql
+from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import (
     conformed,

@@ -11,7 +11,7 @@ from itertools import count
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.table import Column
+from lakeconf.catalog.tables import Column
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 
@@ -66,10 +66,20 @@ class Type:
 
 
 _SMALL = Fact.COMPARED | Fact.HASHED
+
+
 _EXACT = Fact.AS_SPARK | Fact.IN_FOOTERS | Fact.COMPARED | Fact.IN_PATHS
+
+
 _MOMENT = Fact.DATED | Fact.NAIVE | Fact.COMPARED
+
+
 _FLOAT = Fact.AS_SPARK | Fact.COMPARED | Fact.FLOAT
+
+
 _DOUBLE = Fact.INEXACT | Fact.AS_DOUBLE
+
+
 TYPES = {
     "boolean": Type("BOOLEAN", Fact.AS_SPARK | Fact.COMPARED | Fact.IN_PATHS),
     "int8": Type("TINYINT", _EXACT | Fact.HASHED),
@@ -101,11 +111,19 @@ TYPES = {
     "variant": Type("VARIANT", Fact.OPAQUE | Fact.UNORDERED),
     "geometry": Type("GEOMETRY", Fact.OPAQUE | Fact.UNORDERED),
 }
+
+
 # DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
 _BY_ID = {found.duckdb.lower(): name for name, found in TYPES.items() if name != "json"}
+
+
 # The digits of a second that a type keeps, by the `id` of the DuckDB type.
 SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
+
+
 _INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
+
+
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 

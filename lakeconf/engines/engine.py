@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from lakeconf.catalog.table import TableInfo
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import files_sql, literal
@@ -22,10 +22,10 @@ from lakeconf.sql import files_sql, literal
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog.predicates import Predicate
-    from lakeconf.catalog.scan import ScanPlan
-    from lakeconf.catalog.table import Column
-    from lakeconf.catalog.where import Where
+    from lakeconf.catalog.pruning.predicates import Predicate
+    from lakeconf.catalog.pruning.scan_plan import ScanPlan
+    from lakeconf.catalog.pruning.where import Where
+    from lakeconf.catalog.tables import Column
 
 
 # The name of the column with DuckLake's row id.
@@ -263,8 +263,12 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
 
 
 PREFIX = "lakeconf-"
+
+
 # A path below the folder of a table.
 _STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
+
+
 _PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
 
 
@@ -325,7 +329,11 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
 # The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
 # of the row. They are NULL for a row in the catalog.
 FILENAME = "__lakeconf_filename"
+
+
 FILE_ID = "__lakeconf_file_id"
+
+
 FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 

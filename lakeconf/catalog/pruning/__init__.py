@@ -1,0 +1,1 @@
+"""Which files, rows and columns of a table a read or a write needs."""
