@@ -56,7 +56,6 @@ def test_folders_are_small() -> None:
 
 def test_a_name_means_one_module() -> None:
     names = Counter(path.stem for path in sources().values() if not path.stem.startswith("__"))
-    # The class `Table` is public as `lakeconf.table`, and the function `sql` writes SQL.
     assert {name: modules for name, modules in names.items() if modules > 1} == {}
 
 

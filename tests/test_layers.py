@@ -50,7 +50,7 @@ LAZY = {
     ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
-    ("lakeconf.cli.config_commands", "lakeconf.pipelines.unit_tests"),
+    ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.pipeline_commands", "lakeconf.pipelines.lineage"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
     ("lakeconf.lake.maintenance", "lakeconf.lake.rewriting"),

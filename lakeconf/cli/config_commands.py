@@ -192,7 +192,7 @@ def schema_command() -> None:
         # and as the first line of lakeconf.toml:
         #:schema ./lakeconf.schema.json
     """
-    from lakeconf.pipelines.unit_tests import pipeline_schema  # slow to import
+    from lakeconf.pipelines.models.unit_tests import pipeline_schema  # slow to import
 
     show_json(json_schema(pipeline_schema()))
 

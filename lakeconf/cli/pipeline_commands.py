@@ -38,13 +38,13 @@ from lakeconf.pipelines import (
     plan,
     run,
 )
-from lakeconf.pipelines.declared import empty_lake, opened_for_reading
 from lakeconf.pipelines.graph import Lineage, SourceColumn, mermaid, sources_text
 from lakeconf.pipelines.loading import load, planned_load
+from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
+from lakeconf.pipelines.models.unit_test_rows import RowDifference
+from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
-from lakeconf.pipelines.unit_test_rows import RowDifference
-from lakeconf.pipelines.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.wording import counted
 
 # The exit code for pending changes.

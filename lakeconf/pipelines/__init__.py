@@ -3,10 +3,10 @@
 Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.toml. `Pipeline` orders them.
 """
 
-from lakeconf.pipelines.body import Query, SparkQuery
-from lakeconf.pipelines.declared import declared_pipeline, opened, pipeline_problems
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Merge, Seed, View
-from lakeconf.pipelines.model import Model, accepted_values, model, not_null, relationships, unique
+from lakeconf.pipelines.models.body import Query, SparkQuery
+from lakeconf.pipelines.models.declared import declared_pipeline, opened, pipeline_problems
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
+from lakeconf.pipelines.models.model import Model, accepted_values, model, not_null, relationships, unique
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.run import ModelResult, plan, run
 

@@ -18,8 +18,8 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.kinds import Append, Seed
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Append, Seed
+from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeconf.logs import escaped
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 
 

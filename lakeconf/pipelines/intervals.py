@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.kinds import Incremental, Interval
+from lakeconf.pipelines.models.kinds import Incremental, Interval
 from lakeconf.sql import literal
 
 Range: TypeAlias = tuple[datetime, datetime]

@@ -11,8 +11,8 @@ import narwhals as nw
 from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
 from lakeconf.pipelines.intervals import Batch, covered, floor, merged, moment, step
-from lakeconf.pipelines.kinds import Incremental
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Incremental
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Late, Step, located
 from lakeconf.pipelines.recorded_runs import done_ranges

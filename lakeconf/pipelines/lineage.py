@@ -16,10 +16,10 @@ from sqlglot.optimizer.scope import build_scope
 
 from lakeconf.errors import PipelineError, QueryError
 from lakeconf.lake.spark_sql import parsed, quiet, table_references
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.graph import Lineage, SourceColumn
-from lakeconf.pipelines.kinds import Append, Seed
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Seed
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.secret import scrub
 from lakeconf.sql import folded

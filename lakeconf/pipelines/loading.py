@@ -14,8 +14,8 @@ from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import Files, check_files, read_files
 from lakeconf.pipelines.intervals import in_utc
-from lakeconf.pipelines.kinds import Append
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Append
+from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import folded
 
 

@@ -13,8 +13,8 @@ from lakeconf.commit.journal import FileState, ModelRun
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import listed
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.kinds import Append
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Append
+from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import literal
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from lakeconf import __version__
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.run import ModelResult
 from lakeconf.secret import Secret, scrub

@@ -13,11 +13,11 @@ from itertools import pairwise
 from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
-from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
-from lakeconf.pipelines.declaration import check_kind
-from lakeconf.pipelines.definition_hash import digest
-from lakeconf.pipelines.kinds import Append, View
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
+from lakeconf.pipelines.models.declaration import check_kind
+from lakeconf.pipelines.models.definition_hash import digest
+from lakeconf.pipelines.models.kinds import Append, View
+from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import folded
 
 

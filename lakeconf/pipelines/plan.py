@@ -11,10 +11,10 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import DataLossError, PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.table import Table
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, step, without
-from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import changed_file_warnings, found_files, runs_by_full_name
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.recorded_runs import History, argument, done_ranges, reads_changes, undone_warnings

@@ -9,8 +9,8 @@ from datetime import datetime
 from lakeconf.commit.journal import RESET, RESTORED, ModelRun
 from lakeconf.errors import listed
 from lakeconf.pipelines.intervals import Batch, Range, merged, short, step, without
-from lakeconf.pipelines.kinds import Append, Incremental, Kind, Merge
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Append, Incremental, Kind, Merge
+from lakeconf.pipelines.models.model import Model
 from lakeconf.wording import counted
 
 

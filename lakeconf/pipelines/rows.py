@@ -13,8 +13,8 @@ from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import Files, files_of, read_files
 from lakeconf.pipelines.intervals import Batch
-from lakeconf.pipelines.kinds import Append, Incremental, Seed, View
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, located
 

@@ -18,11 +18,11 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import in_utc, moment
-from lakeconf.pipelines.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.late import late_intervals
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Step, column_changes, decide
 from lakeconf.pipelines.recorded_runs import history

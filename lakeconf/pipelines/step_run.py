@@ -23,11 +23,11 @@ from lakeconf.errors import (
 )
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.file_rows import Files, check_files, files_of
 from lakeconf.pipelines.intervals import Batch
-from lakeconf.pipelines.kinds import Append, Incremental, Merge, View
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, View
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes, drop_hint, located

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.cli.pipeline_commands import show_plan
-from lakeconf.pipelines.kinds import Full, Merge
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.kinds import Full, Merge
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.plan import ColumnChanges, Step
 
 if TYPE_CHECKING:

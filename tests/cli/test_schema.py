@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 
 from lakeconf.config.schema import json_schema
-from lakeconf.pipelines.unit_tests import pipeline_schema
+from lakeconf.pipelines.models.unit_tests import pipeline_schema
 
 
 def test_schema_prints_the_schema(run_in_stores: Any) -> None:

@@ -15,7 +15,7 @@ TRANSLATORS = {
     "lakeconf.catalog.stored_queries": "DuckDB: the name of a table that does not exist",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.read_store": "backends, also of third parties: which key of the configuration an error names",
-    "lakeconf.pipelines.body": "DuckDB: the place of an error in a query",
+    "lakeconf.pipelines.models.body": "DuckDB: the place of an error in a query",
     "lakeconf.pipelines.step_run": "lakeconf: errors of a frame, which a model names as its files or its query",
     "lakeconf.engines.spark.write.storage": "Spark",
 }

@@ -10,7 +10,7 @@ from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.cli.app import run
-from lakeconf.pipelines.kinds import KINDS
+from lakeconf.pipelines.models.kinds import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path

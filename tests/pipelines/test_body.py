@@ -13,7 +13,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import PipelineError, QueryError, SchemaError, SnapshotNotFoundError
-from lakeconf.pipelines.body import BOUNDS, Function, Query
+from lakeconf.pipelines.models.body import BOUNDS, Function, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

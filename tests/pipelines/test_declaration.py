@@ -8,8 +8,8 @@ import pytest
 
 from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declaration import TABLES, parsed
-from lakeconf.pipelines.kinds import KINDS, Incremental, Merge
+from lakeconf.pipelines.models.declaration import TABLES, parsed
+from lakeconf.pipelines.models.kinds import KINDS, Incremental, Merge
 
 STORE = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}}
 

@@ -9,7 +9,7 @@ import pytest
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.unit_tests import declared_unit_tests
+from lakeconf.pipelines.models.unit_tests import declared_unit_tests
 
 if TYPE_CHECKING:
     from pathlib import Path

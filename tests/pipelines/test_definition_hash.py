@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.errors import PipelineError
-from lakeconf.pipelines.definition_hash import (
+from lakeconf.pipelines.models.definition_hash import (
     codes_on_disk,
     digest,
     file_digest,

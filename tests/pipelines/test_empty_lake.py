@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeconf.pipelines.declared import empty_lake
+from lakeconf.pipelines.models.declared import empty_lake
 
 if TYPE_CHECKING:
     import pytest

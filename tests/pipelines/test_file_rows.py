@@ -13,7 +13,7 @@ import pytest
 from lakeconf import Lake
 from lakeconf.errors import SchemaError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.models.body import Query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
-    from lakeconf.pipelines.kinds import Kind
+    from lakeconf.pipelines.models.kinds import Kind
 
 DAYS = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
 DAILY = Pipeline(

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from lakeconf.errors import PipelineError, SchemaError
-from lakeconf.pipelines.unit_test_rows import columns_of_rows, rows_sql
+from lakeconf.pipelines.models.unit_test_rows import columns_of_rows, rows_sql
 
 
 def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakeconf.pipelines import Full, Pipeline, Query
 from lakeconf.pipelines.graph import SourceColumn, mermaid, sources_text
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.model import Model
 
 
 def test_only_the_selected_models_are_drawn() -> None:

@@ -16,7 +16,7 @@ from lakeconf.commit.audits import is_query
 from lakeconf.config.config import validate
 from lakeconf.errors import AuditError, LakeconfError, PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Model, Pipeline, Seed, run
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.models.body import Query
 from lakeconf.write.ddl import Definition, type_sql
 
 if TYPE_CHECKING:

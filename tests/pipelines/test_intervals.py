@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from lakeconf.pipelines.intervals import Range, batches, floor, moment, step
-from lakeconf.pipelines.kinds import Incremental, Interval
+from lakeconf.pipelines.models.kinds import Incremental, Interval
 
 START = datetime(2024, 1, 1)
 DAY = timedelta(days=1)

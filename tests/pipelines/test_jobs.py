@@ -12,7 +12,7 @@ from local_stores import on_postgres, store_of
 
 from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.pipelines import Full, Model, ModelResult, Pipeline, Query, Seed, View, plan, relationships, run
-from lakeconf.pipelines.body import Function
+from lakeconf.pipelines.models.body import Function
 from lakeconf.pipelines.run import forked, in_parallel, needed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakeconf.pipelines.kinds import KINDS, Append, Full, Incremental, Kind, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import KINDS, Append, Full, Incremental, Kind, Merge, Seed, View
 
 
 def test_kinds_are_found_by_the_name_that_a_configuration_writes() -> None:

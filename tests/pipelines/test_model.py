@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakeconf.errors import PipelineError
-from lakeconf.pipelines.body import Function, Query
-from lakeconf.pipelines.definition_hash import digest, file_digest
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, Seed
-from lakeconf.pipelines.model import Model, model, not_null
+from lakeconf.pipelines.models.body import Function, Query
+from lakeconf.pipelines.models.definition_hash import digest, file_digest
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed
+from lakeconf.pipelines.models.model import Model, model, not_null
 
 HERE = Path(__file__)
 

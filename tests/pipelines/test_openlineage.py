@@ -20,7 +20,7 @@ from openlineage.client.serde import Serde
 
 from lakeconf.cli.app import run as run_command
 from lakeconf.pipelines import Full, Model, Pipeline, Query, run
-from lakeconf.pipelines.body import Function
+from lakeconf.pipelines.models.body import Function
 from lakeconf.pipelines.openlineage import EventFile, LineageEvents
 from lakeconf.secret import Secret
 

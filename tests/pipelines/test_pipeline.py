@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakeconf.errors import LakeconfError, PipelineError
-from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.definition_hash import digest
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, View
-from lakeconf.pipelines.model import Model, model, relationships
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.definition_hash import digest
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, View
+from lakeconf.pipelines.models.model import Model, model, relationships
 from lakeconf.pipelines.pipeline import Pipeline, check
 
 FULL = Query("SELECT 1 AS id")

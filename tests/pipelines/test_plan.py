@@ -10,9 +10,9 @@ from local_stores import store_of
 
 from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import PipelineError, TableNotFoundError
-from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
-from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
+from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Known, Late, Step, decide, located
 

@@ -14,10 +14,10 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
-from lakeconf.pipelines.model import Model, model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
+from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.rows import rows_of

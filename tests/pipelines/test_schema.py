@@ -11,10 +11,10 @@ import pytest
 from lakeconf.config.config import init
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.declaration import TABLES as MODELS
-from lakeconf.pipelines.declaration import parsed
-from lakeconf.pipelines.kinds import KINDS
-from lakeconf.pipelines.unit_tests import DeclaredUnitTest, pipeline_schema, unit_test_problems
+from lakeconf.pipelines.models.declaration import TABLES as MODELS
+from lakeconf.pipelines.models.declaration import parsed
+from lakeconf.pipelines.models.kinds import KINDS
+from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, pipeline_schema, unit_test_problems
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeconf.errors import PipelineError, UnknownNameError
-from lakeconf.pipelines.body import ModelSqlError, ModelText, Query, query_error
+from lakeconf.pipelines.models.body import ModelSqlError, ModelText, Query, query_error
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:

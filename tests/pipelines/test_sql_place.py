@@ -9,7 +9,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import QueryError
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.models.body import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

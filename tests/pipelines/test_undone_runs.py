@@ -9,8 +9,8 @@ import pytest
 
 from lakeconf.commit.journal import RESTORED
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
-from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.kinds import Kind
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path

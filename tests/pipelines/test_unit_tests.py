@@ -11,9 +11,9 @@ import pytest
 
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model
-from lakeconf.pipelines.body import Function
-from lakeconf.pipelines.declared import empty_lake
-from lakeconf.pipelines.unit_tests import (
+from lakeconf.pipelines.models.body import Function
+from lakeconf.pipelines.models.declared import empty_lake
+from lakeconf.pipelines.models.unit_tests import (
     DeclaredUnitTest,
     UnitTest,
     UnitTestResult,

@@ -11,9 +11,9 @@ from local_stores import store_of
 
 from lakeconf.errors import AuditError
 from lakeconf.pipelines import Append, Full, Incremental, Model, Pipeline, Query, plan, run
-from lakeconf.pipelines.body import Function
 from lakeconf.pipelines.intervals import in_utc
-from lakeconf.pipelines.unit_tests import DeclaredUnitTest, UnitTest, run_unit_tests
+from lakeconf.pipelines.models.body import Function
+from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, UnitTest, run_unit_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import DataLossError, PredicateError, SchemaError
-from lakeconf.pipelines.body import Query
 from lakeconf.pipelines.intervals import Batch
-from lakeconf.pipelines.kinds import Append, Full, Incremental, Kind, Merge
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.step_run import split_deleted, write
 

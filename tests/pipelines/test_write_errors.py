@@ -10,7 +10,7 @@ import pytest
 
 from lakeconf.errors import LakeconfError
 from lakeconf.pipelines import Append, Full, Model, Pipeline, run
-from lakeconf.pipelines.body import Query
+from lakeconf.pipelines.models.body import Query
 
 if TYPE_CHECKING:
     from pathlib import Path

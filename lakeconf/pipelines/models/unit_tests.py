@@ -13,20 +13,28 @@ from lakeconf.config.config import Config
 from lakeconf.config.schema import for_toml
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError, Problem, suggestion
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.body import Query
-from lakeconf.pipelines.declaration import FORMS, checked_table, key_place, models_schema, unquoted_name_problems
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
-from lakeconf.pipelines.kinds import Append, Flag, Incremental, Merge, Seed, Time, key
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.declaration import FORMS, checked_table, key_place, models_schema, unquoted_name_problems
+from lakeconf.pipelines.models.kinds import Append, Flag, Incremental, Merge, Seed, Time, key
+from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.models.unit_test_rows import RowDifference, compared, rows_sql
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.rows import adopted, computed, placeholder_values
-from lakeconf.pipelines.unit_test_rows import RowDifference, compared, rows_sql
 from lakeconf.sql import folded
 
 FILES = "files"
+
+
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
+
+
 Row = dict[str, Any]
+
+
 Status = Literal["passed", "failed", "error"]
+
+
 Rows: TypeAlias = Annotated[list[Row], key("The rows; a key that a row lacks is NULL.", [{"id": 1}])]
 
 
@@ -47,6 +55,8 @@ def _form(value: object) -> str:
 
 # Keywords about items and keys only apply to arrays and objects: with `anyOf`, a wrong key would be an error of both.
 _GIVEN = {"items": {"type": "object"}, **for_toml(Given.model_json_schema()), "type": ["array", "object"]}
+
+
 # One form is chosen, so that a wrong key is not an error of both.
 GivenRows: TypeAlias = Annotated[
     Annotated[list[Row], Tag(FORMS[0])] | Annotated[Given, Tag(FORMS[1])], Discriminator(_form), WithJsonSchema(_GIVEN)

@@ -14,9 +14,9 @@ from lakeconf.config.config import Config
 from lakeconf.config.schema import for_toml
 from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, PipelineError, Problem, suggestion
-from lakeconf.pipelines.body import shown_place
-from lakeconf.pipelines.kinds import KINDS, Append, Kind, Name, Seed, key
-from lakeconf.pipelines.model import DeclaredTests
+from lakeconf.pipelines.models.body import shown_place
+from lakeconf.pipelines.models.kinds import KINDS, Append, Kind, Name, Seed, key
+from lakeconf.pipelines.models.model import DeclaredTests
 
 Table = TypeVar("Table", bound=BaseModel)
 

@@ -19,13 +19,13 @@ from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Pro
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.logs import escaped
-from lakeconf.pipelines.body import ModelSqlError, Query, SparkQuery
-from lakeconf.pipelines.declaration import QueryDeclaration, key_place, parsed
 from lakeconf.pipelines.file_rows import READERS
-from lakeconf.pipelines.kinds import Append, Seed
-from lakeconf.pipelines.model import Model
+from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
+from lakeconf.pipelines.models.declaration import QueryDeclaration, key_place, parsed
+from lakeconf.pipelines.models.kinds import Append, Seed
+from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.models.unit_tests import check_unit_test, declared_unit_tests, unit_test_problems
 from lakeconf.pipelines.pipeline import Pipeline, check, same_table, twins
-from lakeconf.pipelines.unit_tests import check_unit_test, declared_unit_tests, unit_test_problems
 from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement
 from lakeconf.store import Store
@@ -128,8 +128,12 @@ def empty_lake(
 
 
 _KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}
+
+
 # The first word of a query. It does not matter whether the rest is valid.
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE|PIVOT|DESCRIBE|SUMMARIZE|\(|--|/\*)(\s|$)", re.IGNORECASE)
+
+
 _PATH = "check the path, which starts from the folder of the configuration"
 
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from lakeconf.catalog.tables import split_name
 from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
-from lakeconf.pipelines.body import Body, Function
-from lakeconf.pipelines.definition_hash import digest, file_digest
-from lakeconf.pipelines.kinds import Append, Kind, Merge, Seed, key
+from lakeconf.pipelines.models.body import Body, Function
+from lakeconf.pipelines.models.definition_hash import digest, file_digest
+from lakeconf.pipelines.models.kinds import Append, Kind, Merge, Seed, key
 from lakeconf.sql import identifier, literal, qualified
 
 Value = str | bool | int | float
@@ -102,6 +102,8 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
 
 
 _COLUMNS = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+
+
 Columns = Annotated[str | Annotated[list[str], Field(min_length=1)], WithJsonSchema(_COLUMNS)]
 
 

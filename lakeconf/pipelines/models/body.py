@@ -32,7 +32,13 @@ from lakeconf.engines.engine import spark_operations
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.definition_hash import FunctionSource, codes_on_disk, function_code, loaded_source, sql_code
+from lakeconf.pipelines.models.definition_hash import (
+    FunctionSource,
+    codes_on_disk,
+    function_code,
+    loaded_source,
+    sql_code,
+)
 from lakeconf.secret import Secret, scrub
 
 
@@ -47,6 +53,8 @@ def shown_place(path: Path | None, line: int | None = None, column: int | None =
 
 # A configuration may name any file as SQL: only lines of files that end in this are shown.
 _ENDING = ".sql"
+
+
 # Table functions that make rows and read nothing.
 _SERIES = frozenset({"generate_series", "range", "unnest"})
 
@@ -154,10 +162,18 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
 
 
 _QUERY = "write SELECT … FROM …"
+
+
 _FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
+
+
 _DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
+
+
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
+
+
 _CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 

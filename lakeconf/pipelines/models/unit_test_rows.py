@@ -19,6 +19,8 @@ from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 GivenRow = Mapping[str, Any]
+
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -127,8 +129,14 @@ class RowDifference:
 
 
 _NESTED = ("list", "array", "map", "struct")
+
+
 _FLOATS = ("float", "double")
+
+
 _NUMBERS = {*integers(), "decimal", *_FLOATS}
+
+
 _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
 
 
