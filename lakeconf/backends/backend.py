@@ -288,11 +288,7 @@ class MetadataBackend(Backend):
 
 
 DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted",)
-
-
 _REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
-
-
 _CHAIN = {"provider": "credential_chain"}
 
 
@@ -318,18 +314,12 @@ def _secret_name(text: str) -> str:
 
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
-
-
 OptionName = Annotated[str, AfterValidator(_option_name)]
-
-
 SecretName = Annotated[
     str,
     AfterValidator(_secret_name),
     Field(examples=["lake_secret"], description=_REFERENCE),
 ]
-
-
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
 

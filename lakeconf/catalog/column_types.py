@@ -66,20 +66,10 @@ class Type:
 
 
 _SMALL = Fact.COMPARED | Fact.HASHED
-
-
 _EXACT = Fact.AS_SPARK | Fact.IN_FOOTERS | Fact.COMPARED | Fact.IN_PATHS
-
-
 _MOMENT = Fact.DATED | Fact.NAIVE | Fact.COMPARED
-
-
 _FLOAT = Fact.AS_SPARK | Fact.COMPARED | Fact.FLOAT
-
-
 _DOUBLE = Fact.INEXACT | Fact.AS_DOUBLE
-
-
 TYPES = {
     "boolean": Type("BOOLEAN", Fact.AS_SPARK | Fact.COMPARED | Fact.IN_PATHS),
     "int8": Type("TINYINT", _EXACT | Fact.HASHED),
@@ -112,18 +102,12 @@ TYPES = {
     "geometry": Type("GEOMETRY", Fact.OPAQUE | Fact.UNORDERED),
 }
 
-
 # DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
 _BY_ID = {found.duckdb.lower(): name for name, found in TYPES.items() if name != "json"}
 
-
 # The digits of a second that a type keeps, by the `id` of the DuckDB type.
 SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
-
-
 _INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
-
-
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 

@@ -19,11 +19,8 @@ from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
 
-
 # The schema of lakeconf's own tables.
 INTERNAL_SCHEMA = "lakeconf"
-
-
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 
 
@@ -87,41 +84,27 @@ _TABLES = f"""
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE {visible_at(row="t")} AND {visible_at(row="s")}
 """  # noqa: S608
-
-
 _TABLE_TYPES = (
     "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
     "path VARCHAR, is_relative BOOLEAN"
 )
 
-
 # Names of types become a part of SQL.
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(?:\(\d+,\s*\d+\))?")
 
-
 # The id of a table that is not committed yet; the catalog assigns ids at the commit.
 NO_ID = -1
-
-
 _COLUMN_TYPES = (
     "table_id BIGINT, column_id BIGINT, parent_column BIGINT, column_name VARCHAR, column_type VARCHAR, "
     "nulls_allowed BOOLEAN, initial_default VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT, column_order BIGINT"
 )
-
-
 _COLUMNS = """
     SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
         begin_snapshot, end_snapshot, column_order
     FROM ducklake_column
 """
-
-
 _COLUMN_ORDER = "table_id, column_id, begin_snapshot"
-
-
 _OF_TABLE = " WHERE table_id = ?"
-
-
 _PARTITIONING = f"""
     SELECT i.table_id AS table_id, i.partition_id AS partition_id, c.partition_key_index AS key_index,
         c.column_id AS column_id, c.transform AS transform
@@ -129,11 +112,7 @@ _PARTITIONING = f"""
       ON c.partition_id = i.partition_id AND c.table_id = i.table_id
     WHERE {visible_at(row="i")}
 """  # noqa: S608
-
-
 _KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id BIGINT, transform VARCHAR"
-
-
 _PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
@@ -397,8 +376,6 @@ _SORT = f"""
     FROM ducklake_sort_info AS i JOIN ducklake_sort_expression AS e ON e.sort_id = i.sort_id AND e.table_id = i.table_id
     WHERE i.table_id = $2 AND {visible_at(row="i")} ORDER BY e.sort_key_index
 """  # noqa: S608
-
-
 _DEFAULTS = f"""
     SELECT column_name, default_value, default_value_type FROM ducklake_column
     WHERE table_id = $2 AND parent_column IS NULL AND {visible_at()} ORDER BY column_order
@@ -462,8 +439,6 @@ def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: in
 
 
 _TABLE = f"SELECT value FROM ducklake_tag WHERE object_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
-
-
 _COMMENTS = (
     f"SELECT column_id, value FROM ducklake_column_tag WHERE table_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
 )

@@ -13,22 +13,12 @@ from typing import Literal, TypeAlias
 # More than any file needs.
 MAX_BYTES = 1024 * 1024
 
-
 # Of an untrusted file: small enough that each check ends within seconds.
 MAX_UNTRUSTED_BYTES = 64 * 1024
-
-
 MAX_UNTRUSTED_TOKENS = 10_000
-
-
 MAX_DEPTH = 30
-
-
 MAX_KEY = 255
-
-
 Language: TypeAlias = Literal["TOML", "SQL"]
-
 
 # A text or comment without an end reaches to the end of the file. A `step` or `link` nests one level up to an `end`:
 # `a.b.c = 1`, `NOT NOT true` and `a[1][2]` are as deep as brackets in brackets.

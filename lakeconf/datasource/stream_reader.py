@@ -17,17 +17,13 @@ from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, T
 
 # The snapshot of an offset before all rows of the table.
 _NOTHING = -2
-
-
 _RESTART = (
     "start the stream again with a new checkpoint: without the option since, its first batch is the whole table; with "
     'option("since", …), it begins with the changes of that snapshot'
 )
 
-
 # A number, because fetching a TIMESTAMPTZ into Python needs another library.
 _TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
-
 
 # The position of a stream in its checkpoint. `snapshot` is the last snapshot whose changes were returned, or -2 before
 # a first batch with the whole table. `table` is the id of the table: another table of the same name would continue

@@ -22,7 +22,6 @@ from lakeconf.sql import folded, identifier, literal
 
 _ZONED = ("TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE")
 
-
 # These do not use the session's time zone for a TIMESTAMPTZ.
 _SAFE = (
     *("array_extract", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "greatest", "hash", "least", "list_contains"),
@@ -93,13 +92,10 @@ def _is_zoned(type_tree: Any) -> bool:
 
 
 _SELECT = "SELECT 1 WHERE "
-
-
 _PARTS = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
     *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
 )
-
 
 # DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
 _NOT_OF_ROW = (
@@ -107,24 +103,16 @@ _NOT_OF_ROW = (
     *("json_serialize_plan", "vector_type"),
 )
 
-
 # DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
 _WITH_SCHEMA = (
     *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
     *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
 )
 
-
 # DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
 _OTHER_STATEMENT = "Only SELECT statements"
-
-
 _DEPTH = "Max expression depth"
-
-
 _PLACE = {"alias": "", "query_location": 0}
-
-
 _ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 

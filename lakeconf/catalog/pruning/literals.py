@@ -32,27 +32,14 @@ from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError
 
 Raw: TypeAlias = "Value | Text"
-
-
 T = TypeVar("T")
-
-
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
 
 # The range of TIMESTAMP_NS.
 _FIRST_NANOSECONDS = datetime(1677, 9, 22)
-
-
 _LAST_NANOSECONDS = datetime(2262, 4, 11)
-
-
 _EXACT = Context(prec=200)
-
-
 _EXACT_DIGITS = 15  # of a decimal that becomes a DOUBLE
-
-
 _BEYOND_ALL = Decimal("1e50")
 
 

@@ -15,8 +15,6 @@ from lakeconf.sql import identifier, literal
 
 # bool and datetime come before their base classes.
 Value: TypeAlias = bool | int | Decimal | float | str | datetime | date | bytes
-
-
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -209,8 +207,6 @@ def value_sql(value: Value, ducklake_type: str) -> str:
 
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
 TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 

@@ -116,11 +116,7 @@ def _zoned(low: str, high: str) -> Bounds:
 _KEYS = (
     "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
 )
-
-
 _BUCKET = re.compile(r"bucket\((\d+)\)")
-
-
 _PARTS = {"year", "month", "day", "hour"}
 
 
@@ -201,11 +197,8 @@ def _is_usable(column: Column, transform: str) -> bool:
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
-
 # For longer lists, only the minimum and maximum are compared with the bounds.
 _FEW_VALUES = 50
-
-
 _STATISTICS = {
     **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
     **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),

@@ -28,11 +28,7 @@ else:
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
-
-
 Plan = TypeVar("Plan")
-
-
 _log = EventLogger("plan")
 
 
@@ -224,8 +220,6 @@ _FILES = f"""
     SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
     FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
 """  # noqa: S608
-
-
 _DELETED_IN_FILES = f"""
     SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
     FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)

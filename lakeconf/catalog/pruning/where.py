@@ -46,14 +46,8 @@ from lakeconf.errors import LakeconfError, PredicateError, SchemaError, suggesti
 from lakeconf.sql import folded, identifier
 
 Where: TypeAlias = "str | nw.Expr"
-
-
 Tree: TypeAlias = Mapping[str, Any]
-
-
 GRAMMAR = "use columns, literals, =, !=, <, <=, >, >=, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE 'prefix%'"
-
-
 _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     # Each operator as written, and with its operands swapped.
     "COMPARE_EQUAL": ("=", "="),
@@ -63,8 +57,6 @@ _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "COMPARE_GREATERTHAN": (">", "<"),
     "COMPARE_GREATERTHANOREQUALTO": (">=", "<="),
 }
-
-
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -75,8 +67,6 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
 
 # What narwhals and DuckDB raise while narwhals converts an expression.
 ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
-
-
 _COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 

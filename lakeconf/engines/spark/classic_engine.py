@@ -49,12 +49,18 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
-from lakeconf.engines.spark.read.accelerators import refuse_accelerators
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.sessions import collected, from_arrow, private_session, register, run_sql
+from lakeconf.engines.spark.sessions import (
+    collected,
+    from_arrow,
+    private_session,
+    refuse_accelerators,
+    register,
+    run_sql,
+)
 from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import (

@@ -1,11 +1,8 @@
-"""The private session in which a scan is built, and the transfer of its frame to the user's session.
-
-Spark's readers read settings when an action runs, from the session that created the relation. lakeconf therefore
-creates and analyses the relation in a private session, and passes the analysed plan to the user's session.
-"""
+"""The session in which a scan is built: its settings, and frames as views or SQL of a session."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from lakeconf.engines.frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.errors import QueryError, SchemaError, SparkError
+from lakeconf.errors import QueryError, SchemaError, SparkError, UnsupportedError
 
 # All settings that can affect the result of a scan. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -52,7 +49,6 @@ _SETTINGS = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowReadingShredded": "true",
 }
-
 
 # Settings that only affect the speed of a scan: the user's values are kept.
 _SPEED = frozenset(
@@ -151,3 +147,49 @@ def collected(frame: DataFrame) -> Any:
     except Exception as error:  # also of py4j and gRPC, if the session was stopped
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise SparkError(f"the Spark job that computes the frame failed: {reason}") from error
+
+
+# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
+_CLASSES = {
+    "RAPIDS": r"com\.nvidia\.spark\.",
+    "Gluten": r"\bgluten(project)?\.",
+    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
+    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
+    "Auron": r"\bauron\.|AuronSparkSessionExtension",
+}
+_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
+
+# Settings that enable an engine without naming a class, and the values that enable it.
+_SWITCHES = {
+    "spark.databricks.photon.enabled": ("Photon", "true"),
+    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
+}
+
+
+def refuse_accelerators(spark: SparkSession) -> None:
+    """Checks that the session uses Spark's own Parquet reader."""
+    context: Any = spark.sparkContext
+    configuration = context.getConf()
+    keys = (*_CLASS_KEYS, *_SWITCHES)
+    refuse_settings({key: str(spark.conf.get(key, "") or configuration.get(key, "")) for key in keys})
+
+
+def refuse_settings(settings: Mapping[str, str]) -> None:
+    """Like `refuse_accelerators`, for the settings of a session and its application."""
+    for key in _CLASS_KEYS:
+        classes = settings.get(key, "")
+        for engine, pattern in _CLASSES.items():
+            if re.search(pattern, classes):
+                raise _refusal(engine, f"{key}={classes}")
+    for key, (engine, value) in _SWITCHES.items():
+        found = settings.get(key, "")
+        if found.lower() == value:
+            raise _refusal(engine, f"{key}={found}")
+
+
+def _refusal(engine: str, setting: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the Spark session uses {engine} ({setting}), which replaces Spark's Parquet reader; lakeconf is not tested "
+        "with it and cannot guarantee correct rows",
+        hint="start the session without it, or read and write with DuckDB: store.open()",
+    )

@@ -68,7 +68,6 @@ _TYPES: dict[str, DataType] = {
     **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
 }
 
-
 # DuckDB types by their names in Spark; void is the null type.
 _DUCKDB = {
     "void": '"NULL"',

@@ -54,7 +54,6 @@ def shown_place(path: Path | None, line: int | None = None, column: int | None =
 # A configuration may name any file as SQL: only lines of files that end in this are shown.
 _ENDING = ".sql"
 
-
 # Table functions that make rows and read nothing.
 _SERIES = frozenset({"generate_series", "range", "unnest"})
 
@@ -162,18 +161,11 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
 
 
 _QUERY = "write SELECT … FROM …"
-
-
 _FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
-
-
 _DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
-
 
 # Arguments of a model that are not inputs, and placeholders of the same names in SQL.
 BOUNDS = ("start", "end")
-
-
 _CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 

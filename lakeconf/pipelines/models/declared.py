@@ -129,11 +129,8 @@ def empty_lake(
 
 _KINDS: Mapping[str, type] = {"models": dict, "python": list, "tests": dict}
 
-
 # The first word of a query. It does not matter whether the rest is valid.
 _QUERY = re.compile(r"\s*(SELECT|WITH|FROM|VALUES|TABLE|PIVOT|DESCRIBE|SUMMARIZE|\(|--|/\*)(\s|$)", re.IGNORECASE)
-
-
 _PATH = "check the path, which starts from the folder of the configuration"
 
 

@@ -19,11 +19,8 @@ from lakeconf.errors import PipelineError
 
 _DIGITS = 16
 
-
 # In Python 3.11, threads that parse at the same time can fail with a SystemError.
 _parsing = threading.Lock()
-
-
 _SQL = re.compile(
     r"""
     (?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z)) | \s+
@@ -33,21 +30,13 @@ _SQL = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 
-
 # Tokens of Python without a meaning of their own, and what stands for those whose text is layout.
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
-
-
 _LAYOUT = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t", tokenize.DEDENT: "\b"}
-
 
 # A line, and a column in bytes.
 _Position: TypeAlias = tuple[int, int]
-
-
 _Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 

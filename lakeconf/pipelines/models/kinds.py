@@ -38,20 +38,11 @@ _TIME = {
     "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$",
 }
 
-
 # Types of values in a configuration, where `true` is no number and 1 is not true.
 Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number), WithJsonSchema(_TIME)]
-
-
 Count: TypeAlias = Annotated[int, Strict()]
-
-
 Flag: TypeAlias = Annotated[bool, Strict()]
-
-
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
-
-
 Types: TypeAlias = Annotated[
     Mapping[str, str], key("The columns of the files and their types; default: inferred.", {"price": "DECIMAL(18, 2)"})
 ]
@@ -157,6 +148,4 @@ class Seed:
 
 
 Kind: TypeAlias = Full | Append | Incremental | Merge | View | Seed
-
-
 KINDS: Mapping[str, type[Kind]] = {kind.name: kind for kind in (Full, Append, Incremental, Merge, View, Seed)}

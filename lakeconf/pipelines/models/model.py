@@ -102,8 +102,6 @@ def relationships(column: str, table: str, to: str) -> ColumnTest:
 
 
 _COLUMNS = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
-
-
 Columns = Annotated[str | Annotated[list[str], Field(min_length=1)], WithJsonSchema(_COLUMNS)]
 
 

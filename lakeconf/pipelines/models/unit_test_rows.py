@@ -19,8 +19,6 @@ from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 GivenRow = Mapping[str, Any]
-
-
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -129,14 +127,8 @@ class RowDifference:
 
 
 _NESTED = ("list", "array", "map", "struct")
-
-
 _FLOATS = ("float", "double")
-
-
 _NUMBERS = {*integers(), "decimal", *_FLOATS}
-
-
 _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
 
 

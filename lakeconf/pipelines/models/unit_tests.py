@@ -24,17 +24,9 @@ from lakeconf.pipelines.rows import adopted, computed, placeholder_values
 from lakeconf.sql import folded
 
 FILES = "files"
-
-
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
-
-
 Row = dict[str, Any]
-
-
 Status = Literal["passed", "failed", "error"]
-
-
 Rows: TypeAlias = Annotated[list[Row], key("The rows; a key that a row lacks is NULL.", [{"id": 1}])]
 
 
@@ -55,7 +47,6 @@ def _form(value: object) -> str:
 
 # Keywords about items and keys only apply to arrays and objects: with `anyOf`, a wrong key would be an error of both.
 _GIVEN = {"items": {"type": "object"}, **for_toml(Given.model_json_schema()), "type": ["array", "object"]}
-
 
 # One form is chosen, so that a wrong key is not an error of both.
 GivenRows: TypeAlias = Annotated[

@@ -30,12 +30,11 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.connect.source import first_line, read, read_changes, refuse_other, settings_of
 from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.read.accelerators import refuse_settings
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.read.native_scan import to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.sessions import collected
+from lakeconf.engines.spark.sessions import collected, refuse_settings
 from lakeconf.engines.spark.spark_types import duckdb_schema
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
 from lakeconf.engines.spark.write.parquet_options import parquet_options
@@ -54,14 +53,11 @@ _WRITING = {
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
 
-
 # Spark's default is INT96, a type that DuckLake registers only as a timestamp without zone.
 _TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
 
-
 # The folder contains nothing but the files.
 _OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
-
 
 # Spark's default sizes of values in bytes; all other types have 8.
 _WIDTH, _TEXT_WIDTH, _LONG_DECIMAL = 8, 20, 18

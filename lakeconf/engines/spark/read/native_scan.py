@@ -141,11 +141,8 @@ _VIRTUAL_SQL = (
     "CAST(NULL AS BIGINT)",
 )
 
-
 # Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
 _STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
-
-
 _STORED_SNAPSHOT = StructField(
     "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
 )
@@ -276,15 +273,10 @@ def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkC
 
 
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-
-
 _EPOCH = datetime(1970, 1, 1)
-
 
 # The first day of the calendar that Java and Spark share, and the first time at which all zones have standard time.
 _GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
-
-
 _STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
 
 
