@@ -9,6 +9,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib import resources
 from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -159,23 +160,21 @@ def _gateway(spark: SparkSession) -> Any:
     return spark.sparkContext._gateway
 
 
-def read_footers(
-    spark: SparkSession, files: Iterable[str], settings: Mapping[str, str], class_name: str, source: str
-) -> tuple[list[int], list[str]]:
-    """The results of a Java class that reads footers: the number of each file's schema, and the schemas as text."""
+def read_footers(spark: SparkSession, files: Iterable[str], settings: Mapping[str, str]) -> tuple[list[int], list[str]]:
+    """The results of `Footers`: the number of each file's schema, and the schemas as text."""
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     for key, value in settings.items():
         configuration.set(key, value)
-    reader = _compiled_object(spark, class_name, source, configuration)
+    reader = _compiled_object(spark, "Footers", configuration)
     numbers = [int(number) for text in files for number in str(reader.read(text)).split(",")]
     return numbers, [str(reader.schema(number)) for number in range(int(reader.count()))]
 
 
-def with_file_index(frame: DataFrame, class_name: str, source: str, files: Iterable[str]) -> DataFrame:
-    """The relation of a frame over a `FileIndex` of a Java class, whose `add` takes texts that describe files."""
+def with_file_index(frame: DataFrame, files: Iterable[str]) -> DataFrame:
+    """The relation of a frame over `PlannedFiles`, whose `add` takes texts that describe files."""
     spark = frame.sparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
-    index = _compiled_object(spark, class_name, source, relation)
+    index = _compiled_object(spark, "PlannedFiles", relation)
     for text in files:
         index.add(text)
     same = (relation.partitionSchema(), relation.dataSchema(), relation.bucketSpec(), relation.fileFormat())
@@ -183,37 +182,35 @@ def with_file_index(frame: DataFrame, class_name: str, source: str, files: Itera
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
 
 
-def written_files(
-    frame: DataFrame, uri: str, options: Mapping[str, str], by: Iterable[str], class_name: str, source: str
-) -> list[str]:
-    """The unescaped URIs of the files that the `write` of a Java class has written for a frame."""
+def written_files(frame: DataFrame, uri: str, options: Mapping[str, str], by: Iterable[str]) -> list[str]:
+    """The unescaped URIs of the files that `ReportedFiles` has written for a frame."""
     spark = frame.sparkSession
     convert = _java(spark, "org.apache.spark.api.python.PythonUtils")
     scala = (convert.toScalaMap(dict(options)), convert.toSeq(list(by)))
-    return list(_compiled_object(spark, class_name, source, frame._jdf, uri, *scala).write())
+    return list(_compiled_object(spark, "ReportedFiles", frame._jdf, uri, *scala).write())
 
 
-def _compiled_object(spark: SparkSession, class_name: str, source: str, *values: Any) -> Any:
-    """An object of a Java class, compiled on first use; only the driver's JVM knows the class."""
+def _compiled_object(spark: SparkSession, name: str, *values: Any) -> Any:
+    """An object of a class in the folder `java`, compiled on first use; only the driver's JVM knows the class."""
     arguments = _gateway(spark).new_array(_java(spark, "java.lang.Object"), len(values))
     for position, value in enumerate(values):
         arguments[position] = value
-    return _constructor(spark, class_name, source).newInstance(arguments)
+    return _constructor(spark, name).newInstance(arguments)
 
 
-def _constructor(spark: SparkSession, class_name: str, source: str) -> Any:
+def _constructor(spark: SparkSession, name: str) -> Any:
     jvm = _jvm(spark)
-    known, constructor = _compiled.get(class_name, (None, None))
+    known, constructor = _compiled.get(name, (None, None))
     if known is not jvm:
         # Spark ships this compiler for the code that it generates.
         compiler = _java(spark, "org.codehaus.janino.SimpleCompiler")()
         compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
         # Two threads may compile the class. py4j remembers methods by the names of classes, so each has its own.
-        package, _, simple_name = class_name.rpartition(".")
-        own = f"{package}.compiled_{uuid.uuid4().hex}"
-        compiler.cook(source.replace(f"package {package};", f"package {own};", 1))
-        constructor = compiler.getClassLoader().loadClass(f"{own}.{simple_name}").getConstructors()[0]
-        _compiled[class_name] = (jvm, constructor)
+        package = f"lakeconf.compiled_{uuid.uuid4().hex}"
+        source = resources.files("lakeconf.engines.spark").joinpath("java", f"{name}.java").read_text("utf-8")
+        compiler.cook(source.replace("package lakeconf;", f"package {package};", 1))
+        constructor = compiler.getClassLoader().loadClass(f"{package}.{name}").getConstructors()[0]
+        _compiled[name] = (jvm, constructor)
     return constructor
 
 

@@ -19,7 +19,6 @@ from source_tree import sources
 
 from lakeconf.engines.spark import internals
 from lakeconf.engines.spark.read import file_index
-from lakeconf.engines.spark.write import storage
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def test_full_names_find_classes_without_a_search_for_packages(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """py4j looks for a class of the name of each package, in all JAR files: `org`, `org.apache` and so on."""
-    frame, uri, source = spark.range(3), f"file://{tmp_path}/new", (storage._NAME, storage._SOURCE)
+    frame, uri = spark.range(3), f"file://{tmp_path}/new"
     (tmp_path / "old").touch()
     searched: list[str] = []
 
@@ -150,7 +149,7 @@ def test_full_names_find_classes_without_a_search_for_packages(
     internals.file_system_configuration(spark, uri)
     assert internals.move_file(spark, f"file://{tmp_path}/old", uri)
     internals.remove_file(spark, uri)
-    internals.written_files(frame, uri, {}, [], *source)
+    internals.written_files(frame, uri, {}, [])
     assert searched == []
 
 
@@ -158,9 +157,7 @@ def test_relation_copy_and_janino_replace_the_fileindex(spark: SparkSession, tmp
     (path, *_) = sorted(written(spark, tmp_path).inputFiles())
     size = Path(path.removeprefix("file://")).stat().st_size
     texts = [f"{size}\0{path}\0"]
-    fixed = internals.with_file_index(
-        spark.read.schema("id BIGINT").parquet(), file_index._NAME, file_index._SOURCE, texts
-    )
+    fixed = internals.with_file_index(spark.read.schema("id BIGINT").parquet(), texts)
     assert "PlannedFiles" in str(fixed._jdf.queryExecution().analyzed().relation().location().getClass())
     assert 0 < fixed.count() < 3
 
@@ -169,9 +166,7 @@ def test_readallfootersinparallel_reads_schema_and_writer(spark: SparkSession, t
     paths = sorted(written(spark, tmp_path).inputFiles())
     texts = [f"{Path(path.removeprefix('file://')).stat().st_size}\0{path}\0" for path in paths]
     settings = {"parquet.metadata.read.parallelism": "2"}
-    numbers, (schema,) = internals.read_footers(
-        spark, texts, settings, file_index._FOOTERS_CLASS, file_index._FOOTERS_SOURCE
-    )
+    numbers, (schema,) = internals.read_footers(spark, texts, settings)
     assert numbers == [0] * len(paths)
     assert schema.startswith("parquet-mr")
     assert [line.split("\t")[-1] for line in schema.split("\n")[1:]] == ["id"]
@@ -182,9 +177,7 @@ def test_a_class_that_two_threads_have_compiled_works_in_both(spark: SparkSessio
     path = sorted(written(spark, tmp_path).inputFiles())[0].removeprefix("file://")
     texts = [f"{Path(path).stat().st_size}\0{path}\0"]
     for _ in range(2):
-        numbers, _schemas = internals.read_footers(
-            spark, texts, {}, file_index._FOOTERS_CLASS, file_index._FOOTERS_SOURCE
-        )
+        numbers, _schemas = internals.read_footers(spark, texts, {})
         assert numbers == [0]
         internals._compiled.clear()
 
@@ -224,8 +217,8 @@ def test_rename_moves_a_file_to_a_new_folder(spark: SparkSession, tmp_path: Path
 
 
 def test_compiled_commit_protocol_returns_the_files_of_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    uri, source = f"file://{tmp_path}/new", (storage._NAME, storage._SOURCE)
-    found = internals.written_files(spark.range(0, 3, 1, 2), uri, {"compression": "none"}, [], *source)
+    uri = f"file://{tmp_path}/new"
+    found = internals.written_files(spark.range(0, 3, 1, 2), uri, {"compression": "none"}, [])
     assert found == sorted(f"file:{path}" for path in (tmp_path / "new").iterdir())
     assert len(found) == 2
 
@@ -241,12 +234,11 @@ def test_origin_and_java_exception_contain_the_causes(spark: SparkSession) -> No
 
 
 def test_a_missing_file_is_told_from_other_errors(spark: SparkSession, tmp_path: Path) -> None:
-    source = (file_index._FOOTERS_CLASS, file_index._FOOTERS_SOURCE)
     (tmp_path / "other").write_text("not Parquet")
     for name, missing in (("nothing", True), ("other", False)):
         files = file_index.in_texts([(f"file://{tmp_path}/{name}", 11)], file_index._FOOTERS_IN_A_CALL)
         with pytest.raises(Py4JJavaError) as raised:
-            internals.read_footers(spark, files, file_index.WITHOUT_CHECKSUMS, *source)
+            internals.read_footers(spark, files, file_index.WITHOUT_CHECKSUMS)
         assert internals.is_file_not_found(raised.value) is missing
 
 

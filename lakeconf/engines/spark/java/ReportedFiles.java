@@ -1,0 +1,115 @@
+package lakeconf;
+
+import java.util.TreeSet;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.*;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.datasources.FileFormatWriter;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.*;
+
+// Writes a frame. The class exists on the driver only: executors receive Spark's own. It keeps the reports instead of
+// logging them in a file beside the data, and removes files without a report. Spark's dataset writer would only run a
+// protocol that it constructs itself.
+public class ReportedFiles extends ManifestFileCommitProtocol implements scala.Function0 {
+    private final Dataset frame;
+    private final String folder;
+    private final Map options;
+    private final Seq by;
+    private final TreeSet reported = new TreeSet();
+
+    public ReportedFiles(Dataset frame, String folder, Map options, Seq by) {
+        super("lakeconf", folder);
+        this.frame = frame;
+        this.folder = folder;
+        this.options = options;
+        this.by = by;
+    }
+
+    public Object writeReplace() { return new ManifestFileCommitProtocol("lakeconf", folder); }
+    public void setupJob(JobContext job) { }
+    public void abortJob(JobContext job) { }
+    public void onTaskCommit(FileCommitProtocol.TaskCommitMessage report) { }
+    public void commitJob(JobContext job, Seq reports) {
+        for (Iterator each = reports.iterator(); each.hasNext();) {
+            Seq files = (Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
+            for (Iterator file = files.iterator(); file.hasNext();) {
+                reported.add(path(file.next()));
+            }
+        }
+    }
+
+    // Spark 4.0 has the class of reports in another package.
+    private static String path(Object report) {
+        try {
+            Object file = report.getClass().getMethod("toFileStatus", new Class[0]).invoke(report, new Object[0]);
+            return ((FileStatus) file).getPath().toString();
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    public String[] write() throws java.io.IOException {
+        Configuration settings = settings();
+        Path path = new Path(folder);
+        FileSystem system = path.getFileSystem(settings);
+        if (system.exists(path)) throw new FileAlreadyExistsException("the staging folder exists: " + folder);
+        SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
+        if (!reported.isEmpty()) {
+            // The default file system of local files hides their checksums.
+            if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
+            else removeOthers(system, path);
+        }
+        return (String[]) reported.toArray(new String[0]);
+    }
+
+    public Object apply() {
+        QueryExecution query = frame.queryExecution();
+        Seq columns = query.analyzed().output();
+        Map nowhereElse = (Map) Map$.MODULE$.empty();
+        FileFormatWriter.OutputSpec output = new FileFormatWriter.OutputSpec(folder, nowhereElse, columns);
+        return FileFormatWriter.write(
+            (SparkSession) frame.sparkSession(), query.executedPlan(), new ParquetFileFormat(), this, output,
+            settings(), partitions(columns), Option.empty(), (Seq) Seq$.MODULE$.empty(), options, 0,
+            FileFormatWriter.write$default$12());
+    }
+
+    private Configuration settings() {
+        return ((SparkSession) frame.sparkSession()).sessionState().newHadoopConfWithOptions(options);
+    }
+
+    private Seq partitions(Seq columns) {
+        java.util.ArrayList found = new java.util.ArrayList();
+        for (Iterator each = columns.iterator(); each.hasNext();) {
+            Attribute column = (Attribute) each.next();
+            if (by.contains(column.name())) found.add(column);
+        }
+        return org.apache.spark.api.python.PythonUtils.toSeq(found);
+    }
+
+    private void removeOthers(FileSystem system, Path path) throws java.io.IOException {
+        for (RemoteIterator each = system.listFiles(path, true); each.hasNext();) {
+            Path file = ((FileStatus) each.next()).getPath();
+            if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+
+    // `listFiles` starts the program `ls` for each local file.
+    private void removeLocalOthers(FileSystem system, Path path) throws java.io.IOException {
+        FileStatus[] found = system.listStatus(path);
+        for (int i = 0; i < found.length; i++) {
+            Path file = found[i].getPath();
+            if (found[i].isDirectory()) removeLocalOthers(system, file);
+            else if (!reported.contains(file.toString())) system.delete(file, false);
+        }
+    }
+}
