@@ -86,7 +86,8 @@ class _Commands(click.Group):
     params=[*shared_options(), *verbosity_options()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the "
-    "root of the repository. LAKECONF_CONFIG or --config sets another file.",
+    "root of the repository. LAKECONF_CONFIG or --config sets another file. "
+    "Exit codes: 0 for success, 1 for an error or a failed check, 2 for invalid arguments, 130 after Ctrl-C.",
 )
 @click.version_option(package_name="lakeconf", message="lakeconf %(version)s")
 def commands() -> None:

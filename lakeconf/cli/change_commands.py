@@ -117,7 +117,10 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 @click.argument("table", shell_complete=complete_tables)
 @click.option("--version", type=click.IntRange(min=0), help="The snapshot to restore; see `lakeconf snapshots`.")
 @click.option(
-    "--timestamp", type=click.DateTime(_FORMATS), help="A time instead of a version; UTC unless it has an offset."
+    "--timestamp",
+    type=click.DateTime(_FORMATS),
+    metavar="TIME",
+    help="A time instead of a version, such as 2026-01-31T12:00:00; UTC unless it has an offset.",
 )
 @default_store_option
 @dry_run_option
@@ -137,8 +140,8 @@ def restore_command(
 ) -> None:
     """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
 
-    The command first shows its plan. It writes one new snapshot; the state before stays in the older ones, so a restore
-    can be undone by another one.
+    The command first shows its plan. It writes one new snapshot and keeps the older ones, so another restore can undo
+    it.
 
     \b
         lakeconf restore raw.events --version 12

@@ -60,8 +60,8 @@ def validate_command(
     """Check the configuration of each STORE, by default all, without connecting.
 
     Each problem is reported with file, line, column, code and hint. Missing variables are problems. If there are no
-    problems, warnings report settings that are probably unintended. `lakeconf explain LC012` explains a code. Exit
-    codes: 0 if the configuration is valid, 1 if it is not, 2 for invalid arguments.
+    problems, warnings report settings that are probably unintended. `lakeconf explain LC012` explains a code. The exit
+    code is 1 if there are problems.
     """
     problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":

@@ -74,7 +74,7 @@ def doctor_command(
     """Check STORE step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
 
     The command writes, reads and removes a small file below the data path. It changes nothing else without --repair.
-    Exit codes: 0 if no step failed, 1 if a step failed, 2 for invalid arguments.
+    The exit code is 1 if a step failed.
     """
     found = init(source).get_store(store)
     if repair:
@@ -385,7 +385,7 @@ def diff_command(
 ) -> None:
     """Compare TABLE in the stores ONE and OTHER: columns, missing rows and differing rows.
 
-    Exit codes: 0 if the tables are equal, 1 if they differ, 2 for invalid arguments.
+    The exit code is 1 if they differ.
     """
     config = init(source)
     found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)
@@ -442,8 +442,8 @@ def verify_command(
 ) -> None:
     """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 
-    Both engines read the whole table at one snapshot; Spark runs on this machine. Exit codes: 0 if the results are
-    equal and no deleted row is visible again, 1 otherwise, 2 for invalid arguments.
+    Both engines read the whole table at one snapshot; Spark runs on this machine. The exit code is 1 if they differ or
+    a deleted row is visible again.
     """
     found = init(source).get_store(store)
     # The session ends with this process.

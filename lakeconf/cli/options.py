@@ -115,7 +115,7 @@ format_option = click.option(
     help="Output format.",
 )
 default_store_option: Callable[..., Any] = click.option(
-    "--store", shell_complete=complete_stores, help="Store; by default `default_store`."
+    "--store", metavar="STORE", shell_complete=complete_stores, help="Store; by default `default_store`."
 )
 dry_run_option: Callable[..., Any] = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -195,18 +195,15 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         format_option,
         click.option("--rebuild", is_flag=True, help="Recompute everything, including what is up to date."),
         click.option("--redo-late", is_flag=True, help="Recompute intervals whose inputs have changed since they ran."),
-        click.option("--to", "until", type=_MOMENT, help="End of the range, in UTC; by default now."),
+        click.option("--to", "until", type=_MOMENT, metavar="TIME", help="End of the range, in UTC; by default now."),
         click.option(
             "--from",
             "since",
             type=_MOMENT,
-            help="Start of the range, in UTC; recomputes intervals that have already run.",
+            metavar="TIME",
+            help="Start of the range in UTC, such as 2026-01-31T12:00:00; recomputes intervals that have run.",
         ),
-        click.option(
-            "--store",
-            shell_complete=complete_stores,
-            help="Store that contains the tables; by default `default_store`.",
-        ),
+        default_store_option,
         selection_options,
     ):
         command = option(command)

@@ -70,7 +70,7 @@ def plan_command(
 ) -> None:
     """Show what `lakeconf run` would do for each MODEL, by default all, and why. Nothing changes.
 
-    Exit codes: 0; 1 if the plan cannot be made, 2 for invalid arguments, and with --exit-code 3 for pending changes.
+    With --exit-code, the exit code is 3 for pending changes.
     """
     config = init(source)
     pipeline = declared_pipeline(config)
@@ -175,8 +175,8 @@ def run_command(
 
     `+name` adds the models that `name` reads, `name+` those that read it; `raw.*` and `tag:nightly` select several.
     Each model is one transaction and is skipped if its definition and inputs are unchanged. With --rebuild, the command
-    shows a plan and asks before it replaces rows;
-    without a terminal it needs --yes. Exit codes: 0 if no model failed, 1 if one failed, 2 for invalid arguments.
+    shows a plan and asks before it replaces rows; without a terminal it needs --yes. The exit code is 1 if a model
+    failed.
     """
     if jobs > 1 and engine == "spark":
         raise click.UsageError("--jobs needs --engine duckdb")
@@ -281,8 +281,8 @@ def test_command(
     """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
 
     A test gives rows for the inputs of a model and compares the rows that the model computes. It runs on a temporary
-    lake: no store is opened. `+name`, `name+`, `raw.*` and `tag:nightly` select models, as for `lakeconf run`. Exit
-    codes: 0 if all tests pass, 1 if one does not, 2 for invalid arguments.
+    lake and opens no store. `+name`, `name+`, `raw.*` and `tag:nightly` select models, as for `lakeconf run`. The exit
+    code is 1 if a test fails.
     """
     config = init(source)
     pipeline = declared_pipeline(config)

@@ -51,7 +51,11 @@ def reference() -> str:
     for section, name in sections:
         definition = definitions[f"{section}.{name}"]
         lines += [f"### `{name}` ({section})\n", definition["description"].split("\n\n")[0].replace("\n", " "), ""]
-        lines += ["| key | type | description |", "|---|---|---|", *rows(definition), ""]
+        found, common = [*rows(definition)], [*rows(definitions["storage_backend.s3"])][1:]
+        if name != "s3" and set(common) < set(found):
+            found = [row for row in found if row not in common]
+            lines += ["It has the keys of `s3`, and these:", ""]
+        lines += ["| key | type | description |", "|---|---|---|", *found, ""]
     for name in ("attach_options", "maintenance"):
         lines += [f"### `{name}`\n", definitions[name]["description"], ""]
         lines += ["| key | type | description |", "|---|---|---|", *rows(definitions[name]), ""]

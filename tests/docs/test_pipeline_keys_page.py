@@ -24,7 +24,7 @@ HEAD = """# Pipeline keys
 The keys of `[pipeline]` in `lakeconf.toml`; [Pipelines](pipelines.md) describes what they do. The name of a model is
 its table, in quotes because it contains a dot: `[pipeline.models."raw.events"]`.
 
-`pytest tests/docs/test_pipeline_keys_page.py --update-golden` generates this page.
+<!-- tests/docs/test_pipeline_keys_page.py generates this page; run `pytest --update-golden` to update it. -->
 """
 TABLE = ["| key | type | description | example |", "|---|---|---|---|"]
 NAMES = {"object": "table"}
