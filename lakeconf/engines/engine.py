@@ -90,11 +90,7 @@ class ScanEngine(Protocol):
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
-        """The rows of a table at a snapshot, as a lazy frame of the engine.
-
-        Args:
-            table: The name of the table, as for `load_table`.
-        """
+        """The rows of a table at a snapshot, as a lazy frame of the engine."""
         ...
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
@@ -106,11 +102,7 @@ class ScanEngine(Protocol):
         ...
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """The rows of a query over frames, computed by DuckDB.
-
-        Args:
-            frames: The frame of each table in the query, by name; the names are unique.
-        """
+        """The rows of a query over frames, computed by DuckDB; `frames` has the frame of each table in the query."""
         ...
 
 
@@ -134,28 +126,15 @@ class WriteEngine(Protocol):
         ...
 
     def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
-        """Selects these columns of a table from an adopted frame and casts them to the table's types.
-
-        Args:
-            columns: The columns, each with the DuckDB name of its type.
-        """
+        """Selects columns of a table from an adopted frame and casts them to these types of DuckDB."""
         ...
 
     def stage(self, adopted: Any, request: StagingRequest) -> Staged:
-        """Stages the rows of a frame as rows of a table.
-
-        Args:
-            adopted: An adopted frame whose columns have been checked.
-            request: The table, with its columns and their types.
-        """
+        """Stages the rows of an adopted frame, whose columns have been checked, as rows of a table."""
         ...
 
     def stage_rows(self, adopted: Any, request: StagingRequest) -> Staged:
-        """Stages rows that are not rows of a table but specify changes to its rows.
-
-        Args:
-            request: The table, with the columns of the frame and their types.
-        """
+        """Stages rows that specify changes to rows of a table; `request` has the columns of the frame."""
         ...
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> Any:
@@ -163,12 +142,7 @@ class WriteEngine(Protocol):
         ...
 
     def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
-        """Stages some of the rows of `stage_rows` as rows of the table.
-
-        Args:
-            condition: Selects the rows; SQL that has the same meaning in DuckDB and Spark.
-            request: The table, with its columns and their types.
-        """
+        """Stages rows of `stage_rows` as rows of the table; DuckDB and Spark understand the condition alike."""
         ...
 
     def release(self, staged: Staged) -> None:
@@ -200,23 +174,13 @@ class SparkOperations(Protocol):
         ...
 
     def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
-        """Creates temporary views of scans.
-
-        Args:
-            frames: The frame of each view, by name of the view.
-            session: The session that gets the views; default: the engine's session.
-        """
+        """Creates temporary views of scans in a session; default: the engine's session."""
         ...
 
     def run_sql(
         self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:
-        """Runs a query in Spark's SQL, with the settings of the engine's session.
-
-        Args:
-            frames: The frames by the names of temporary views, which only this query sees.
-            parameters: The values of parameters such as `:start`, as constants in Spark's SQL.
-        """
+        """Runs a query in Spark's SQL over temporary views that only this query sees; parameters are SQL constants."""
         ...
 
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:

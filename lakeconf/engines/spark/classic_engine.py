@@ -1,4 +1,4 @@
-"""Compares the rows that Spark and DuckDB read from a table."""
+"""The engine of a classic Spark session, and its comparison of the rows that Spark and DuckDB read."""
 
 from __future__ import annotations
 
@@ -191,21 +191,23 @@ class SparkEngine:
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
-        if where is not None:
-            return self._filtered(table, snapshot_id, columns, where, row_ids=False)
-        return nw.from_native(
-            read(self._spark, self._access, *plan_with_inlined_rows(self._reader, table, snapshot_id, columns))
-        )
+        return self._scan(table, snapshot_id, columns, where, row_ids=False)
 
     def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
-        if where is not None:
-            return self._filtered(table, snapshot_id, None, where, row_ids=True)
-        planned = plan_with_inlined_rows(self._reader, table, snapshot_id, None)
-        return nw.from_native(read(self._spark, self._access, *planned, row_ids=True))
+        return self._scan(table, snapshot_id, None, where, row_ids=True)
 
-    def _filtered(
-        self, table: str, snapshot_id: int, columns: Sequence[str] | None, where: Where | Predicate, *, row_ids: bool
+    def _scan(
+        self,
+        table: str,
+        snapshot_id: int,
+        columns: Sequence[str] | None,
+        where: Where | Predicate | None,
+        *,
+        row_ids: bool,
     ) -> nw.LazyFrame[Any]:
+        if where is None:
+            planned = plan_with_inlined_rows(self._reader, table, snapshot_id, columns)
+            return nw.from_native(read(self._spark, self._access, *planned, row_ids=row_ids))
         info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = predicate_of(where, info.columns)
@@ -214,12 +216,9 @@ class SparkEngine:
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
-        # The user's session may ignore the case of names.
-        private = private_session(self._spark)
-        with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, self._access, *planned, row_ids=row_ids), private)
-            frame = frame.where(kept).select(*virtual, *(quoted(column.name) for column in wanted))
-        return nw.from_native(rebind(frame, self._spark))
+        return self._read_where(
+            *planned, kept, [*virtual, *(quoted(column.name) for column in wanted)], row_ids=row_ids
+        )
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)
@@ -246,12 +245,18 @@ class SparkEngine:
         return self._spark.readStream.format("lakeconf").options(**options).load()
 
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
+        kept = F.lit(True) if plan.predicate is None else to_spark(plan.predicate)  # noqa: FBT003
+        return self._read_where(plan, None, kept, [ROW_ID, FILE_ID, FILE_ROW_NUMBER], row_ids=True)
+
+    def _read_where(
+        self, plan: ScanPlan, inlined: pa.Table | None, kept: SparkColumn, names: Sequence[str], *, row_ids: bool
+    ) -> nw.LazyFrame[Any]:
+        """Some columns of the rows of a plan that satisfy a condition."""
+        # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, self._access, plan, None, row_ids=True), private)
-            if plan.predicate is not None:
-                frame = frame.where(to_spark(plan.predicate))
-            frame = frame.select(ROW_ID, FILE_ID, FILE_ROW_NUMBER)
+            frame = rebind(read(self._spark, self._access, plan, inlined, row_ids=row_ids), private)
+            frame = frame.where(kept).select(*names)
         return nw.from_native(rebind(frame, self._spark))
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Stages the rows of a frame of Spark Connect: Spark writes the files, this process finds and registers them."""
+"""The engine of Spark Connect: its scans, and appends whose files Spark writes and this process registers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.utils import is_remote
 from lakeconf.catalog.changes import changes_on_spark
 from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.file_footers import read_footers
-from lakeconf.catalog.pruning.predicates import Predicate, columns_of
+from lakeconf.catalog.pruning.predicates import columns_of
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows, with_bytes_per_row
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
@@ -27,7 +27,6 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.engine import Staged, StagingRequest, announce, manifest_path, staging_folder
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.connect.source import first_line, read, read_changes, refuse_other, settings_of
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.column_reader import quoted
@@ -128,8 +127,8 @@ def _width(found: DataType) -> int:
     return _TEXT_WIDTH if isinstance(found, StringType) else _WIDTH
 
 
-class ConnectEngine:
-    """Reads with Spark through Spark Connect; DuckDB computes and writes all changes."""
+class ConnectEngine(DuckDBEngine):
+    """Spark Connect scans tables and writes the files of appends; DuckDB does everything else."""
 
     name = "spark-connect"
 
@@ -140,17 +139,12 @@ class ConnectEngine:
                 hint="create the session in a process without a classic session: SparkSession.builder.remote(…)",
             )
         refuse_settings(settings_of(spark))
+        super().__init__(reader, writer)
         self._spark = spark
-        self._reader = reader
-        self._writer = writer
         self._access = access
-        self._duckdb = DuckDBEngine(reader, writer)
 
     def details(self) -> Mapping[str, str]:
         return {"spark": self._spark.version}
-
-    def for_small_merges(self) -> None:
-        return None
 
     def scan(
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
@@ -167,20 +161,17 @@ class ConnectEngine:
             return nw.from_native(frame)
         return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in wanted)))
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
-        return self._duckdb.scan_rows(table, snapshot_id, where)
-
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)
         return nw.from_native(changes_on_spark(self._reader, table, since, until, read))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        return self._duckdb.query(sql, {name: self._local(frame) for name, frame in frames.items()})
+        return super().query(sql, {name: self._local(frame) for name, frame in frames.items()})
 
     def adopt(self, frame: object) -> Any:
         native = native_frame(frame)
         if not isinstance(native, DataFrame):
-            return self._duckdb.adopt(native)
+            return super().adopt(native)
         if native.sparkSession is not self._spark:
             raise SparkError(
                 "the frame belongs to another session of Spark Connect than the lake",
@@ -196,7 +187,7 @@ class ConnectEngine:
 
     def schema(self, adopted: Any) -> dict[str, str]:
         if not isinstance(adopted, DataFrame):
-            return self._duckdb.schema(adopted)
+            return super().schema(adopted)
         try:
             # The server finds errors of the frame only now.
             _ = adopted.schema
@@ -205,11 +196,11 @@ class ConnectEngine:
         return duckdb_schema(adopted)
 
     def conform(self, adopted: Any, columns: Mapping[Column, str]) -> Any:
-        return self._duckdb.conform(self._local(adopted), columns)
+        return super().conform(self._local(adopted), columns)
 
     def stage(self, adopted: Any, request: StagingRequest) -> Staged:
         if not isinstance(adopted, DataFrame) or not is_writable(self._spark, request.table):
-            return self._duckdb.stage(self._local(adopted), request)
+            return super().stage(self._local(adopted), request)
         folder = staging_folder(request.table, request.token)
         announce(self._writer, folder, self._reader.lake_id)
         try:
@@ -221,28 +212,13 @@ class ConnectEngine:
             raise
 
     def stage_rows(self, adopted: Any, request: StagingRequest) -> Staged:
-        return self._duckdb.stage_rows(self._local(adopted), request)
-
-    def staged_rows(self, staged: Staged, columns: Sequence[str]) -> Any:
-        return self._duckdb.staged_rows(staged, columns)
-
-    def stage_part(self, staged: Staged, condition: str, request: StagingRequest) -> Staged:
-        return self._duckdb.stage_part(staged, condition, request)
-
-    def stage_sorted(self, request: SortRequest) -> SortedFiles:
-        return self._duckdb.stage_sorted(request)
+        return super().stage_rows(self._local(adopted), request)
 
     def release(self, staged: Staged) -> None:
-        self._duckdb.discard(staged)
-        if staged.folder is None:
-            return
-        if not staged.keeps_files:
+        if staged.folder is not None and not staged.keeps_files:
             remove_staged(self._writer, staged.folder)
-        placed = () if staged.keeps_files else staged.placed_files
-        remove_files(self._writer, [*placed, manifest_path(staged.folder)])
+        super().release(staged)
 
     def _local(self, frame: Any) -> Any:
         """A frame as rows of DuckDB; those of Spark are sent to this process."""
-        if not isinstance(frame, DataFrame):
-            return self._duckdb.adopt(frame)
-        return self._duckdb.adopt(collected(frame))
+        return super().adopt(collected(frame) if isinstance(frame, DataFrame) else frame)
