@@ -246,6 +246,8 @@ class StagedCatalog(AttachedCatalog):
         rows: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         for body in bodies:
             if isinstance(body, Files):
+                if body.staged.row_count != 0 and not body.staged.files:
+                    raise AssertionError("a staged commit inserts no rows")
                 for footer in read_footers(self.writer, body.staged.files, body.table.columns):
                     self._add_data_file(rows, body, footer)
             elif isinstance(body, Outcome):

@@ -247,7 +247,7 @@ def table_key(name: str) -> str:
 
 def are_in_files(staged: Staged) -> bool:
     """True if files that can become files of the table contain all staged rows."""
-    return staged.row_count == 0 or (staged.keeps_files and staged.rest is None)
+    return staged.row_count == 0 or (bool(staged.files) and staged.keeps_files and staged.rest is None)
 
 
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:

@@ -142,6 +142,15 @@ def test_only_large_deletes_are_staged_by_default(
         assert [sql for sql in statements if '"t"' in sql or "ducklake_add_data_files" in sql] == []
 
 
+def test_rows_that_duckdb_has_staged_are_inserted_by_a_statement(local: Store, spark: SparkSession) -> None:
+    """The frame of a query is one of DuckDB, also if the lake is open on Spark: it has no files."""
+    with local.open(spark) as lake:
+        lake._session.committer = "staged"
+        lake.table("t").overwrite(lake.sql("SELECT id, s, day FROM dev.t WHERE id = 7"))
+        assert committer(lake) == "public"
+        assert [row[0] for row in fetched(lake, "SELECT id FROM t")] == [7]
+
+
 def test_timestamps_of_a_former_type_are_compared_in_the_time_zone_of_the_lake(
     tmp_path: Path, spark: SparkSession
 ) -> None:
