@@ -1,4 +1,4 @@
-"""A property that is computed once for each object."""
+"""Reads the catalog of a lake, in transactions that see one consistent state."""
 
 from __future__ import annotations
 

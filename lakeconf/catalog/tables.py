@@ -1,4 +1,4 @@
-"""Names of tables: `schema.table`."""
+"""Tables at a snapshot: their names, columns and partition keys."""
 
 from __future__ import annotations
 

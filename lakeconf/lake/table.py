@@ -1,4 +1,4 @@
-"""How lakes, tables and snapshots look in a notebook. Names and values are untrusted: all of them are escaped."""
+"""A table of an open lake, and how lakes, tables and snapshots look in a notebook."""
 
 from __future__ import annotations
 

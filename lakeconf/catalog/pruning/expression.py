@@ -1,4 +1,4 @@
-"""Finds what depends on the session in a condition that DuckDB has bound: its time zone, and the current date.
+"""Conditions in DuckDB's SQL that planning does not understand, and what in them depends on the session.
 
 Two sessions would scan or delete other rows with the same condition.
 """

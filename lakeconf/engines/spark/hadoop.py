@@ -1,4 +1,4 @@
-"""Keeps secrets out of the log of py4j, which connects Python to Spark's JVM."""
+"""The files of a lake in Hadoop: their URIs, and the settings with which a session reaches a bucket."""
 
 from __future__ import annotations
 

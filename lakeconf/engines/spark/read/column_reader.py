@@ -1,4 +1,4 @@
-"""The location of each column in a file."""
+"""How Spark reads each column: where a file has it, and what converts it to the type of the table."""
 
 from __future__ import annotations
 

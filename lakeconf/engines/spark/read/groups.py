@@ -1,4 +1,4 @@
-"""The schema of files that lakeconf wrote with Spark, from the catalog: a scan does not open their footers."""
+"""Groups the files of a scan that Spark reads in the same way, by the catalog and by footers."""
 
 from __future__ import annotations
 

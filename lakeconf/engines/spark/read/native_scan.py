@@ -1,4 +1,4 @@
-"""Inlined rows, which are stored in the catalog, as a Spark frame."""
+"""Scans with Spark's Parquet reader: frames of files and of inlined rows, and their filters."""
 
 from __future__ import annotations
 
