@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark test-python check bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,15 @@ test-spark: setup ## Run the Spark tests with an older version of Spark, as in `
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --requirements .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --no-deps --editable .
 	@.venv-spark/bin/python -m pytest $(SPARK_WARNINGS) $(SPARK_TESTS)
+
+test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that is installed
+	@for version in 3.11 3.12 3.13; do \
+		command -v python$$version >/dev/null || { echo "python$$version is not installed: not tested"; continue; }; \
+		python$$version -m venv --clear .venv-python && \
+		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --requirements requirements.lock && \
+		$(BIN)/uv pip install --quiet --python .venv-python/bin/python --no-deps --editable . && \
+		.venv-python/bin/python -m pytest -n 2 --dist worksteal --tier quick || exit 1; \
+	done
 
 check: setup ## Check formatting, lint, types and the links of the documentation
 	@$(BIN)/ruff format --check .

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import random
 import socket
@@ -21,8 +20,20 @@ from lakeconf.backends.backend import MetadataBackend, StoreNames
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, StorageError
+from lakeconf.errors import (
+    CatalogError,
+    CommitError,
+    ConnectionFailed,
+    LakeconfError,
+    StorageError,
+    UnsupportedError,
+)
 from lakeconf.logs import EventLogger, escaped
+
+try:
+    import fcntl
+except ImportError:  # Windows, which reads lakes
+    fcntl = None  # type: ignore[assignment]
 
 WAIT_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.01
@@ -106,23 +117,28 @@ class FileLocks:
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:  # noqa: ARG002 - one file serves all tables
-        with self._hold("lakeconf-lock", fcntl.LOCK_EX) as held:
+        with self._hold("lakeconf-lock", exclusive=True) as held:
             yield held
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[Held]:
-        with self._hold("lakeconf-writers", fcntl.LOCK_SH) as held:
+        with self._hold("lakeconf-writers", exclusive=False) as held:
             yield held
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[Held]:
-        with self._hold("lakeconf-writers", fcntl.LOCK_EX) as held:
+        with self._hold("lakeconf-writers", exclusive=True) as held:
             yield held
 
     @contextlib.contextmanager
-    def _hold(self, suffix: str, kind: int) -> Iterator[Held]:
+    def _hold(self, suffix: str, *, exclusive: bool) -> Iterator[Held]:
+        if fcntl is None:
+            raise UnsupportedError(
+                f"this system has no locks of files, which a write needs beside the catalog {self._catalog}",
+                hint="write on Linux, macOS or in WSL, or use a catalog in PostgreSQL",
+            )
         path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
-        held = _HeldFile(path, self._catalog, kind)
+        held = _HeldFile(path, self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         try:
             held.take()
             yield held
@@ -194,7 +210,8 @@ def _close_in_child() -> None:
     _open_descriptors.clear()
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _open(path: Path, catalog: Path) -> int:

@@ -138,14 +138,19 @@ def _cache_folders() -> Iterator[Path]:
     if home is not None:
         default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
         yield Path(os.environ.get("XDG_CACHE_HOME") or default) / "lakeconf" / "java"
-    yield Path(tempfile.gettempdir()) / f"lakeconf-java-{os.getuid()}"
+    yield Path(tempfile.gettempdir()) / f"lakeconf-java-{_user()}"
+
+
+def _user() -> int:
+    """The number of the user; Windows has none, and shares no folder for temporary files between users."""
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def _publish(real: Path, script: str, folder: Path, target: Path) -> Path:
     """Creates the home next to its final location and renames it, so that no process sees an incomplete one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != _user() or status.st_mode & 0o022:
         raise PermissionError(0, "other users can write to it")
     if _complete(target):
         return target

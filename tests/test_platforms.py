@@ -1,0 +1,82 @@
+"""Configuration, validation and reads work on systems without the modules and functions of POSIX, such as Windows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source_tree import sources
+
+import lakeconf
+
+TOML = """
+default_store = "dev"
+[stores.dev]
+metadata_backend = { type = "sqlite", uri = "catalog.sqlite" }
+storage_backend = { type = "local", path = "data" }
+"""
+
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "grp", "pwd", "resource", "syslog", "termios"):
+    sys.modules[name] = None
+for name in ("fchmod", "fork", "geteuid", "getuid", "register_at_fork"):
+    delattr(os, name)
+for name in [name for name in dir(os) if name.startswith("O_") and name not in ("O_RDONLY", "O_WRONLY", "O_CREAT")]:
+    if name not in ("O_RDWR", "O_EXCL", "O_TRUNC", "O_APPEND"):
+        delattr(os, name)
+"""
+
+
+def run(program: str, folder: Path) -> list[str]:
+    """The lines that a program prints in a process without POSIX."""
+    command = [sys.executable, "-c", WITHOUT_POSIX + program]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout.splitlines()
+
+
+def test_every_module_is_imported(tmp_path: Path) -> None:
+    modules = [name for name in sources() if not name.endswith("__main__") and ".integrations." not in name]
+    assert run(f"import importlib\nfor name in {modules}: importlib.import_module(name)\nprint(1)", tmp_path) == ["1"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "lakeconf.toml"
+    path.write_text(TOML)
+    with lakeconf.init(path).get_store("dev").open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        lake.table("t").append([{"id": 7}])
+    return path
+
+
+def test_a_lake_is_validated_shown_and_read(config: Path) -> None:
+    program = """
+import lakeconf
+from lakeconf.cli.app import run
+for arguments in (["validate"], ["preview-sql"], ["sql", "FROM t"]):
+    assert run(arguments) == 0
+with lakeconf.init().get_store("dev").open() as lake:
+    print(lake.table("t").count())
+"""
+    printed = run(program, config.parent)
+    assert printed[-1] == "1"
+    assert any("7" in line for line in printed)
+
+
+def test_a_write_beside_a_catalog_in_a_file_says_what_it_needs(config: Path) -> None:
+    program = """
+import lakeconf
+with lakeconf.init().get_store("dev").open() as lake:
+    try:
+        lake.table("t").append([{"id": 8}])
+    except lakeconf.errors.UnsupportedError as error:
+        print(error.message)
+    print(lake.table("t").count())
+"""
+    message, count = run(program, config.parent)
+    assert message.startswith("this system has no locks of files")
+    assert count == "1"
