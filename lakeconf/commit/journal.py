@@ -1,50 +1,17 @@
-"""The state of a loaded file, as rows of `lakeconf.commits` keep it, so that a later run notices a changed file."""
+"""The table `lakeconf.commits`: idempotency keys of writes, and events of the tables of models."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import escaped_json
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
-
-
-class FileState(NamedTuple):
-    """What tells apart two contents of a file.
-
-    Attributes:
-        size: The size in bytes.
-        modified: The time of the last change, in microseconds since 1970.
-        digest: The SHA-256 of the content; None if it is unknown, as for objects of a bucket.
-    """
-
-    size: int
-    modified: int
-    digest: str | None = None
-
-
-def loaded_files_json(files: Sequence[str], states: Mapping[str, FileState]) -> str:
-    """Formats the files of a run: an object by file."""
-    found = {file: states[file]._asdict() if file in states else None for file in files}
-    return escaped_json(json.dumps(found))
-
-
-def loaded_files(text: str) -> tuple[tuple[str, ...], dict[str, FileState]]:
-    """Reads the files of a run, and the states of those that have one."""
-    found = json.loads(text)
-    return tuple(found), {file: _state(one) for file, one in found.items() if one is not None}
-
-
-def _state(one: Mapping[str, Any]) -> FileState:
-    return FileState(one["size"], one["modified"], one.get("digest"))
-
 
 TABLE = f"{INTERNAL_SCHEMA}.commits"
 
@@ -66,9 +33,8 @@ _COLUMNS = {
 
 # The same types in the catalog.
 STORED_TYPES = {name: kind.lower() for name, kind in _COLUMNS.items()}
-# In place of the hash of a definition: the rows of the table were replaced, so earlier runs no longer count; or the
-# table was restored to the version `restored`.
-RESET, RESTORED = "reset", "restored"
+# The columns that say what happened in an event.
+_PAYLOAD = ("definition", "run", "interval_start", "interval_end", "inputs", "files")
 
 
 class FormerName(NamedTuple):
@@ -114,36 +80,20 @@ class CommitKey:
         )
 
 
-@dataclass(frozen=True)
-class ModelRun:
-    """A run of a model, or another event of its table, which is committed or about to be.
+class Event(NamedTuple):
+    """An event of the table of a model, such as a run, which is committed or about to be.
 
     Attributes:
         model: The table of the model.
-        definition: The hash of the model's definition; `RESET` or `RESTORED` for an event that is no run.
-        run: The id of the pipeline run.
-        interval: The completed time range, without its end; None if the model has no intervals.
-        inputs: The snapshot at which each input was read, by table name.
-        files: The files that the run loaded.
-        earlier: The number of runs of the model when this run began.
-        late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
-            rows were added, by table name.
-        file_states: The states of the files when the run loaded them, by file.
+        payload: What happened, by column of `lakeconf.commits`; only the one who records it reads it.
+        earlier: The number of events of the model when this one began.
         snapshot_id: The snapshot of the commit; None before it.
-        restored: The version that the table was restored to, for such an event.
     """
 
     model: str
-    definition: str
-    run: str
-    interval: tuple[datetime, datetime] | None = None
-    inputs: Mapping[str, int] = field(default_factory=dict)
-    files: Sequence[str] = ()
+    payload: Mapping[str, str | datetime | None]
     earlier: int = 0
-    late_since: Mapping[str, int] = field(default_factory=dict)
-    file_states: Mapping[str, FileState] = field(default_factory=dict)
-    snapshot_id: int | None = field(default=None, compare=False)
-    restored: int | None = None
+    snapshot_id: int | None = None
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -200,57 +150,43 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
     return (rows[0][0] if rows else None), names
 
 
-def model_runs(connection: Connection, alias: str, model: str) -> list[ModelRun]:
-    """The committed runs of a model, oldest first."""
+def events_of(connection: Connection, alias: str, model: str) -> list[Event]:
+    """The committed events of a model, oldest first."""
     if not _columns(connection, alias):
         return []
     rows = connection.rows(
-        "SELECT definition, run, interval_start, interval_end, inputs, files, snapshot_id "
+        f"SELECT {', '.join(_PAYLOAD)}, snapshot_id "
         f"FROM {identifier(alias)}.{TABLE} WHERE model = ? ORDER BY snapshot_id, rowid",
         [model],
     )
-    return [
-        ModelRun(
-            model,
-            definition,
-            run,
-            interval=None if start is None else (start, end),
-            inputs=found["inputs"],
-            files=loaded,
-            earlier=earlier,
-            late_since=found["late_since"],
-            file_states=states,
-            snapshot_id=snapshot_id,
-            restored=found["restored"],
-        )
-        for earlier, (definition, run, start, end, inputs, files, snapshot_id) in enumerate(rows)
-        for found, (loaded, states) in [(json.loads(inputs), loaded_files(files))]
-    ]
+    return [Event(model, dict(zip(_PAYLOAD, row, strict=False)), earlier, row[-1]) for earlier, row in enumerate(rows)]
 
 
 def models_of(connection: Connection, alias: str, table: str) -> list[str]:
-    """The models with recorded runs whose table has a name, in any case."""
+    """The models with recorded events whose table has a name, in any case."""
     if not _columns(connection, alias):
         return []
     rows = connection.rows(f"SELECT DISTINCT model FROM {identifier(alias)}.{TABLE} WHERE model IS NOT NULL")
     return [model for (model,) in rows if folded(model) == folded(table)]
 
 
-def check_runs(connection: Connection, alias: str, runs: Sequence[ModelRun]) -> None:
-    """Refuses runs of models that another process has run since they began."""
-    for run in runs:
-        if len(model_runs(connection, alias, run.model)) != run.earlier:
+def check_events(connection: Connection, alias: str, events: Sequence[Event]) -> None:
+    """Refuses events of models that another process has run since they began."""
+    for event in events:
+        if len(events_of(connection, alias, event.model)) != event.earlier:
             raise CommitConflictError(
-                f"another process ran the model {run.model} at the same time, so nothing was written",
+                f"another process ran the model {event.model} at the same time, so nothing was written",
                 hint="run the pipeline again: completed intervals are skipped",
             )
 
 
-def statements(alias: str, token: str, keys: Sequence[CommitKey], runs: Sequence[ModelRun] = ()) -> tuple[str, ...]:
-    """The SQL that records keys and runs of models, inside the transaction that they belong to."""
+def statements(alias: str, token: str, keys: Sequence[CommitKey], events: Sequence[Event] = ()) -> tuple[str, ...]:
+    """The SQL that records keys and events, inside the transaction that they belong to."""
     # It only appends to the table: an update would conflict with the appends of all other writers.
     rows = [_key_values(token, key) for key in dict.fromkeys(keys)]
-    rows += [f"({literal(token)}, {literal(run.model)}, NULL, now(), {_run_values(run)}, NULL)" for run in runs]
+    for event in events:
+        payload = ", ".join(_text(event.payload.get(name)) for name in _PAYLOAD)
+        rows.append(f"({literal(token)}, NULL, NULL, now(), {literal(event.model)}, {payload}, NULL)")
     if not rows:
         return ()
     schema = f"{identifier(alias)}.{INTERNAL_SCHEMA}"
@@ -275,15 +211,8 @@ def _key_values(token: str, key: CommitKey) -> str:
     return f"({', '.join(values)})"
 
 
-def _text(value: str | None) -> str:
-    return "NULL" if value is None else literal(value)
-
-
-def _run_values(run: ModelRun) -> str:
-    interval = ["NULL", "NULL"] if run.interval is None else [literal(moment.isoformat(" ")) for moment in run.interval]
-    inputs = {"inputs": dict(run.inputs), "late_since": dict(run.late_since), "restored": run.restored}
-    texts = (json.dumps(inputs), loaded_files_json(run.files, run.file_states))
-    return ", ".join([*map(literal, (run.model, run.definition, run.run)), *interval, *map(literal, texts)])
+def _text(value: str | datetime | None) -> str:
+    return "NULL" if value is None else literal(str(value))
 
 
 def _columns(connection: Connection, alias: str) -> tuple[str, ...]:

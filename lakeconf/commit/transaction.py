@@ -36,7 +36,7 @@ from lakeconf.commit.conflicts import (
     run_counted,
 )
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
-from lakeconf.commit.journal import CommitKey, ModelRun
+from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.moved_values import MovedRows
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session
@@ -104,7 +104,7 @@ class Transaction:
         audits: Conditions on the new state.
         targets: Tables that this transaction created or changed, by full name in lower case.
         read: Other tables that the write in progress has looked up, in the same way; None if there is no such write.
-        runs: The runs of models that this transaction records.
+        events: The events of models that this transaction records.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
         attempt: The last attempt to commit.
@@ -123,7 +123,7 @@ class Transaction:
     audits: list[Audit] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
     read: dict[str, Target] | None = None
-    runs: list[ModelRun] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     held: Held | None = None
     writing: threading.RLock = field(default_factory=threading.RLock)
     _resources: ExitStack = field(default_factory=ExitStack)
@@ -192,7 +192,7 @@ class Transaction:
         """Commits the collected changes, and moves the session to the new snapshot."""
         with self.session.writer_lock:
             try:
-                snapshot_id = self._commit() if self.changes or self.runs else self.snapshot_id
+                snapshot_id = self._commit() if self.changes or self.events else self.snapshot_id
             finally:
                 # The phase decides, not the error: a signal can arrive at any time.
                 if self.attempt.is_unknown:
@@ -225,7 +225,7 @@ class Transaction:
     def _locks(self) -> AbstractContextManager[Held | None]:
         session = self.session
         alone = session.reader.reads_separately and session.guard.has_locks
-        wanted = tables_to_lock(self.changes, registers_alone=alone) | ({journal.TABLE} if self.runs else set[str]())
+        wanted = tables_to_lock(self.changes, registers_alone=alone) | ({journal.TABLE} if self.events else set[str]())
         if not wanted:
             return contextlib.nullcontext()
         return self.session.guard(wanted)
@@ -278,7 +278,7 @@ class Transaction:
 
     def _is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""
-        return bool(self.audits or self.runs) or any(change.depends_on or change.key for change in self.changes)
+        return bool(self.audits or self.events) or any(change.depends_on or change.key for change in self.changes)
 
     def _work(self, begun: int) -> int | None:
         """Runs everything inside the transaction; see `Commit.run`."""
@@ -296,7 +296,7 @@ class Transaction:
             for change in changes:
                 if isinstance(change.body, Statements) and change.body.checked is not None:
                     stored.check_statement(change.body.checked)
-            journal.check_runs(writer, alias, self.runs)
+            journal.check_events(writer, alias, self.events)
             check_conflicts(reader, dependencies, self.base, begun)
             check_columns(reader, [change.written_for for change in changes if change.written_for], begun)
             check_delete_files(reader, [change.depends_on for change in changes if change.deletes])
@@ -315,7 +315,7 @@ class Transaction:
         if is_empty:
             return begun
         written = set[str]() if isinstance(catalog, StagedCatalog) else written_by_ducklake(changes)
-        if not isinstance(catalog, StagedCatalog) and (self.runs or any(change.key for change in changes)):
+        if not isinstance(catalog, StagedCatalog) and (self.events or any(change.key for change in changes)):
             written.add(journal.TABLE)
         catalog.keep_written(written, begun)
         return None
@@ -351,7 +351,7 @@ class Transaction:
         for audit in self.audits:
             audits.run(audit, writer, self.session.reader)
         for statement in journal.statements(
-            alias, self.token, [change.key for change in changes if change.key], self.runs
+            alias, self.token, [change.key for change in changes if change.key], self.events
         ):
             writer.execute(statement)
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.

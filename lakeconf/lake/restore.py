@@ -21,7 +21,7 @@ from lakeconf.catalog.tables import (
     table_options,
 )
 from lakeconf.commit import journal
-from lakeconf.commit.journal import RESTORED, ModelRun, names_of
+from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope
 from lakeconf.errors import (
     CommitConflictError,
@@ -30,6 +30,7 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.sql import folded, qualified
 from lakeconf.write import schema_changes
@@ -113,9 +114,9 @@ class Restores:
         connection, alias = self._session.reader.connection, self._session.alias
         assert scope.transaction is not None  # noqa: S101 - the caller opened it
         for model in journal.models_of(connection, alias, journal.recorded_name(*split_name(plan.table))):
-            earlier = len(journal.model_runs(connection, alias, model))
-            event = ModelRun(model, RESTORED, scope.transaction.token, earlier=earlier, restored=plan.version)
-            scope.transaction.runs.append(event)
+            earlier = len(journal.events_of(connection, alias, model))
+            run = ModelRun(model, RESTORED, scope.transaction.token, earlier=earlier, restored=plan.version)
+            scope.transaction.events.append(run.event())
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
         found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id

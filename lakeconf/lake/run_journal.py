@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.tables import load_table
 from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
+from lakeconf.commit.journal import Event
+from lakeconf.ducklake import escaped_json
 from lakeconf.errors import (
     CommitUnknownError,
     LakeconfError,
@@ -19,9 +24,84 @@ from lakeconf.errors import (
 )
 
 if TYPE_CHECKING:
-    from lakeconf.commit.journal import ModelRun
     from lakeconf.commit.scope import Scope
     from lakeconf.commit.transaction import Transaction
+
+# In place of the hash of a definition: the rows of the table were replaced, so earlier runs no longer count; or the
+# table was restored to the version `restored`.
+RESET, RESTORED = "reset", "restored"
+
+
+class FileState(NamedTuple):
+    """What tells apart two contents of a file.
+
+    Attributes:
+        size: The size in bytes.
+        modified: The time of the last change, in microseconds since 1970.
+        digest: The SHA-256 of the content; None if it is unknown, as for objects of a bucket.
+    """
+
+    size: int
+    modified: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """A run of a model, or another event of its table, which is committed or about to be.
+
+    Attributes:
+        model: The table of the model.
+        definition: The hash of the model's definition; `RESET` or `RESTORED` for an event that is no run.
+        run: The id of the pipeline run.
+        interval: The completed time range, without its end; None if the model has no intervals.
+        inputs: The snapshot at which each input was read, by table name.
+        files: The files that the run loaded.
+        earlier: The number of runs of the model when this run began.
+        late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
+            rows were added, by table name.
+        file_states: The states of the files when the run loaded them, by file.
+        snapshot_id: The snapshot of the commit; None before it.
+        restored: The version that the table was restored to, for such an event.
+    """
+
+    model: str
+    definition: str
+    run: str
+    interval: tuple[datetime, datetime] | None = None
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    files: Sequence[str] = ()
+    earlier: int = 0
+    late_since: Mapping[str, int] = field(default_factory=dict)
+    file_states: Mapping[str, FileState] = field(default_factory=dict)
+    snapshot_id: int | None = field(default=None, compare=False)
+    restored: int | None = None
+
+    @classmethod
+    def of(cls, event: Event) -> ModelRun:
+        """Reads a recorded run."""
+        found: Any = event.payload
+        more, files = json.loads(found["inputs"]), json.loads(found["files"])
+        # Later versions may record more about a file.
+        states = {
+            file: FileState(one["size"], one["modified"], one.get("digest")) for file, one in files.items() if one
+        }
+        start, end = found["interval_start"], found["interval_end"]
+        return cls(
+            event.model, found["definition"], found["run"], None if start is None else (start, end), more["inputs"],
+            tuple(files), event.earlier, more["late_since"], states, event.snapshot_id, more["restored"],
+        )  # fmt: skip
+
+    def event(self) -> Event:
+        """Returns what the journal records."""
+        more = {"inputs": dict(self.inputs), "late_since": dict(self.late_since), "restored": self.restored}
+        states = {file: self.file_states[file]._asdict() if file in self.file_states else None for file in self.files}
+        start, end = self.interval or (None, None)
+        payload = {
+            "definition": self.definition, "run": self.run, "interval_start": start, "interval_end": end,
+            "inputs": json.dumps(more), "files": escaped_json(json.dumps(states)),
+        }  # fmt: skip
+        return Event(self.model, payload, self.earlier)
 
 
 class RunJournal:
@@ -41,7 +121,8 @@ class RunJournal:
         Args:
             model: The table of the model, as `schema.table`.
         """
-        return journal.model_runs(self._session.reader.connection, self._session.alias, model)
+        found = journal.events_of(self._session.reader.connection, self._session.alias, model)
+        return [ModelRun.of(event) for event in found]
 
     def record(self, run: ModelRun) -> None:
         """Records a run in the open transaction; its commit fails if another run was committed in the meantime.
@@ -52,7 +133,7 @@ class RunJournal:
         Raises:
             LakeconfError: No transaction is open, or it has ended.
         """
-        self._open().runs.append(run)
+        self._open().events.append(run.event())
 
     def test(self, name: str, sql: str) -> None:
         """Adds a test of columns to the open transaction, which checks it like an audit.

@@ -8,8 +8,8 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
+from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.intervals import Batch, covered, floor, merged, moment, step
 from lakeconf.pipelines.models.kinds import Incremental
 from lakeconf.pipelines.models.model import Model

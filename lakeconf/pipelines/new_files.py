@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lakeconf.commit.journal import FileState, ModelRun
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import listed
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.run_journal import FileState, ModelRun
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import literal

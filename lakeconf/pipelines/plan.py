@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lakeconf.commit.journal import ModelRun
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import DataLossError, PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, step, without
 from lakeconf.pipelines.models.body import Query

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lakeconf.commit.journal import RESET, RESTORED, ModelRun
 from lakeconf.errors import listed
+from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines.intervals import Batch, Range, merged, short, step, without
 from lakeconf.pipelines.models.kinds import Append, Incremental, Kind, Merge
 from lakeconf.pipelines.models.model import Model

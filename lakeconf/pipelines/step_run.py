@@ -10,7 +10,6 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.commit.journal import RESET, ModelRun
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import (
     CommitError,
@@ -22,6 +21,7 @@ from lakeconf.errors import (
     listed,
 )
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import Files, check_files, files_of
 from lakeconf.pipelines.intervals import Batch

@@ -55,7 +55,7 @@ def outcome_refusal(
     refused = _choice_refusal(session) or (None if updated is None else size_refusal(session, info, updated))
     if refused is not None:
         return refused
-    if transaction.explicit or transaction.changes or transaction.targets or transaction.audits or transaction.runs:
+    if transaction.explicit or transaction.changes or transaction.targets or transaction.audits or transaction.events:
         return "the transaction contains more than one write"
     if hides_places(info):
         return _HIDDEN

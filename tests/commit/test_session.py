@@ -10,9 +10,9 @@ import pytest
 from source_tree import sources
 
 import lakeconf
-from lakeconf.commit.journal import ModelRun
 from lakeconf.commit.session import Session
 from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.lake.run_journal import ModelRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def test_ended_transaction_rejects_audits_and_runs(lake: Lake) -> None:
         ended.audit("no rows", "FROM t")
     with pytest.raises(LakeconfError, match="the transaction has ended"):
         ended.runs.record(ModelRun("main.t", "run", "code"))
-    assert (ended._scope.transaction.audits, ended._scope.transaction.runs) == ([], [])  # type: ignore[union-attr]
+    assert (ended._scope.transaction.audits, ended._scope.transaction.events) == ([], [])  # type: ignore[union-attr]
 
 
 def test_stream_sink_is_rejected_in_a_transaction(lake: Lake) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from plain_sql import run_plain
 
-from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.lake.run_journal import FileState, ModelRun
 
 if TYPE_CHECKING:
     from lakeconf import Lake
@@ -24,6 +24,24 @@ def test_recorded_runs_are_committed_with_their_transaction(two_tables: Lake) ->
     (found,) = two_tables.runs.committed("main.t")
     assert (found.model, found.definition, found.run, found.inputs) == ("main.t", "definition", "run", {"main.u": 1})
     assert two_tables.runs.committed("main.u") == []
+
+
+def test_files_and_their_states_are_read_as_they_were_recorded() -> None:
+    states = {"a.csv": FileState(5, 1_700_000_000_000_000, "ab"), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
+    run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "gone.csv"), file_states=states)
+    assert ModelRun.of(run.event()) == run
+
+
+def test_unknown_facts_of_later_versions_are_ignored() -> None:
+    event = RUN.event()
+    event = event._replace(payload={**event.payload, "files": '{"a": {"size": 1, "modified": 2, "etag": "x"}}'})
+    assert ModelRun.of(event).file_states == {"a": FileState(1, 2)}
+
+
+def test_names_with_placeholders_of_ducklake_are_escaped() -> None:
+    event = ModelRun("main.t", "d", "r", files=("{DATA_PATH}.csv",)).event()
+    assert "{DATA_PATH}" not in str(event.payload)
+    assert ModelRun.of(event).files == ("{DATA_PATH}.csv",)
 
 
 def test_run_is_recorded_only_in_an_open_transaction(two_tables: Lake) -> None:

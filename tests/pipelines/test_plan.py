@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.commit.journal import ModelRun
 from lakeconf.errors import PipelineError, TableNotFoundError
+from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model

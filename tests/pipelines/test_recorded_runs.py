@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from lakeconf.commit.journal import RESET, RESTORED, ModelRun
+from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines.recorded_runs import history, undone_intervals, undone_runs
 
 

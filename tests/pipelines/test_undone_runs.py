@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.commit.journal import RESTORED
+from lakeconf.lake.run_journal import RESTORED
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Kind
