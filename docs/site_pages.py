@@ -24,7 +24,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         "index.md": readme,
         "changelog.md": changelog,
-        "codes/index.md": f"# Error codes\n\n`lakeconf explain LC010` prints one of these pages.\n\n{listed}\n",
+        "codes/index.md": f"# Error codes\n\n`lakeconf validate --explain LC010` prints such a page.\n\n{listed}\n",
         **_backend_pages(),
         **{f"codes/{code.code}.md": explanation(code.code) for code in Code},
     }

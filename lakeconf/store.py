@@ -238,7 +238,7 @@ class Store(PublicNames):
             file = self.metadata_backend.file()
             raise CatalogMissingError(
                 f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
-                hint=f"check the store's location if you expected a lake: lakeconf doctor {self.name}",
+                hint=f"check the store's location if you expected a lake: lakeconf doctor --store {self.name}",
             ) from error
 
     def connect(self) -> duckdb.DuckDBPyConnection:

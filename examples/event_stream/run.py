@@ -43,7 +43,7 @@ def main() -> None:
         run("run", "--engine", engine)
     look(store)
     # For example every night; by default, snapshots are kept for 30 days.
-    run("maintain", "lake", "--expire-days", "0", "--keep", "2", "--cleanup-days", "0", "--force", "--yes")
+    run("maintain", "--store", "lake", "--expire-days", "0", "--keep", "2", "--cleanup-days", "0", "--force", "--yes")
 
 
 def look(store: lakeconf.Store) -> None:

@@ -1,4 +1,4 @@
-"""What `lakeconf init` asks for and writes for a backend."""
+"""The contracts of metadata backends and storage backends, and the types of their keys."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 @dataclass(frozen=True)
 class InitTemplate:
     """The fields of a backend in a new configuration.
-
-    `lakeconf init` prompts for the fields in this order. The help of a prompt is the description of its field.
 
     Attributes:
         fields: The default of each field by its name; None if the user must give a value. The default of a secret is a
@@ -95,7 +93,7 @@ class Backend(BaseModel, ABC):
 
     @classmethod
     def init_template(cls) -> InitTemplate:
-        """What `lakeconf init` asks for and writes; by default the required fields."""
+        """What `lakeconf init` writes; by default the required fields."""
         return InitTemplate({name: None for name, field in cls.model_fields.items() if field.is_required()})
 
     def prepare(self, *, read_only: bool) -> None:

@@ -24,12 +24,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Start": {
             "init": "lakeconf.cli.init",
-            "validate": "lakeconf.cli.config_commands",
-            "stores": "lakeconf.cli.config_commands",
-            "preview-sql": "lakeconf.cli.config_commands",
-            "schema": "lakeconf.cli.config_commands",
-            "explain": "lakeconf.cli.config_commands",
-            "export": "lakeconf.cli.config_commands",
+            **dict.fromkeys(("validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(

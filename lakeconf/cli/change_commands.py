@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import (
-    Amount,
-    complete_stores,
-    complete_tables,
-    config_option,
-    confirm,
-    default_store_option,
-    dry_run_option,
-    format_option,
-    limit_options,
-    store_option,
-    yes_option,
-)
-from lakeconf.cli.output import show, show_json, show_lines, show_table
+from lakeconf.cli.options import Amount, Change, change_options, complete_stores, complete_tables, store_option
+from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
@@ -47,27 +35,27 @@ if TYPE_CHECKING:
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
-@limit_options
+@click.option(
+    "--deadline-minutes",
+    type=Amount(),
+    help="Begin no further step after this time; default: the store's deadline.",
+)
+@click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
-@dry_run_option
-@yes_option
-@format_option
-@config_option
+@change_options
 def maintain_command(
     store: str | None,
     expire_days: float,
     cleanup_days: float,
     keep: int,
-    deadline: timedelta | None,
+    deadline_minutes: float | None,
     memory_limit: str | None,
     source: str | None,
-    format_name: str,
+    change: Change,
     *,
     force: bool,
-    dry_run: bool,
-    yes: bool,
 ) -> None:
-    """Maintain the lake of STORE: compact small files, expire old snapshots and remove unused files.
+    """Maintain the lake: compact small files, expire old snapshots and remove unused files.
 
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
@@ -81,22 +69,16 @@ def maintain_command(
             expire_older_than=timedelta(days=expire_days),
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
-            deadline=deadline,
+            deadline=None if deadline_minutes is None else timedelta(minutes=deadline_minutes),
             memory_limit=memory_limit,
             force=force,
         )
         plan = do(dry_run=True)
-        if format_name == "text":
+        if change.is_text:
             show_lines(str(plan))
-        done = plan
-        try:
-            if plan.changes and not dry_run:
-                confirm(f"Carry this out on {found.name}?", yes=yes)
-                done = do()
-        finally:
-            if format_name == "json":
-                show_json(dataclasses.asdict(done))
-    if done is not plan and format_name == "text":
+        question = f"Carry this out on {found.name}?"
+        done = change.carry_out(question, do, lambda done: dataclasses.asdict(done or plan), needed=plan.changes)
+    if done is not None and change.is_text:
         show_lines(f"done:\n{done}")
 
 
@@ -122,21 +104,15 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
     metavar="TIME",
     help="A time instead of a version, such as 2026-01-31T12:00:00; UTC unless it has an offset.",
 )
-@default_store_option
-@dry_run_option
-@yes_option
-@format_option
-@config_option
+@store_option
+@change_options
 def restore_command(
     table: str,
     version: int | None,
     timestamp: datetime | None,
     store: str | None,
     source: str | None,
-    format_name: str,
-    *,
-    dry_run: bool,
-    yes: bool,
+    change: Change,
 ) -> None:
     """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
 
@@ -151,19 +127,17 @@ def restore_command(
     moment = timestamp if timestamp is None or timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     found = init(source).get_store(store)
     # One lake for the plan and the restore: its conflict checks cover the time in between.
-    with found.for_reading(read_only=dry_run).open() as lake:
+    with found.for_reading(read_only=change.dry_run).open() as lake:
         plan = lake.plan_restore(table, version=version, timestamp=moment)
-        if format_name == "text":
+        if change.is_text:
             _show(plan)
-        made: int | None = None
-        try:
-            if plan.is_needed and not dry_run:
-                confirm(f"Restore {plan.table} of {found.name} to version {plan.version}?", yes=yes)
-                made = lake.restore(table, version=plan.version)
-        finally:
-            if format_name == "json":
-                show_json(dataclasses.asdict(plan) | {"snapshot_id": made})
-    if made is not None and format_name == "text":
+        made = change.carry_out(
+            f"Restore {plan.table} of {found.name} to version {plan.version}?",
+            lambda: lake.restore(table, version=plan.version),
+            lambda made: dataclasses.asdict(plan) | {"snapshot_id": made},
+            needed=plan.is_needed,
+        )
+    if made is not None and change.is_text:
         show(f"restored {plan.table} in snapshot {made}")
 
 
@@ -182,19 +156,9 @@ def _show(plan: RestorePlan) -> None:
 @click.argument("source_store", metavar="SOURCE", shell_complete=complete_stores)
 @click.argument("target_store", metavar="TARGET", shell_complete=complete_stores)
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
-@dry_run_option
-@yes_option
-@format_option
-@config_option
+@change_options
 def copy_command(
-    source_store: str,
-    target_store: str,
-    tables: tuple[str, ...],
-    source: str | None,
-    format_name: str,
-    *,
-    dry_run: bool,
-    yes: bool,
+    source_store: str, target_store: str, tables: tuple[str, ...], source: str | None, change: Change
 ) -> None:
     """Copy each TABLE, by default all, from the store SOURCE to the store TARGET, with columns, partition keys, sort
     order and comments.
@@ -213,23 +177,25 @@ def copy_command(
         lake, is_new = opened_target(stack, target)
         copies = TableCopies(lake, one)
         steps = copies.plan(tables)
-        if format_name == "text":
+        if change.is_text:
             show_table([(step.action, step.table, step.reason) for step in steps])
         changed = [step for step in steps if step.action != "skip"]
-        made: int | None = None
-        try:
-            if changed and not dry_run:
-                confirm(f"Write {', '.join(step.table for step in changed)} to {target_store}?", yes=yes)
-                if is_new:
-                    copies = TableCopies(stack.enter_context(target.open()), one)
-                    steps = copies.plan(tables)
-                made = copies.copy(steps)
-        finally:
-            if format_name == "json":
-                show_json({"tables": [_copy_data(step) for step in steps], "snapshot_id": made})
-    if format_name == "text" and not changed:
+
+        def copy() -> int:
+            if not is_new:
+                return copies.copy(steps)
+            new = TableCopies(stack.enter_context(target.open()), one)
+            return new.copy(new.plan(tables))
+
+        made = change.carry_out(
+            f"Write {', '.join(step.table for step in changed)} to {target_store}?",
+            copy,
+            lambda made: {"tables": [_copy_data(step) for step in steps], "snapshot_id": made},
+            needed=bool(changed),
+        )
+    if change.is_text and not changed:
         show("nothing to copy")
-    if format_name == "text" and made is not None:
+    if change.is_text and made is not None:
         show(f"copied in snapshot {made} of {target_store}")
 
 

@@ -1,15 +1,23 @@
-"""Commands about the configuration: validate, stores, preview-sql, schema, export, explain."""
+"""Commands about the configuration: validate, stores, preview-sql, export."""
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from lakeconf.cli.annotations import github, sarif
-from lakeconf.cli.options import complete_stores, config_option, format_option, overwrite_option, store_option
+from lakeconf.cli.options import (
+    complete_stores,
+    config_option,
+    format_option,
+    output_format,
+    overwrite_option,
+    store_option,
+    stores_option,
+)
 from lakeconf.cli.output import (
     check_new,
     problem_data,
@@ -30,19 +38,19 @@ from lakeconf.config.resolve import Outline
 from lakeconf.config.schema import json_schema
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
-from lakeconf.integrations.exports import TOOLS, export
+from lakeconf.integrations.exports import TOOLS, Export, export
 from lakeconf.secret import shown
 
 
 @click.command("validate", short_help="Check the configuration.")
-@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json", "github", "sarif"]),
-    default="text",
-    show_default=True,
-    help="Output format; github writes annotations, sarif is for code scanning.",
+@stores_option
+@click.option("--explain", "code", metavar="CODE", help="Explain an error code, such as LC012, and check nothing.")
+@output_format(
+    "text",
+    "json",
+    "github",
+    "sarif",
+    meaning="Output format; github writes annotations, sarif is for code scanning.",
 )
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
@@ -51,18 +59,28 @@ from lakeconf.secret import shown
 def validate_command(
     context: click.Context,
     stores: tuple[str, ...],
+    code: str | None,
     source: str | None,
     format_name: str,
     *,
     strict: bool,
     untrusted: bool,
 ) -> None:
-    """Check the configuration of each STORE, by default all, without connecting.
+    """Check the configuration of all stores, or of those of --store, without connecting.
 
     Each problem is reported with file, line, column, code and hint. Missing variables are problems. If there are no
-    problems, warnings report settings that are probably unintended. `lakeconf explain LC012` explains a code. The exit
-    code is 1 if there are problems.
+    problems, warnings report settings that are probably unintended. The exit code is 1 if there are problems.
+
+    \b
+        lakeconf validate --explain LC012
     """
+    if code is not None:
+        text = explanation(code).rstrip()
+        if format_name == "json":
+            show_json({"code": code.upper(), "text": text})
+        else:
+            show_lines(text)
+        context.exit(0)
     problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":
         show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
@@ -119,19 +137,26 @@ def _count(found: Sequence[Problem], word: str) -> str:
     return f"{len(found)} {word}{'s' if len(found) > 1 else ''} found"
 
 
-@click.command("stores", short_help="List the stores.")
+@click.command("stores", short_help="List the stores, or the keys of a store.")
+@click.argument("key", metavar="[STORE[.KEY]]", required=False, shell_complete=complete_stores)
 @format_option
 @config_option
-def stores_command(source: str | None, format_name: str) -> None:
-    """List the stores; * marks the default store.
+def stores_command(key: str | None, source: str | None, format_name: str) -> None:
+    """List the stores; * marks the default store. For a STORE or a KEY of it, show values, origins and meanings.
 
-    Variables are not resolved, so the command works if some are not set.
+    The list does not resolve variables, so it works if some are not set.
+
+    \b
+        lakeconf stores prod
+        lakeconf stores prod.storage_backend.region
     """
-    outline = init(source).outline()
-    if format_name == "json":
-        show_json([{key: _shown(value) for key, value in store._asdict().items()} for store in outline])
+    config = init(source)
+    if key is not None:
+        _show_values(explain_key(config, key), format_name)
+    elif format_name == "json":
+        show_json([{key: _shown(value) for key, value in store._asdict().items()} for store in config.outline()])
     else:
-        show_table([_row(store) for store in outline])
+        show_table([_row(store) for store in config.outline()])
 
 
 def _row(store: Outline) -> tuple[str, str, str, str]:
@@ -149,24 +174,17 @@ def _shown(value: str | bool | None) -> str | bool | None:  # noqa: FBT001 - a f
 @store_option
 @click.option("--show-secrets", is_flag=True, help="Print secret values.")
 @click.option("--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X').")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["sql", "json"]),
-    default="sql",
-    show_default=True,
-    help="SQL, or JSON with the alias and extensions of the store.",
-)
+@output_format("sql", "json", meaning="SQL, or JSON with the alias and extensions of the store.")
 @config_option
 def preview_sql_command(
     store: str | None, source: str | None, format_name: str, *, show_secrets: bool, portable: bool
 ) -> None:
-    """Print the SQL that attaches the lake of STORE, by default `default_store`, without connecting.
+    """Print the SQL that attaches the lake, without connecting.
 
     Secret values are printed as '***'. With --portable, the script runs elsewhere and contains no secret:
 
     \b
-        lakeconf preview-sql prod --portable > init.sql
+        lakeconf preview-sql --store prod --portable > init.sql
         duckdb -init init.sql
     """
     if show_secrets and portable:
@@ -183,23 +201,13 @@ def preview_sql_command(
             show(statement)
 
 
-@click.command("schema", short_help="Print the JSON Schema of lakeconf.toml.")
-def schema_command() -> None:
-    """Print the JSON Schema of lakeconf.toml, for completion and checks in editors.
-
-    \b
-        lakeconf schema > lakeconf.schema.json
-        # and as the first line of lakeconf.toml:
-        #:schema ./lakeconf.schema.json
-    """
-    from lakeconf.pipelines.models.unit_tests import pipeline_schema  # slow to import
-
-    show_json(json_schema(pipeline_schema()))
+# The file that editors need; see `json_schema`.
+_SCHEMA = "json-schema"
 
 
-@click.command("export", short_help="Write the configuration of another tool.")
-@click.argument("tool", type=click.Choice(list(TOOLS)))
-@click.argument("stores", nargs=-1, metavar="[STORE]...", shell_complete=complete_stores)
+@click.command("export", short_help="Write the configuration of another tool, or the schema for editors.")
+@click.argument("tool", type=click.Choice([*TOOLS, _SCHEMA]))
+@stores_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
 @overwrite_option
 @format_option
@@ -207,12 +215,19 @@ def schema_command() -> None:
 def export_command(
     tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, format_name: str, *, force: bool
 ) -> None:
-    """Write the configuration that another TOOL needs to use each STORE, by default `default_store`.
+    """Write the configuration that another TOOL needs to use the default store, or those of --store.
 
     The file contains names of stores and variables, and no secret values. What the tool does not support is listed at
-    the top of the file, and on stderr or in the `notes` of the JSON output.
+    the top of the file, and on stderr or in the `notes` of the JSON output. The tool json-schema is an editor, which
+    completes and checks lakeconf.toml: it needs no store.
+
+    \b
+        lakeconf export dbt --store prod -o profiles.yml
+        lakeconf export json-schema -o lakeconf.schema.json
+        # and as the first line of lakeconf.toml:
+        #:schema ./lakeconf.schema.json
     """
-    made = export(init(source), tool, *stores)
+    made = _schema(stores) if tool == _SCHEMA else export(init(source), tool, *stores)
     path = None
     if output is not None:
         path = output / made.file_name if output.is_dir() else output
@@ -227,26 +242,13 @@ def export_command(
         show(f"note: {note}", to_stderr=True)
 
 
-@click.command("explain", short_help="Explain an error code or a configuration key.")
-@click.argument("what", metavar="CODE|KEY")
-@format_option
-@config_option
-def explain_command(what: str, source: str | None, format_name: str) -> None:
-    """Explain a CODE, with an example and its fix, or the value, origin and meaning of a store's KEY.
+def _schema(stores: Sequence[str]) -> Export:
+    from lakeconf.pipelines.models.unit_tests import pipeline_schema  # slow to import
 
-    \b
-        lakeconf explain LC012
-        lakeconf explain stores.prod.storage_backend.region
-        lakeconf explain stores.prod
-    """
-    if re.fullmatch(r"[a-z]{2}\d+", what, re.IGNORECASE):
-        text = explanation(what).rstrip()
-        if format_name == "json":
-            show_json({"code": what.upper(), "text": text})
-        else:
-            show_lines(text)
-    else:
-        _show_values(explain_key(init(source), what), format_name)
+    if stores:
+        raise click.UsageError("the schema is the same for all stores: omit --store")
+    text = json.dumps(json_schema(pipeline_schema()), indent=2, ensure_ascii=False)
+    return Export("lakeconf.schema.json", f"{text}\n")
 
 
 def _show_values(found: Sequence[KeyOrigin], format_name: str) -> None:

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from lakeconf.backends.backend import Backend
-from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
+from lakeconf.backends.registry import metadata_types, storage_types
 from lakeconf.cli.options import format_option, overwrite_option
 from lakeconf.cli.output import show, show_json
 from lakeconf.config.config import read
 from lakeconf.config.file import FILE_NAME, PYPROJECT, file_text
 from lakeconf.config.template import (
-    COMMENTS,
     DEFAULT_METADATA,
     DEFAULT_STORAGE,
     LOCAL_FOLDER,
     NO_STORAGE,
-    default_fields,
     first_configuration,
-    holds_secret,
     with_store,
 )
-
-_DEFAULT_STORE = "dev"
 
 
 class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
@@ -48,32 +41,30 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
 
 
 @click.command("init", short_help="Write a first lakeconf.toml, or add a store.")
-@click.option("--store", help="Name of the store; by default dev.")
-@click.option("--metadata", type=_TypeOfBackend(metadata_types), help="Metadata backend; prompted for if missing.")
+@click.option("--store", default="dev", show_default=True, help="Name of the store.")
+@click.option("--metadata", type=_TypeOfBackend(metadata_types), help="Metadata backend; by default sqlite.")
 @click.option(
     "--storage",
     type=_TypeOfBackend(lambda: [*storage_types(), NO_STORAGE]),
-    help="Storage backend; `none` is allowed with MotherDuck only.",
+    help="Storage backend; by default local. `none` is allowed with MotherDuck only.",
 )
 @click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not prompt; use defaults.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=FILE_NAME, show_default=True)
 @overwrite_option
 @format_option
 def init_command(
-    store: str | None,
+    store: str,
     metadata: str | None,
     storage: str | None,
     given: tuple[str, ...],
     output: Path,
     format_name: str,
     *,
-    yes: bool,
     force: bool,
 ) -> None:
-    """Write a lakeconf.toml with one store, from prompts or options. If the file exists, add a store to it.
+    """Write a lakeconf.toml with one store. If the file exists, add a store to it.
 
     Secrets are written as variables, such as ${LAKE_PG_PASSWORD}. In a git repository, the command adds .lakeconf/, the
     folder of local catalogs and files, to .gitignore.
@@ -84,20 +75,10 @@ def init_command(
     """
     adds = output.exists() and not force
     declared = _declared(output) if adds else ()
-    if format_name == "json" and not yes and None in (metadata, storage):
-        raise click.UsageError("--format json does not prompt: pass --metadata and --storage, or --yes")
-    asks = not yes and (metadata is None or storage is None)
-    if asks and not sys.stdin.isatty():
-        raise click.UsageError("no terminal to prompt on: pass --metadata and --storage, or --yes")
-    if store is None:
-        store = _ask_name(declared) if asks else _DEFAULT_STORE
     if store in declared:
         message = f"{output} already declares the store {store}; --store names another one, --force overwrites the file"
         raise click.UsageError(message)
     values = dict(map(_pair, given))
-    if asks:
-        folder = f"{LOCAL_FOLDER}{store}/" if adds else LOCAL_FOLDER
-        metadata, storage = _ask(metadata, storage, values, folder)
     kinds = metadata or DEFAULT_METADATA, None if storage == NO_STORAGE else storage or DEFAULT_STORAGE
     made = with_store(file_text(output), store, *kinds, values) if adds else first_configuration(store, *kinds, values)
     _write(output, made)
@@ -146,56 +127,6 @@ def _ignore(folder: Path) -> bool:
         return False
     path.write_text(f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}.lakeconf/\n", "utf-8")
     return True
-
-
-def _ask_name(declared: Collection[str]) -> str:
-    show("A store is a lake with a name: commands and code use the name.")
-    default = None if _DEFAULT_STORE in declared else _DEFAULT_STORE
-    return str(click.prompt("Store", default=default))
-
-
-def _ask(metadata: str | None, storage: str | None, values: dict[tuple[str, str], str], folder: str) -> tuple[str, str]:
-    if metadata is None:
-        metadata = _choose("metadata_backend", metadata_types(), DEFAULT_METADATA, metadata_backend)
-    model = metadata_backend(metadata)
-    if storage is None:
-        storages, default = storage_types(), DEFAULT_STORAGE
-        if model.keeps_files:
-            storages = (*(kind for kind in storages if not storage_backend(kind).on_this_machine), NO_STORAGE)
-            default = NO_STORAGE
-        storage = _choose("storage_backend", storages, default, storage_backend)
-    _ask_fields("metadata_backend", model, values, folder)
-    if storage != NO_STORAGE:
-        _ask_fields("storage_backend", storage_backend(storage), values, folder)
-    return metadata, storage
-
-
-def _choose(section: str, types: Sequence[str], default: str, model: Callable[[str], type[Backend]]) -> str:
-    """Explains the types of a backend and asks for one."""
-    show("")
-    show(COMMENTS[section])
-    width = max(map(len, types))
-    for kind in types:
-        text = "The metadata backend keeps the files." if kind == NO_STORAGE else model(kind).__doc__ or ""
-        show(f"  {kind:{width}}  {text.partition(chr(10))[0]}")
-    return str(click.prompt(section.replace("_", " ").capitalize(), type=click.Choice(types), default=default))
-
-
-def _ask_fields(section: str, model: type[Backend], values: dict[tuple[str, str], str], folder: str) -> None:
-    for name, default in default_fields(model, folder).items():
-        if (section, name) in values:
-            continue
-        show("")
-        show(model.model_fields[name].description or name)
-        question = f"{section}.{name}"
-        values[section, name] = _answer(question, default, is_secret=holds_secret(model, section, name))
-
-
-def _answer(question: str, default: str | None, *, is_secret: bool) -> str:
-    if not is_secret:
-        return str(click.prompt(question, default=default))
-    name = str(click.prompt(f"{question}; name of its variable", default=default and default.strip("${}")))
-    return name if name.startswith("$") else f"${{{name}}}"
 
 
 def _pair(text: str) -> tuple[tuple[str, str], str]:

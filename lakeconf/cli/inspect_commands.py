@@ -21,8 +21,8 @@ from lakeconf.cli.options import (
     complete_tables,
     config_option,
     confirm,
-    default_store_option,
     format_option,
+    output_format,
     overwrite_option,
     store_option,
     yes_option,
@@ -71,7 +71,7 @@ def doctor_command(
     repair: bool,
     yes: bool,
 ) -> None:
-    """Check STORE step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
+    """Check a store step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
 
     The command writes, reads and removes a small file below the data path. It changes nothing else without --repair.
     The exit code is 1 if a step failed.
@@ -125,15 +125,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option(
     "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
 )
-@default_store_option
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["table", "csv", "json"]),
-    default="table",
-    show_default=True,
-    help="Aligned table, or all rows as CSV or JSON.",
-)
+@store_option
+@output_format("table", "csv", "json", meaning="Aligned table, or all rows as CSV or JSON.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table."
 )
@@ -258,48 +251,34 @@ def _cell(value: object) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-_HEADER = ("table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows")
-
-
 @click.command("tables", short_help="List the tables of a lake, or the files of a table.")
+@click.argument("table", required=False, shell_complete=complete_tables)
 @store_option
-@click.option(
-    "--files-of", "table", metavar="TABLE", shell_complete=complete_tables, help="List the data files of TABLE instead."
-)
 @format_option
 @config_option
-def tables_command(store: str | None, table: str | None, source: str | None, format_name: str) -> None:
-    """List the tables of the lake of STORE and their sizes. The command reads the catalog, not the data files.
+def tables_command(table: str | None, store: str | None, source: str | None, format_name: str) -> None:
+    """List the tables of the lake and their sizes. The command reads the catalog, not the data files.
 
-    --files-of lists the data files of a table and the number of deleted rows in each.
+    With TABLE, it lists the data files of this table and the number of deleted rows in each.
     """
     with init(source).get_store(store).open(read_only=True) as lake:
         if table is not None:
             _show_files(table_size(lake, table), format_name)
             return
-        found: list[dict[str, Any]] = [
-            {
-                "table": one.table,
-                "rows": one.rows,
-                "files": len(one.files),
-                "bytes": one.bytes,
-                "delete_files": one.delete_files,
-                "deleted_rows": one.deleted_rows,
-                "inlined_rows": one.inlined_rows,
-            }
-            for one in table_sizes(lake)
-        ]
+        found = [{name: getattr(one, name) for name in _SIZES} for one in table_sizes(lake)]
     if format_name == "json":
         show_json(found)
-    else:
-        rows = [[_table_cell(key, value) for key, value in one.items()] for one in found]
-        show_table([_HEADER, *rows], numbers=range(1, len(_HEADER)))
+        return
+    header = ["size" if name == "bytes" else name.replace("_", " ") for name in _SIZES]
+    rows = [[one["table"], *(_size(name, value) for name, value in one.items() if name != "table")] for one in found]
+    show_table([header, *rows], numbers=range(1, len(_SIZES)))
 
 
-def _table_cell(key: str, value: Any) -> str:
-    if key == "bytes":
-        return byte_size(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
+_SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
+
+
+def _size(name: str, value: int) -> str:
+    return byte_size(value) if name == "bytes" else f"{value:,}"
 
 
 _FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
@@ -338,7 +317,7 @@ def _partition(file: TableFile) -> str:
 @format_option
 @config_option
 def snapshots_command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
-    """List the newest snapshots of the lake of STORE, newest last: time, changes, author and message."""
+    """List the newest snapshots of the lake, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
         found = lake.snapshots()[-limit:]
         summaries = change_summaries(lake._session.reader, found)  # noqa: SLF001 - the lake has no method for words
@@ -427,7 +406,7 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 
 @click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
 @click.argument("table", shell_complete=complete_tables)
-@default_store_option
+@store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
 @format_option
 @config_option
@@ -465,7 +444,7 @@ def verify_command(
 @format_option
 @config_option
 def report_command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:
-    """Write one self-contained HTML file about the lake of STORE.
+    """Write one self-contained HTML file about the lake.
 
     It shows what to do (tables to compact, skewed partitions, unknown files), growth, tables, files and snapshots.
     """

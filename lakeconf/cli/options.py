@@ -9,13 +9,12 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
-from lakeconf.cli.output import safe_line, show, show_error
+from lakeconf.cli.output import safe_line, show, show_error, show_json
 from lakeconf.config.config import init
 from lakeconf.config.environment import env_variables
 from lakeconf.errors import LakeconfError
@@ -24,6 +23,7 @@ from lakeconf.logs import escaped
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
 
+Done = TypeVar("Done")
 
 _CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
 _ENV = "Set the variables of a .env file, unless they are set."
@@ -74,7 +74,7 @@ def complete_tables(context: click.Context, _: click.Parameter, incomplete: str)
 
     def tables() -> Sequence[str]:
         given = context.params
-        store = next((given[key] for key in ("store", "store_name", "one") if given.get(key)), None)
+        store = given.get("store") or given.get("one")
         with init(given.get("source")).get_store(store).open(read_only=True) as lake:
             return lake.tables()
 
@@ -106,50 +106,22 @@ class Amount(click.FloatRange):
         return found
 
 
-format_option = click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
-default_store_option: Callable[..., Any] = click.option(
+def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
+    """The option `--format`, which commands receive as `format_name`; the first format is the default."""
+    return click.option(
+        "--format", "format_name", type=click.Choice(formats), default=formats[0], show_default=True, help=meaning
+    )
+
+
+format_option = output_format("text", "json")
+store_option: Callable[..., Any] = click.option(
     "--store", metavar="STORE", shell_complete=complete_stores, help="Store; by default `default_store`."
 )
-dry_run_option: Callable[..., Any] = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+stores_option: Callable[..., Any] = click.option(
+    "--store", "stores", multiple=True, metavar="STORE", shell_complete=complete_stores, help="Store; may be repeated."
+)
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
-
-
-def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the store as an argument and as `--store`; the command receives either as `store`."""
-
-    @functools.wraps(command)
-    def with_store(*arguments: Any, store: str | None, store_name: str | None, **others: Any) -> Any:
-        if store is not None and store_name is not None and store != store_name:
-            raise click.UsageError(f"two stores are named: {store} and {store_name}")
-        return command(*arguments, store=store_name if store is None else store, **others)
-
-    with_store = click.option(
-        "--store", "store_name", metavar="STORE", shell_complete=complete_stores, help="The same as STORE."
-    )(with_store)
-    return click.argument("store", required=False, shell_complete=complete_stores)(with_store)
-
-
-def limit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the limits of commands that write files again; the command receives `deadline` and `memory_limit`."""
-
-    @functools.wraps(command)
-    def limited(*arguments: Any, deadline_minutes: float | None, **others: Any) -> Any:
-        deadline = None if deadline_minutes is None else timedelta(minutes=deadline_minutes)
-        return command(*arguments, deadline=deadline, **others)
-
-    limited = click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")(limited)
-    return click.option(
-        "--deadline-minutes",
-        type=Amount(),
-        help="Begin no further step after this time; default: the store's deadline.",
-    )(limited)
+yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
 
 
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
@@ -157,12 +129,7 @@ _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 @dataclass(frozen=True)
 class Selection:
-    """The models that the command line selects.
-
-    Attributes:
-        tables: As for `Pipeline.chosen`.
-        exclude: As for `Pipeline.chosen`.
-    """
+    """The models that the command line selects, as for `Pipeline.chosen`."""
 
     tables: Sequence[str] = ()
     exclude: Sequence[str] = ()
@@ -176,20 +143,25 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the arguments and options that select models; the command receives a `Selection` as `models`."""
 
     @functools.wraps(command)
-    def selecting(*, models: tuple[str, ...], select: tuple[str, ...], exclude: tuple[str, ...], **others: Any) -> Any:
-        return command(models=Selection((*models, *select), exclude), **others)
+    def selecting(*, models: tuple[str, ...], exclude: tuple[str, ...], **others: Any) -> Any:
+        return command(models=Selection(models, exclude), **others)
 
-    for option in (
-        click.option("--exclude", multiple=True, metavar="MODEL", help="Leave out models; may be repeated."),
-        click.option("--select", multiple=True, metavar="MODEL", help="The same as MODEL; may be repeated."),
-        click.argument("models", nargs=-1, metavar="[MODEL]..."),
-    ):
-        selecting = option(selecting)
-    return selecting
+    selecting = click.option("--exclude", multiple=True, metavar="MODEL", help="Leave out models; may be repeated.")(
+        selecting
+    )
+    return click.argument("models", nargs=-1, metavar="[MODEL]...")(selecting)
+
+
+_REQUEST = ("since", "until", "redo_late", "rebuild")
 
 
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that select models and intervals."""
+    """Adds options that select models and intervals; the command receives the arguments of `plan` as `request`."""
+
+    @functools.wraps(command)
+    def requesting(**given: Any) -> Any:
+        return command(request={name: given.pop(name) for name in _REQUEST}, **given)
+
     for option in (
         config_option,
         format_option,
@@ -203,14 +175,11 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="TIME",
             help="Start of the range in UTC, such as 2026-01-31T12:00:00; recomputes intervals that have run.",
         ),
-        default_store_option,
+        store_option,
         selection_options,
     ):
-        command = option(command)
-    return command
-
-
-yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
+        requesting = option(requesting)
+    return requesting
 
 
 class ConsentRequired(click.ClickException):
@@ -232,3 +201,44 @@ def confirm(question: str, *, yes: bool) -> None:
     if not click.confirm(safe_line(question), default=False, err=True):
         show("nothing was changed", to_stderr=True)
         raise click.exceptions.Exit(1)
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a command changes a lake: it shows a plan, asks, carries out the plan, and prints JSON at the end."""
+
+    format_name: str
+    dry_run: bool
+    yes: bool
+
+    @property
+    def is_text(self) -> bool:
+        """False if the command prints nothing but JSON."""
+        return self.format_name == "text"
+
+    def carry_out(
+        self, question: str, do: Callable[[], Done], data: Callable[[Done | None], Any], *, needed: bool
+    ) -> Done | None:
+        """Carries out a plan that was shown, if it changes anything and the user agrees; None if it was not."""
+        done: Done | None = None
+        try:
+            if needed and not self.dry_run:
+                confirm(question, yes=self.yes)
+                done = do()
+        finally:
+            if not self.is_text:
+                show_json(data(done))
+        return done
+
+
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of a command that changes a lake; the command receives a `Change` as `change`."""
+
+    @functools.wraps(command)
+    def changing(*, format_name: str, dry_run: bool, yes: bool, **others: Any) -> Any:
+        return command(change=Change(format_name, dry_run, yes), **others)
+
+    dry_run = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+    for option in (config_option, format_option, yes_option, dry_run):
+        changing = option(changing)
+    return changing

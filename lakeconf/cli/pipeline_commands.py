@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Container, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,17 @@ from typing import Any
 import click
 
 from lakeconf.cli.options import (
+    Change,
     Selection,
+    change_options,
     complete_tables,
     config_option,
     confirm,
-    default_store_option,
-    dry_run_option,
     format_option,
     models_options,
+    output_format,
     selection_options,
+    store_option,
     yes_option,
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
@@ -59,10 +60,7 @@ def plan_command(
     context: click.Context,
     models: Selection,
     store: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    redo_late: bool,  # noqa: FBT001 - click's flag
-    rebuild: bool,  # noqa: FBT001 - click's flag
+    request: dict[str, Any],
     format_name: str,
     source: str | None,
     *,
@@ -76,9 +74,7 @@ def plan_command(
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
     with opened(config, pipeline, names, store, "duckdb", read_only=True) as (lake, others):
-        steps = plan(
-            pipeline, lake, names, since=since, until=until, rebuild=rebuild, redo_late=redo_late, others=others
-        )
+        steps = plan(pipeline, lake, names, **request, others=others)
     show_plan(steps, format_name)
     context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
 
@@ -157,10 +153,7 @@ def run_command(
     context: click.Context,
     models: Selection,
     store: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    redo_late: bool,  # noqa: FBT001 - click's flag
-    rebuild: bool,  # noqa: FBT001 - click's flag
+    request: dict[str, Any],
     engine: str,
     format_name: str,
     source: str | None,
@@ -184,18 +177,16 @@ def run_command(
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
     with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
-        asked: dict[str, Any] = {
-            "since": since, "until": until, "rebuild": rebuild, "redo_late": redo_late, "others": others
-        }  # fmt: skip
-        if dry_run or (rebuild and not yes):
-            _preview(plan(pipeline, lake, names, **asked), format_name, dry_run=dry_run, yes=yes)
+        request["others"] = others
+        if dry_run or (request["rebuild"] and not yes):
+            _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
-        asked |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
+        request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, events) as lineage:
             calls = _calls(progress, lineage)
-            results = run(pipeline, lake, names, **asked, **calls)
+            results = run(pipeline, lake, names, **request, **calls)
     _show_all(results, format_name)
     if lineage is not None and lineage.lost:
         show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
@@ -265,7 +256,6 @@ _SHOWN = 20
 
 @click.command("test", short_help="Run the unit tests of the models.")
 @click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
-@click.option("--select", multiple=True, metavar="TEST|MODEL", help="The same as TEST or MODEL; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="TEST|MODEL", help="Leave out tests; may be repeated.")
 @format_option
 @config_option
@@ -273,7 +263,6 @@ _SHOWN = 20
 def test_command(
     context: click.Context,
     names: tuple[str, ...],
-    select: tuple[str, ...],
     exclude: tuple[str, ...],
     format_name: str,
     source: str | None,
@@ -286,7 +275,7 @@ def test_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    tests = chosen_tests(pipeline, declared_unit_tests(config), [*names, *select], exclude)
+    tests = chosen_tests(pipeline, declared_unit_tests(config), names, exclude)
     with contextlib.ExitStack() as stack:
         progress = _show_test if format_name == "text" else lambda _: None
         results = []
@@ -358,21 +347,10 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table", shell_complete=complete_tables)
 @click.option("--type", "given", multiple=True, metavar="COLUMN=TYPE", help="Type of a column; may be repeated.")
-@default_store_option
-@dry_run_option
-@yes_option
-@format_option
-@config_option
+@store_option
+@change_options
 def load_command(
-    file: Path,
-    table: str,
-    given: tuple[str, ...],
-    store: str | None,
-    source: str | None,
-    format_name: str,
-    *,
-    dry_run: bool,
-    yes: bool,
+    file: Path, table: str, given: tuple[str, ...], store: str | None, source: str | None, change: Change
 ) -> None:
     """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
 
@@ -387,22 +365,19 @@ def load_command(
     types = dict(map(_type_of, given))
     with contextlib.ExitStack() as stack:
         plan = planned_load(opened_for_reading(found, stack), file, table, types)
-    if format_name == "text":
+    if change.is_text:
         show_table([("column", "type", "from"), *((name, *found) for name, found in plan.columns.items())])
         show(f"{'create' if plan.is_new else 'append to'} {table}: {counted(plan.count, 'row')}")
-    made: int | None = None
-    try:
-        if not dry_run:
-            confirm(f"Load {file} into {table} of {found.name}?", yes=yes)
-            with found.open() as lake:
-                made = load(lake, file, table, plan)
-    finally:
-        if format_name == "json":
-            columns = {name: kind for name, (kind, _) in plan.columns.items()}
-            show_json(
-                {"table": table, "created": plan.is_new, "rows": plan.count, "columns": columns, "snapshot_id": made}
-            )
-    if made is not None and format_name == "text":
+
+    def do() -> int:
+        with found.open() as lake:
+            return load(lake, file, table, plan)
+
+    data = {"table": table, "created": plan.is_new, "rows": plan.count}
+    data["columns"] = {name: kind for name, (kind, _) in plan.columns.items()}
+    question = f"Load {file} into {table} of {found.name}?"
+    made = change.carry_out(question, do, lambda made: data | {"snapshot_id": made}, needed=True)
+    if made is not None and change.is_text:
         show(f"loaded in snapshot {made}")
 
 
@@ -415,14 +390,7 @@ def _type_of(text: str) -> tuple[str, str]:
 
 @click.command("graph", short_help="Show which models read which tables.")
 @selection_options
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "mermaid", "json"]),
-    default="text",
-    show_default=True,
-    help="Text, Mermaid for Markdown, or JSON.",
-)
+@output_format("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
 @click.option("--columns", is_flag=True, help="Also show from which columns each column of a SQL model comes.")
 @config_option
 def graph_command(models: Selection, source: str | None, format_name: str, *, columns: bool) -> None:

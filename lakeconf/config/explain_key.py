@@ -36,18 +36,14 @@ class KeyOrigin(NamedTuple):
 
 
 def explain_key(config: Config, key: str) -> list[KeyOrigin]:
-    """Explains a key of a store, or every key of a table."""
-    parts = tuple(key.split("."))
-    if parts == ("stores",):
-        return [one for name in config.names for one in explain_key(config, f"stores.{name}")]
-    if len(parts) < 2 or parts[0] != "stores":
-        raise LakeconfError(f"{key!r} is not a key of a store", hint="write stores.<name>")
-    store, below = config.known(parts[1]), parts[2:]
+    """Explains a key of a store, such as `prod.alias`, or every key of a table, or of the store."""
+    name, *below = key.removeprefix("stores.").split(".")
+    store = config.known(name)
     every = list(_keys(config, store))
-    found = [one for path, one in every if path[: len(below)] == below]
+    found = [one for path, one in every if list(path[: len(below)]) == below]
     if not found:
         known = {one.key for _, one in every}
-        hint = suggestion(key, known, f"run lakeconf explain stores.{store}, which lists its keys")
+        hint = suggestion(key, known, f"run lakeconf stores {store}, which lists its keys")
         raise LakeconfError(f"the store {store!r} has no key {key!r}", hint=hint)
     return found
 

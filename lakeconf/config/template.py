@@ -24,7 +24,7 @@ DEFAULT_METADATA, DEFAULT_STORAGE = "sqlite", "local"
 NO_STORAGE = "none"
 # The folder of local catalogs and files, relative to the configuration file.
 LOCAL_FOLDER = ".lakeconf/"
-COMMENTS: Mapping[str, str] = MappingProxyType(
+_COMMENTS: Mapping[str, str] = MappingProxyType(
     {
         "metadata_backend": "Where the catalog is: names of tables, snapshots, files.",
         "storage_backend": "Where the Parquet files are.",
@@ -68,16 +68,6 @@ def with_store(text: str, store: str, metadata: str, storage: str | None, values
     return made
 
 
-def default_fields(model: type[Backend], folder: str = LOCAL_FOLDER) -> Mapping[str, str | None]:
-    """The fields that a new configuration sets in a backend, with their defaults."""
-    return {
-        name: folder + value.removeprefix(LOCAL_FOLDER)
-        if value is not None and name in model.path_fields() and value.startswith(LOCAL_FOLDER)
-        else value
-        for name, value in model.init_template().fields.items()
-    }
-
-
 def _tables(
     store: str,
     metadata: str,
@@ -100,7 +90,7 @@ def _tables(
         if kind is not None:
             given = {name: value for (part, name), value in values.items() if part == section}
             backend = _backend(section, kind, given, folder)
-            lines += ["", f"# {COMMENTS[section]}", f"[stores.{store}.{section}]", *backend]
+            lines += ["", f"# {_COMMENTS[section]}", f"[stores.{store}.{section}]", *backend]
     return "\n".join(lines) + "\n"
 
 
@@ -123,7 +113,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str], folder: str) -> 
         raise LakeconfError(f"{section}.type is already {kind}", hint="set it with --metadata and --storage")
     model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
     template = model.init_template()
-    fields = {**default_fields(model, folder), **given}
+    fields = {name: value and _below(folder, value) for name, value in template.fields.items()} | given
     lines = [f'type = "{kind}"']
     for name, value in fields.items():
         text = _checked(section, model, name, value)
@@ -134,15 +124,19 @@ def _backend(section: str, kind: str, given: Mapping[str, str], folder: str) -> 
     return lines
 
 
-def holds_secret(model: type[Backend], section: str, name: str) -> bool:
-    """True if a field of a backend is a secret, by its type or its name."""
-    return is_secret((section, name)) or (name in model.model_fields and Secret in field_types(model, name))
+def _below(folder: str, value: str) -> str:
+    """A default in the folder of the store, if it is a path in the folder of local lakes."""
+    return folder + value.removeprefix(LOCAL_FOLDER) if value.startswith(LOCAL_FOLDER) else value
 
 
 def _checked(section: str, model: type[Backend], name: str, value: str | None) -> str:
     if value is None:
-        raise LakeconfError(f"{section}.{name} is missing", hint=f"pass --set {section}.{name}=…")
-    if holds_secret(model, section, name) and variable_alone(value) is None:
+        raise LakeconfError(
+            f"{section}.{name} is missing",
+            hint=f"pass --set {section}.{name}=… ({model.model_fields[name].description})",
+        )
+    is_hidden = is_secret((section, name)) or (name in model.model_fields and Secret in field_types(model, name))
+    if is_hidden and variable_alone(value) is None:
         raise LakeconfError(
             f"{section}.{name} is a secret, so its value must not be in the file",
             hint=f"use a variable: --set '{section}.{name}=${{MY_{name.upper()}}}'",

@@ -16,7 +16,7 @@ from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, S
 from lakeconf.sql import files_sql, listing_sql, literal
 
 # DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
-_PURPOSE = "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file"
+_PURPOSE = "marks the folder of one DuckLake; `lakeconf doctor --store STORE --repair` creates this file"
 _LARGEST_BYTES = 10_000
 
 
@@ -44,7 +44,7 @@ class LakeMarker:
     def before_write(self) -> None:
         """Refuses writes below the data path of another lake, and creates the marker of a new lake.
 
-        If the lake has files but no marker, this creates none; `lakeconf doctor STORE --repair` does.
+        If the lake has files but no marker, this creates none; `lakeconf doctor --store STORE --repair` does.
         """
         if self._checked:
             return
@@ -74,7 +74,7 @@ class LakeMarker:
             raise CatalogError(
                 f"{self.path} does not exist, so the files below {self.reader.data_path} may belong to another lake: "
                 "no file was removed",
-                hint="run, if no other lake uses this data path: lakeconf doctor STORE --repair",
+                hint="run, if no other lake uses this data path: lakeconf doctor --store STORE --repair",
             )
         if found.get("lake") != self.reader.lake_id:
             raise self._other()
@@ -82,7 +82,7 @@ class LakeMarker:
             raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
                 "The files may still belong to the original: no file was removed",
-                hint="confirm the move if no other catalog uses this data path: lakeconf doctor STORE --repair",
+                hint="confirm the move if no other catalog uses this data path: lakeconf doctor --store STORE --repair",
             )
         self._check_age(found)
 
@@ -120,7 +120,7 @@ class LakeMarker:
                 f"{self.path} records snapshot {recorded}, which this catalog lacks: the catalog was restored from an "
                 "older backup. Files of later snapshots may still be needed: nothing was removed",
                 hint="restore a newer backup of the catalog; or, if the later snapshots are not needed, confirm that "
-                "this catalog is the right one: lakeconf doctor STORE --repair",
+                "this catalog is the right one: lakeconf doctor --store STORE --repair",
             )
 
     def _newest(self, version: int = -1) -> tuple[int, int, int | None]:
@@ -206,7 +206,8 @@ class LakeMarker:
         if text is not None and not isinstance(found, dict):
             raise CatalogError(
                 f"{self.path} is damaged: it does not name a catalog",
-                hint="delete that file if no other lake uses this data path, and run: lakeconf doctor STORE --repair",
+                hint="delete that file if no other lake uses this data path, and run: "
+                "lakeconf doctor --store STORE --repair",
             )
         return found
 
@@ -229,7 +230,7 @@ class LakeMarker:
             f"the data path {self.reader.data_path} belongs to another lake, according to {self.path}: nothing was "
             "changed",
             hint="check `path` and `metadata_schema` of the store: each lake needs its own data path. If the other "
-            "lake no longer exists, delete that file and run: lakeconf doctor STORE --repair",
+            "lake no longer exists, delete that file and run: lakeconf doctor --store STORE --repair",
         )
 
 

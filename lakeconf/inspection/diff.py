@@ -141,7 +141,7 @@ def _relation(connection: Connection, alias: str, table: str, store: str) -> str
     found = connection.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [alias])
     if wanted not in {tuple(map(folded, names)) for names in found}:
         raise TableNotFoundError(
-            f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables {store}"
+            f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables --store {store}"
         )
     ((version,),) = connection.rows("FROM ducklake_current_snapshot(?)", [alias])
     return f"{qualified(alias, *split_name(table))} AT (VERSION => {int(version)})"

@@ -38,8 +38,8 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
     page = resources.files("lakeconf.inspection").joinpath("report.html").read_text("utf-8")
     return environment.from_string(page).render(
         title=title,
-        command=f"lakeconf maintain {shlex.quote(store)}",
-        doctor=f"lakeconf doctor {shlex.quote(store)}",
+        command=f"lakeconf maintain --store {shlex.quote(store)}",
+        doctor=f"lakeconf doctor --store {shlex.quote(store)}",
         tiles=_tiles(tables, growth),
         findings=_findings(lake),
         skewed=skewed_tables(lake),

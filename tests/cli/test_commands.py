@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_errors_go_to_stderr_without_a_traceback(run_in_stores: Any) -> None:
-    code, out, err = run_in_stores("preview-sql", "prod")
+    code, out, err = run_in_stores("preview-sql", "--store", "prod")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
         "lakeconf.toml:13:1: stores.prod.metadata_backend.host: the variable PGHOST is not set [LC030]",
@@ -31,7 +31,7 @@ def test_errors_go_to_stderr_without_a_traceback(run_in_stores: Any) -> None:
 
 
 def test_unknown_store(run_in_stores: Any) -> None:
-    code, out, err = run_in_stores("preview-sql", "prdo")
+    code, out, err = run_in_stores("preview-sql", "--store", "prdo")
     assert (code, out) == (1, "")
     assert 'did you mean "prod"? use one of the stores: dev, prod, staging' in err
 
@@ -104,12 +104,12 @@ def test_python_m_lakeconf_runs_the_command_line(project: Path) -> None:
 
 
 def test_failure_returns_an_exit_code_without_a_traceback(project: Path) -> None:
-    result = process(project, sys.executable, "-m", "lakeconf", "preview-sql", "nowhere")
+    result = process(project, sys.executable, "-m", "lakeconf", "preview-sql", "--store", "nowhere")
     assert (result.returncode, result.stdout) == (1, "")
     assert "Traceback" not in result.stderr
 
 
 def test_closed_output_pipe_is_no_error(project: Path) -> None:
-    command = f"{sys.executable} -m lakeconf schema | head -n 1"
+    command = f"{sys.executable} -m lakeconf export json-schema | head -n 1"
     result = process(project, "bash", "-o", "pipefail", "-c", command)
     assert (result.stdout, result.stderr) == ("{\n", "")

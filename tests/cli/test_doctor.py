@@ -22,7 +22,7 @@ def test_exit_code_and_unknown_store(project: Path, capsys: pytest.CaptureFixtur
     (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
     assert run(["doctor"]) == 1
     assert "✗ catalog" in capsys.readouterr().out
-    assert run(["doctor", "dve"]) == 1
+    assert run(["doctor", "--store", "dve"]) == 1
     assert "did you mean" in capsys.readouterr().err
 
 
@@ -68,7 +68,7 @@ def test_steps_and_verdict(steps: str, lines: list[str], capsys: pytest.CaptureF
 
 def test_json_of_a_broken_store(project: Path, called: Any) -> None:
     (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
-    code, out, err = called("doctor", "dev", "--format", "json")
+    code, out, err = called("doctor", "--store", "dev", "--format", "json")
     data = json.loads(out)
     assert (code, err, data["store"], data["ok"]) == (1, "", "dev", False)
     catalog = next(step for step in data["steps"] if step["name"] == "catalog")

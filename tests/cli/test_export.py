@@ -22,55 +22,55 @@ def stores(project: Path, run_in_stores: Any, variables: None) -> Path:
 @pytest.mark.parametrize("tool", sorted(TOOLS))
 def test_every_tool_is_printed(tool: str, stores: Path, called: Any) -> None:
     made = export(init(), tool, "dev")
-    code, out, err = called("export", tool, "dev")
+    code, out, err = called("export", tool, "--store", "dev")
     assert (code, out) == (0, made.text.rstrip("\n") + "\n")
     assert err.splitlines() == [f"note: {note}" for note in made.notes]
 
 
 def test_default_store_is_exported(stores: Path, called: Any) -> None:
-    assert called("export", "dbt") == called("export", "dbt", "dev")
+    assert called("export", "dbt") == called("export", "dbt", "--store", "dev")
 
 
 def test_file_is_written_to_a_path_or_a_folder(stores: Path, called: Any) -> None:
     made = export(init(), "dbt", "dev", "prod")
-    code, out, err = called("export", "dbt", "dev", "prod", "-o", ".")
+    code, out, err = called("export", "dbt", "--store", "dev", "--store", "prod", "-o", ".")
     assert (code, out, (stores / "profiles.yml").read_text()) == (0, "", made.text)
     assert err.startswith("note: threads: 1")
     assert "hunter2" not in made.text
-    assert called("export", "dbt", "dev", "prod", "--output", "other.yml")[0] == 0
+    assert called("export", "dbt", "--store", "dev", "--store", "prod", "--output", "other.yml")[0] == 0
     assert (stores / "other.yml").read_text() == made.text
 
 
 def test_existing_file_is_kept_without_force(stores: Path, called: Any) -> None:
     (stores / "profiles.yml").write_text("mine")
     for output in ("profiles.yml", "."):
-        code, out, err = called("export", "dbt", "dev", "-o", output)
+        code, out, err = called("export", "dbt", "--store", "dev", "-o", output)
         assert (code, out, (stores / "profiles.yml").read_text()) == (2, "", "mine")
         assert "profiles.yml already exists; use --force to overwrite it" in err
-    assert called("export", "dbt", "dev", "-o", "profiles.yml", "--force")[0] == 0
+    assert called("export", "dbt", "--store", "dev", "-o", "profiles.yml", "--force")[0] == 0
     assert (stores / "profiles.yml").read_text() == export(init(), "dbt", "dev").text
 
 
 def test_file_that_cannot_be_written(stores: Path, called: Any) -> None:
-    code, out, err = called("export", "dbt", "dev", "-o", "missing/profiles.yml")
+    code, out, err = called("export", "dbt", "--store", "dev", "-o", "missing/profiles.yml")
     assert (code, out) == (2, "")
     assert "missing/profiles.yml cannot be written: No such file" in err
     assert "note:" not in err
 
 
 def test_refused_exports(stores: Path, called: Any) -> None:
-    code, out, err = called("export", "dlt", "dev", "prod")
+    code, out, err = called("export", "dlt", "--store", "dev", "--store", "prod")
     assert (code, out) == (1, "")
     assert err.startswith("error: dlt supports one store at a time")
     assert called("export", "airflow")[0] == 2
-    assert called("export", "dbt", "nowhere")[0] == 1
+    assert called("export", "dbt", "--store", "nowhere")[0] == 1
 
 
 def test_json(stores: Path, called: Any) -> None:
     made = export(init(), "dbt", "dev")
     expected = {"tool": "dbt", "path": None, "text": made.text, "notes": list(made.notes)}
-    code, out, err = called("export", "dbt", "dev", "--format", "json")
+    code, out, err = called("export", "dbt", "--store", "dev", "--format", "json")
     assert (code, err, json.loads(out)) == (0, "", expected)
-    found = json.loads(called("export", "dbt", "dev", "--format", "json", "-o", ".")[1])
+    found = json.loads(called("export", "dbt", "--store", "dev", "--format", "json", "-o", ".")[1])
     assert found == {**expected, "path": "profiles.yml"}
     assert (stores / "profiles.yml").read_text() == made.text

@@ -19,13 +19,13 @@ def test_files_are_those_that_ducklake_lists(events_folder: Path, shown: Any, ca
         "SELECT data_file, data_file_size_bytes, delete_file FROM ducklake_list_files('dev', 'events', schema => 'raw')"
     ).fetchall()
     native.close()
-    found = json.loads(shown("tables", "--files-of", "raw.events", "--format", "json"))
+    found = json.loads(shown("tables", "raw.events", "--format", "json"))
     assert sorted((file["path"], file["bytes"], file["delete_file"]) for file in found) == sorted(listed)
-    assert called("tables", "--files-of", "raw.events")[2] == "inlined rows in the catalog: 2\n"
+    assert called("tables", "raw.events")[2] == "inlined rows in the catalog: 2\n"
 
 
 def test_table_of_files(events_folder: Path, called: Any) -> None:
-    code, out, err = called("tables", "--files-of", "raw.events")
+    code, out, err = called("tables", "raw.events")
     assert (code, err) == (0, "")
     header, first, second = out.splitlines()
     assert re.split(r"  +", header) == ["file", "rows", "size", "snapshot", "deleted rows", "partition"]
@@ -45,30 +45,30 @@ def test_partitions_and_null_are_listed(project: Path, shown: Any) -> None:
         connection.execute("ALTER TABLE raw.t SET PARTITIONED BY (n)")
         connection.execute("INSERT INTO raw.t VALUES ('b', 3)")
         connection.execute("ALTER TABLE raw.t RENAME COLUMN kind TO sort")
-    lines = shown("tables", "--files-of", "raw.t", "--store", "dev").splitlines()[1:]
+    lines = shown("tables", "raw.t", "--store", "dev").splitlines()[1:]
     partitions = sorted(line.split("  ")[-1].strip() for line in lines)
     assert [re.sub("=[01]$", "=?", line) for line in partitions] == [
         "n=3",
         "sort=NULL, bucket(2, n)=?",
         "sort=a, bucket(2, n)=?",
     ]
-    found = json.loads(shown("tables", "--files-of", "raw.t", "--format", "json"))
+    found = json.loads(shown("tables", "raw.t", "--format", "json"))
     assert [file["partition_keys"] for file in found if file["partition"] == ["3"]] == [["n"]]
     assert [file["partition"][0] for file in found if len(file["partition"]) == 2] == ["a", None]
 
 
 def test_json_has_every_field_of_a_file(events_folder: Path, shown: Any) -> None:
-    first, second = json.loads(shown("tables", "--files-of", "raw.events", "--format", "json"))
+    first, second = json.loads(shown("tables", "raw.events", "--format", "json"))
     assert (first["rows"], first["deleted_rows"], second["rows"], second["delete_file"]) == (2, 1, 1, None)
     assert (first["begin_snapshot"], second["begin_snapshot"]) == (2, 4)
 
 
 def test_missing_table_and_missing_lake(project: Path, called: Any) -> None:
-    code, out, err = called("tables", "--files-of", "raw.events")
+    code, out, err = called("tables", "raw.events")
     assert (code, out) == (1, "")
     assert "error: store 'dev' has no lake yet" in err
     assert sorted(path.name for path in project.iterdir()) == ["lakeconf.toml"]
     lakeconf.init().get_store().open().close()
-    code, out, err = called("tables", "--files-of", "raw.nothing")
+    code, out, err = called("tables", "raw.nothing")
     assert (code, out) == (1, "")
     assert "raw.nothing" in err

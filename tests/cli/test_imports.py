@@ -34,7 +34,7 @@ SLOW = {
     "sqlglot",
     "sqlmesh",
 }
-COMMANDS = ("tables", "snapshots", "tables --files-of raw.events", "maintain --dry-run", "sql --", "doctor", "stores")
+COMMANDS = ("tables", "snapshots", "tables raw.events", "maintain --dry-run", "sql --", "doctor", "stores")
 PROGRAM = """
 import sys
 from lakeconf.cli import main

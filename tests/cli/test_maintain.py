@@ -53,12 +53,12 @@ def plan_of(folder: Path) -> str:
 
 def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called: Any) -> None:
     files = stored(folder)
-    assert called("maintain", "dev", *NOW, "--dry-run") == (0, plan_of(folder), "")
+    assert called("maintain", "--store", "dev", *NOW, "--dry-run") == (0, plan_of(folder), "")
     assert called("maintain", *NOW, "--dry-run", "--yes") == (0, plan_of(folder), "")
     # Without a terminal and without --yes: exit code 2, the plan and a hint.
-    code, out, err = called("maintain", "dev", *NOW)
+    code, out, err = called("maintain", "--store", "dev", *NOW)
     assert (code, out, "pass --yes" in err) == (2, plan_of(folder), True)
-    code, out, _ = called("maintain", "dev", *NOW, "--format", "json")
+    code, out, _ = called("maintain", "--store", "dev", *NOW, "--format", "json")
     planned = json.loads(out)
     assert (code, planned["dry_run"]) == (2, True)
     assert planned["compaction"] == [{"table": "raw.t", "flushed_rows": 0, "rewritten_files": 0, "merged_files": 10}]
@@ -67,7 +67,7 @@ def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called:
 
 def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     rows = ids()
-    code, out, err = called("maintain", "dev", *NOW, "--yes")
+    code, out, err = called("maintain", "--store", "dev", *NOW, "--yes")
     assert (code, err) == (0, "")
     plan, done = out.split("done:\n")
     assert plan == plan_of(folder)
@@ -77,7 +77,7 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     assert ids() == rows
     with lakeconf.init().get_store().open() as lake:
         assert len(lake.snapshots()) == 1
-    assert called("maintain", "dev") == (
+    assert called("maintain", "--store", "dev") == (
         0,
         "compact   nothing to merge, rewrite or flush\n"
         "expire    0 snapshots would be expired\nclean up  0 files would be removed\n",
@@ -86,7 +86,7 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
 
 
 def test_result_as_json(folder: Path, called: Any) -> None:
-    code, out, err = called("maintain", "dev", *NOW, "--yes", "--format", "json")
+    code, out, err = called("maintain", "--store", "dev", *NOW, "--yes", "--format", "json")
     done = json.loads(out)
     assert (code, err, done["dry_run"]) == (0, "", False)
     assert done["compacted"]["files_after"] < done["compacted"]["files_before"] == 10
@@ -107,10 +107,10 @@ def test_default_ages_keep_the_recent_history(folder: Path, called: Any) -> None
 
 @pytest.mark.parametrize("age", ["--expire-days", "--cleanup-days"])
 def test_age_of_less_than_a_day_needs_force(age: str, folder: Path, called: Any) -> None:
-    code, _, err = called("maintain", "dev", age, "0.9", "--dry-run")
+    code, _, err = called("maintain", "--store", "dev", age, "0.9", "--dry-run")
     assert (code, "less than a day" in err) == (1, True)
-    assert called("maintain", "dev", age, "1", "--dry-run")[0] == 0
-    assert called("maintain", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
+    assert called("maintain", "--store", "dev", age, "1", "--dry-run")[0] == 0
+    assert called("maintain", "--store", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
@@ -122,7 +122,7 @@ def test_consent_is_asked_for_on_a_terminal(
     os.write(master, f"{answer}\n".encode())
     with os.fdopen(slave, "r") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        code, _, err = called("maintain", "dev")
+        code, _, err = called("maintain", "--store", "dev")
     os.close(master)
     assert code == (0 if answer == "y" else 1)
     assert "Carry this out on dev?" in err

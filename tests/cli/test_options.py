@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from source_tree import REPOSITORY
 
-from lakeconf.cli.options import Selection, config_option, format_option, limit_options, models_options
+from lakeconf.cli.options import Selection, config_option, format_option, models_options
 
 
 @click.command()
@@ -29,12 +29,6 @@ def plain_command(**given: Any) -> None:
     click.echo(repr(given))
 
 
-@click.command()
-@limit_options
-def limited_command(**given: Any) -> None:
-    click.echo(repr((given["deadline"] == timedelta(minutes=1.5), given["memory_limit"], sorted(given))))
-
-
 def parsed(command: click.Command, *arguments: str) -> dict[str, Any]:
     found = CliRunner().invoke(command, arguments)
     assert found.exit_code == 0, found.output
@@ -47,10 +41,7 @@ def test_defaults() -> None:
     assert parsed(models_command) == {
         "models": Selection(),
         "store": None,
-        "since": None,
-        "until": None,
-        "redo_late": False,
-        "rebuild": False,
+        "request": {"since": None, "until": None, "redo_late": False, "rebuild": False},
         "format_name": "text",
         "source": None,
     }
@@ -59,20 +50,22 @@ def test_defaults() -> None:
 def test_values() -> None:
     given = parsed(
         models_command, "a.b", "--store", "prod", "--from", "2024-01-01", "--to", "2024-01-02T03:04:05", "+raw.*",
-        "--select", "tag:x", "--exclude", "c.d", "--exclude", "e.f+",
+        "tag:x", "--exclude", "c.d", "--exclude", "e.f+",
         "--redo-late", "--rebuild", "--format", "json", "--config", "x.toml",
     )  # fmt: skip
     assert given == {
         "models": Selection(("a.b", "+raw.*", "tag:x"), ("c.d", "e.f+")),
         "store": "prod",
-        "since": datetime(2024, 1, 1),
-        "until": datetime(2024, 1, 2, 3, 4, 5),
-        "redo_late": True,
-        "rebuild": True,
+        "request": {
+            "since": datetime(2024, 1, 1),
+            "until": datetime(2024, 1, 2, 3, 4, 5),
+            "redo_late": True,
+            "rebuild": True,
+        },
         "format_name": "json",
         "source": "x.toml",
     }
-    assert parsed(models_command, "--to", "2024-01-02 03:04:05")["until"] == datetime(2024, 1, 2, 3, 4, 5)
+    assert parsed(models_command, "--to", "2024-01-02 03:04:05")["request"]["until"] == datetime(2024, 1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +84,6 @@ def test_config_option_selects_the_file(command: str, run_in_stores: Any, projec
     for path in (elsewhere, elsewhere / "lakeconf.toml"):
         assert run_in_stores(command, "--config", str(path))[0] == 0
     assert run_in_stores(command, "--config", str(elsewhere / "no.toml"))[0] == 1
-
-
-def test_limits_are_a_time_and_a_size() -> None:
-    found = CliRunner().invoke(limited_command, ["--deadline-minutes", "1.5", "--memory-limit", "4GB"])
-    assert found.output == "(True, '4GB', ['deadline', 'memory_limit'])\n"
-    assert CliRunner().invoke(limited_command, []).output == "(False, None, ['deadline', 'memory_limit'])\n"
-    assert CliRunner().invoke(limited_command, ["--deadline-minutes", "-1"]).exit_code == 2
 
 
 def test_no_option_is_declared_twice() -> None:

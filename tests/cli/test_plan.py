@@ -81,7 +81,7 @@ def test_models_are_selected_and_excluded(pipeline_folder: Path, shown: Any, cal
         return [one["model"] for one in json.loads(shown("plan", "--format", "json", *UNTIL, *arguments))]
 
     assert tables("raw.prices+") == ["raw.prices", "marts.by_day", "marts.dearest"]
-    assert tables("--select", "raw.*", "--select", "marts.dearest") == ["raw.prices", "marts.dearest"]
+    assert tables("raw.*", "marts.dearest") == ["raw.prices", "marts.dearest"]
     assert tables("--exclude", "raw.prices") == ["marts.by_day", "marts.dearest"]
     code, out, err = called("plan", "marts.*", "--exclude", "raw.prices+")
     assert (code, out, "all selected models are excluded" in err) == (1, "", True)

@@ -20,19 +20,19 @@ def test_preview_sql_of_the_default_store(run_in_stores: Any, project: Path) -> 
 
 
 def test_preview_sql_masks_shows_or_references_the_secret(run_in_stores: Any, variables: None) -> None:
-    assert "PASSWORD '***'" in run_in_stores("preview-sql", "prod")[1]
-    assert "PASSWORD 'hunter2'" in run_in_stores("preview-sql", "prod", "--show-secrets")[1]
-    portable = run_in_stores("preview-sql", "prod", "--portable")[1]
+    assert "PASSWORD '***'" in run_in_stores("preview-sql", "--store", "prod")[1]
+    assert "PASSWORD 'hunter2'" in run_in_stores("preview-sql", "--store", "prod", "--show-secrets")[1]
+    portable = run_in_stores("preview-sql", "--store", "prod", "--portable")[1]
     assert "PASSWORD getenv('PGPASSWORD')" in portable
     assert portable.startswith("LOAD ducklake;")
-    assert "hunter2" not in run_in_stores("preview-sql", "prod")[1] + portable
+    assert "hunter2" not in run_in_stores("preview-sql", "--store", "prod")[1] + portable
 
 
 def test_preview_sql_as_json(run_in_stores: Any, variables: None) -> None:
-    data = json.loads(run_in_stores("preview-sql", "prod", "--format", "json")[1])
+    data = json.loads(run_in_stores("preview-sql", "--store", "prod", "--format", "json")[1])
     assert data["store"] == data["alias"] == "prod"
     assert data["extensions"] == ["ducklake", "postgres_scanner", "httpfs", "aws"]
-    assert data["statements"] == run_in_stores("preview-sql", "prod")[1].splitlines()
+    assert data["statements"] == run_in_stores("preview-sql", "--store", "prod")[1].splitlines()
 
 
 def test_show_secrets_and_portable_cannot_be_combined(run_in_stores: Any) -> None:
@@ -44,7 +44,7 @@ def test_show_secrets_and_portable_cannot_be_combined(run_in_stores: Any) -> Non
 def test_portable_script_with_a_literal_secret_is_refused(run_in_stores: Any, project: Path, variables: None) -> None:
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace("${PGPASSWORD}", "hunter3"))
-    code, out, err = run_in_stores("preview-sql", "prod", "--portable")
+    code, out, err = run_in_stores("preview-sql", "--store", "prod", "--portable")
     assert (code, out) == (1, "")
     assert err.startswith("error: stores.prod.metadata_backend.password is a literal")
     assert "  hint: " in err

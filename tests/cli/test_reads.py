@@ -16,13 +16,21 @@ if TYPE_CHECKING:
 
 # Each command without the options that make it write; `verify` starts Spark.
 READS = [
-    *("validate", "validate --untrusted", "stores", "preview-sql", "preview-sql --portable", "schema", "explain LC012"),
+    *(
+        "validate",
+        "validate --untrusted",
+        "stores",
+        "preview-sql",
+        "preview-sql --portable",
+        "export json-schema",
+        "validate --explain LC012",
+    ),
     *(
         "export dbt",
         "export dlt",
         "doctor",
         "tables",
-        "tables --files-of raw.events",
+        "tables raw.events",
         "snapshots",
         "diff dev dev raw.events",
         "report",

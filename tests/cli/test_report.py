@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def test_page_is_written(events_folder: Path, called: Any) -> None:
-    assert called("report", "dev") == (0, "wrote lake.html\n", "")
+    assert called("report", "--store", "dev") == (0, "wrote lake.html\n", "")
     page = (events_folder / "lake.html").read_text(encoding="utf-8")
     assert ">The lake of dev</h1>" in page
     assert ">raw.events</a></td>" in page

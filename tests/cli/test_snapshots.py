@@ -32,7 +32,7 @@ def test_json_has_the_same_snapshots(events_folder: Path, shown: Any) -> None:
     ]
     assert found[-1]["changes"] == "inserted_into_table:2"
     assert found[-1]["time"].endswith("+00:00")
-    (last,) = json.loads(shown("snapshots", "dev", "--limit", "1", "--format", "json"))
+    (last,) = json.loads(shown("snapshots", "--store", "dev", "--limit", "1", "--format", "json"))
     assert last == found[-1]
 
 

@@ -29,7 +29,7 @@ def test_sizes_of_a_table_as_text_and_as_json(events_folder: Path, shown: Any) -
         "deleted_rows": 1,
         "inlined_rows": 2,
     }
-    header, line = (re.split(r"  +", one) for one in shown("tables", "dev").splitlines())
+    header, line = (re.split(r"  +", one) for one in shown("tables", "--store", "dev").splitlines())
     assert header == ["table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows"]
     assert line == ["raw.events", "4", "2", byte_size(sum(sizes)), "1", "1", "2"]
 
@@ -46,14 +46,10 @@ def test_lake_without_tables(project: Path, called: Any) -> None:
 
 
 def test_unknown_store(project: Path, called: Any) -> None:
-    code, out, err = called("tables", "dve")
+    code, out, err = called("tables", "--store", "dve")
     assert (code, out) == (1, "")
     assert 'did you mean "dev"?' in err
 
 
-def test_store_is_an_argument_or_an_option(events_folder: Path, called: Any) -> None:
-    expected = called("tables")
-    assert called("tables", "dev") == called("tables", "--store", "dev") == expected
-    assert called("tables", "dev", "--store", "dev") == expected
-    code, out, err = called("tables", "dev", "--store", "prod")
-    assert (code, out, "two stores are named: dev and prod" in err) == (2, "", True)
+def test_default_store_is_used_without_an_option(events_folder: Path, called: Any) -> None:
+    assert called("tables", "--store", "dev") == called("tables")

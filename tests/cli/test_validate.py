@@ -215,7 +215,7 @@ def test_github_action(text: str, strict: str, code: int, folder: Path) -> None:
 def test_ci_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown, schema = blocks("ci.md", "console")
     assert validated(folder, BROKEN, capsys) == (1, shown.partition("\n")[2])
-    assert schema.startswith("$ lakeconf schema")
+    assert schema.startswith("$ lakeconf export json-schema")
     step, hook, job = map(yaml.safe_load, blocks("ci.md", "yaml"))
     assert run(job["lakeconf"]["script"][1].removeprefix("lakeconf ").split()) == 1
     capsys.readouterr()
@@ -303,15 +303,15 @@ def test_validate_of_a_valid_configuration(run_in_stores: Any, variables: None) 
 
 
 def test_validate_of_one_store_ignores_the_others(run_in_stores: Any) -> None:
-    assert run_in_stores("validate", "dev") == (0, "no problem found\n", "")
-    code, out, _ = run_in_stores("validate", "dev", "prod")
+    assert run_in_stores("validate", "--store", "dev") == (0, "no problem found\n", "")
+    code, out, _ = run_in_stores("validate", "--store", "dev", "--store", "prod")
     assert code == 1
     assert out.count("[LC030]") == 2
     assert out.endswith("2 problems found\n")
 
 
 def test_validate_of_an_unknown_store_is_a_usage_error(run_in_stores: Any) -> None:
-    code, out, err = run_in_stores("validate", "nowhere")
+    code, out, err = run_in_stores("validate", "--store", "nowhere")
     assert (code, out) == (2, "")
     assert "use one of the stores: dev, prod, staging" in err
 

@@ -56,11 +56,11 @@ def test_each_record_is_logged_once(project: Path, capsys: pytest.CaptureFixture
 
 
 def test_debug_shows_the_traceback_of_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["--debug", "tables", "nowhere"]) == 1
+    assert app.run(["--debug", "tables", "--store", "nowhere"]) == 1
     shown = capsys.readouterr().err
     assert "Traceback (most recent call last)" in shown
     assert shown.count("nowhere") >= 2
-    assert app.run(["-v", "tables", "nowhere"]) == 1
+    assert app.run(["-v", "tables", "--store", "nowhere"]) == 1
     assert "Traceback" not in capsys.readouterr().err
 
 

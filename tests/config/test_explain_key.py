@@ -1,4 +1,4 @@
-"""`lakeconf explain KEY`: the value, its origin and its description."""
+"""`lakeconf stores KEY`: the value, its origin and its description."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_one_key(key: str, value: str, origin: str, file: Path) -> None:
 
 
 def test_all_keys_of_a_store(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "stores.prod"]) == 0
+    assert run(["stores", "prod"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["key", "value", "from"]
     assert {"stores.prod.alias", "stores.prod.metadata_backend.port", "stores.prod.storage_backend.bucket"} <= {
         line.split()[0] for line in lines
     }
     assert "planted" not in "".join(lines)
-    assert run(["explain", "stores.prod.storage_backend.bucket"]) == 0
+    assert run(["stores", "prod.storage_backend.bucket"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         "stores.prod.storage_backend.bucket = acme",
         "  from  lakeconf.toml:14",
@@ -105,7 +105,7 @@ def test_unknown_keys(file: Path) -> None:
 
 def test_url_with_credentials_is_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(TEXT.replace('host = "${PGHOST}"', 'host = "postgres://u:${PGHOST}@h/x"'))
-    run(["explain", "stores.prod.metadata_backend.host"])
-    run(["explain", "stores.prod"])
+    run(["stores", "prod.metadata_backend.host"])
+    run(["stores", "prod"])
     shown = capsys.readouterr()
     assert "u:db@" not in shown.out + shown.err

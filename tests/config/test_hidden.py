@@ -98,11 +98,11 @@ COMMANDS = [
     ["stores"],
     ["stores", "--format", "json"],
     *(["validate", "--format", name] for name in ("text", "json", "github", "sarif")),
-    *(["preview-sql", store] for store in ("dev", "other", "third")),
-    ["preview-sql", "dev", "--format", "json"],
-    ["preview-sql", "dev", "--portable"],
-    *(["explain", f"stores.{store}"] for store in ("dev", "other", "third")),
-    ["explain", "stores.dev.storage_backend.region"],
+    *(["preview-sql", "--store", store] for store in ("dev", "other", "third")),
+    ["preview-sql", "--store", "dev", "--format", "json"],
+    ["preview-sql", "--store", "dev", "--portable"],
+    *(["stores", store] for store in ("dev", "other", "third")),
+    ["stores", "dev.storage_backend.region"],
     *(["export", tool, store] for tool in TOOLS for store in ("dev", "other")),
 ]
 
@@ -112,7 +112,7 @@ def test_parameters_are_secret_unless_listed(more: str, folder: Path, capsys: py
     (folder / "lakeconf.toml").write_text(PARAMETERS.format(more=more))
     store = lakeconf.init().get_store("dev")
     texts = [repr(store), repr(store.storage_backend), repr(store.statements), *store.preview_sql()]
-    commands = (["preview-sql"], ["explain", "stores.dev"], ["validate", "--format", "json"], ["export", "dbt"])
+    commands = (["preview-sql"], ["stores", "dev"], ["validate", "--format", "json"], ["export", "dbt"])
     texts += [said(capsys, *command) for command in commands]
     assert not [text for text in texts if "lanted-" in text or "735194" in text]
     assert "MAP {'ordinary': '***', 'region': 'eu'}" in "".join(store.preview_sql())

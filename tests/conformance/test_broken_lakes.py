@@ -300,7 +300,7 @@ CASES: list[tuple[Break, str, str]] = [
     (lost_data_path, FAILED.format("files"), "snapshots need 1 file"),
     (truncated_file, FAILED.format("files"), "another size than in the catalog"),
     (foreign_marker, FAILED.format("marker"), "belongs to another lake"),
-    (no_marker, WARNED.format("marker"), "doctor STORE --repair"),
+    (no_marker, WARNED.format("marker"), "doctor --store STORE --repair"),
     (another_data_path, FAILED.format("catalog"), "override_data_path"),
     (file_as_data_path, FAILED.format("data path writable"), "Not a directory"),
     (unwritable_data_path, FAILED.format("data path writable"), "cannot be written"),
@@ -329,7 +329,7 @@ def test_verdict(
     case.save()
     monkeypatch.chdir(tmp_path)
     before = case.files()
-    code = run(["doctor", "dev"])
+    code = run(["doctor", "--store", "dev"])
     found = capsys.readouterr().out
     assert (found.splitlines()[-1], code) == (verdict, 0 if "does not work" not in verdict else 1), found
     assert said in found
@@ -371,5 +371,5 @@ def test_configuration_that_cannot_be_read(
     missing_variable(case)
     case.save()
     monkeypatch.chdir(tmp_path)
-    assert run(["doctor", "dev"]) == 1
+    assert run(["doctor", "--store", "dev"]) == 1
     assert "LAKECONF_TEST_MISSING is not set" in capsys.readouterr().err

@@ -1,12 +1,7 @@
-"""`lakeconf init` writes a configuration that opens a lake for every pair, and prompts for the required fields."""
+"""`lakeconf init` writes a configuration that opens a lake for every pair of backends."""
 
 from __future__ import annotations
 
-import os
-import pty
-import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -100,37 +95,3 @@ def test_init_error_names_the_first_missing_field(
     assert (folder / "lakeconf.toml").exists() == (not missing)
     if missing:
         assert f"{missing[0]} is missing" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "pair", [("sqlite", "local"), ("postgres", "s3"), ("postgres_service", "share")], ids="-".join, indirect=True
-)
-def test_init_prompts_for_the_fields(
-    pair: tuple[str, str],
-    wanted: dict[str, str],
-    metadata_backend: dict[str, Any],
-    storage_backend: dict[str, Any],
-    folder: Path,
-) -> None:
-    """The template fields are typed at a terminal prompt; all other fields are options."""
-    models = {"metadata_backend": metadata_model(pair[0]), "storage_backend": storage_model(pair[1])}
-    asked = {
-        f"{section}.{name}": model.model_fields[name].description
-        for section, model in models.items()
-        for name in model.init_template().fields
-    }
-    options = [part for key, value in wanted.items() if key not in asked for part in ("--set", f"{key}={value}")]
-    name = ""  # the default
-    answers = [name, *pair, *(wanted.get(key, "") for key in asked)]
-    parent, child = pty.openpty()
-    command = [sys.executable, "-m", "lakeconf", "init", *options]
-    process = subprocess.Popen(command, stdin=child, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    os.close(child)
-    os.write(parent, "".join(f"{answer}\n" for answer in answers).encode())
-    output = process.communicate(timeout=120)[0].decode()
-    os.close(parent)
-    assert process.returncode == 0, output
-    for key, description in asked.items():
-        assert description
-        assert re.search(rf"{re.escape(description)}\r?\n{re.escape(key)}[^\n]*: ", output), output
-    check_written(folder, held(metadata_backend, storage_backend))

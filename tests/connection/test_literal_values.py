@@ -59,7 +59,7 @@ def test_other_statements_are_not_changed(sql: str, values: list[object] | None)
     [
         "tables",
         "snapshots",
-        "tables --files-of raw.events",
+        "tables raw.events",
         "doctor",
         "maintain --dry-run",
         "restore raw.events --version 1 --dry-run",

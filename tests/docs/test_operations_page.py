@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def events_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the layout of `lakeconf init` and the table of the page."""
     monkeypatch.chdir(tmp_path)
-    assert run(["init", "--yes"]) == 0
+    assert run(["init"]) == 0
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("raw.events", {"id": "BIGINT", "kind": "VARCHAR"})
         table.append([{"id": 1, "kind": "view"}, {"id": 2, "kind": "view"}])

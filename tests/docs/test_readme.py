@@ -82,7 +82,7 @@ def test_preview_sql_prints_the_output_shown(shop: Path, capsys: pytest.CaptureF
 
 
 def test_portable_script_contains_no_secret(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["preview-sql", "prod", "--portable"]) == 0
+    assert run(["preview-sql", "--store", "prod", "--portable"]) == 0
     shown = capsys.readouterr().out
     assert "getenv('LAKE_PG_PASSWORD')" in shown
     assert "hunter2" not in shown
@@ -114,6 +114,6 @@ def test_commands_that_write_a_configuration_run_without_a_terminal(
     found = re.findall(r"lakeconf (init --store [^`\n]*)", f"{START}\n{command.help}")
     assert len(found) == 2
     for text in found:
-        assert run(["init", "--yes", "--force"]) == 0
+        assert run(["init", "--force"]) == 0
         assert run(text.split()) == 0
         assert [*read(None).names] == ["dev", "prod"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     "tables",
     "snapshots",
-    "tables --files-of t",
+    "tables t",
     "sql FROM(t)",
     "maintain --dry-run",
     "maintain --yes",

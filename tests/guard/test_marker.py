@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HERE = ("inode 1:2", "path host:/catalog")
 STRANGER = "01234567-89ab-7cde-8f01-23456789abcd"
-CONFIRM = "lakeconf doctor STORE --repair"
+CONFIRM = "lakeconf doctor --store STORE --repair"
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_first_write_of_a_new_lake_creates_the_marker(usual: Lake) -> None:
     assert place(usual).exists()
     found = content(usual)
     assert found == {
-        "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor STORE --repair` creates this file",
+        "lakeconf": "marks the folder of one DuckLake; `lakeconf doctor --store STORE --repair` creates this file",
         "lake": usual.reader.lake_id,
         "catalog": module._hashes(HERE),
         **snapshot(usual),

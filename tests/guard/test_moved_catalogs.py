@@ -51,7 +51,7 @@ def check_refusal(name: str) -> None:
     """Checks that writes succeed, that cleanup fails, and that the hint names the repair command."""
     with pytest.raises(CatalogMovedError, match="this catalog was copied or moved") as raised:
         cleaned(name)
-    assert "confirm the move if no other catalog uses this data path: lakeconf doctor STORE --repair" in str(
+    assert "confirm the move if no other catalog uses this data path: lakeconf doctor --store STORE --repair" in str(
         raised.value.hint
     )
     with opened(name) as lake:
@@ -60,10 +60,10 @@ def check_refusal(name: str) -> None:
 
 def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str]) -> None:
     check_refusal(moved)
-    assert run(["doctor", moved, "--repair"]) == 2, "nobody can be asked"
+    assert run(["doctor", "--store", moved, "--repair"]) == 2, "nobody can be asked"
     assert "was created for a catalog at another location" in capsys.readouterr().err
     check_refusal(moved)
-    assert run(["doctor", moved, "--repair", "--yes"]) == 0
+    assert run(["doctor", "--store", moved, "--repair", "--yes"]) == 0
     assert f"{MARKER} names this catalog" in capsys.readouterr().out
     assert cleaned(moved) > 0
     check_refusal(original)
@@ -91,7 +91,7 @@ def test_renamed_catalog_with_a_copy_at_its_old_path(project: Path) -> None:
     shutil.copy(project / "renamed.sqlite", project / "dev.sqlite")
     check_refusal("dev")
     check_refusal("renamed")
-    assert run(["doctor", "renamed", "--repair", "--yes"]) == 0
+    assert run(["doctor", "--store", "renamed", "--repair", "--yes"]) == 0
     assert cleaned("renamed") > 0
     with opened("dev") as lake, pytest.raises(CatalogMovedError):
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
@@ -112,7 +112,7 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsy
         with opened("dev") as lake:
             with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
                 lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-            assert "lakeconf doctor STORE --repair" in str(raised.value.hint)
+            assert "lakeconf doctor --store STORE --repair" in str(raised.value.hint)
             versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
             # Once the recorded snapshot has expired, a cleanup could not tell the catalog from the one before.
             with pytest.raises(CatalogMovedError, match="restored from an older backup"):
@@ -121,7 +121,7 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsy
             lake.create_table(f"later_{lake.snapshot_id}", ROWS)
     assert sorted((project / "data").rglob("*.parquet")) == files
     # The earlier cleanup removed a file that the backup needs.
-    assert run(["doctor", "dev", "--repair", "--yes"]) == 1
+    assert run(["doctor", "--store", "dev", "--repair", "--yes"]) == 1
     shown = capsys.readouterr().out
     assert (f"{MARKER} names this catalog" in shown, "snapshots need 1 file" in shown) == (True, True)
     with opened("dev") as lake:
@@ -137,10 +137,10 @@ def test_declined_repair_keeps_the_marker(project: Path, monkeypatch: pytest.Mon
     before = (project / "data" / MARKER).read_text()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.confirm", lambda *_, **__: False)
-    assert run(["doctor", "copy", "--repair"]) == 1
+    assert run(["doctor", "--store", "copy", "--repair"]) == 1
     assert (project / "data" / MARKER).read_text() == before
     monkeypatch.setattr("click.confirm", lambda *_, **__: True)
-    assert run(["doctor", "copy", "--repair"]) == 0
+    assert run(["doctor", "--store", "copy", "--repair"]) == 0
     assert (project / "data" / MARKER).read_text() != before
 
 

@@ -65,7 +65,7 @@ def test_local_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_missing_lake_is_not_created(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(project.rglob("*"))
-    assert run(["doctor", "dev", "--format", "json"]) == 0
+    assert run(["doctor", "--store", "dev", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["store"], found["ok"]) == ("dev", True)
     assert [step["name"] for step in found["steps"]] == list(STEPS)

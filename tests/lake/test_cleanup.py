@@ -362,7 +362,7 @@ def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path:
 
 
 def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "dev", "--repair"]) == 1
+    assert run(["doctor", "--store", "dev", "--repair"]) == 1
     assert "has no lake yet" in capsys.readouterr().err
     store = lakeconf.init(project).get_store("dev")
     fill(store)
@@ -371,12 +371,12 @@ def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.Ca
     marker.unlink()
     with store.open() as lake:
         lake.table("raw.t").append(ROWS)
-        with pytest.raises(CatalogError, match="lakeconf doctor STORE --repair"):
+        with pytest.raises(CatalogError, match="lakeconf doctor --store STORE --repair"):
             cleaned(lake)
-    assert run(["doctor", "dev"]) == 0
+    assert run(["doctor", "--store", "dev"]) == 0
     assert f"! marker              {marker} does not exist" in capsys.readouterr().out
     assert not marker.exists()
-    assert run(["doctor", "dev", "--repair"]) == 0
+    assert run(["doctor", "--store", "dev", "--repair"]) == 0
     assert f"✓ marker              {marker} names this catalog" in capsys.readouterr().out
     created = json.loads(marker.read_text())
     assert created["snapshot"] == 4
@@ -387,7 +387,7 @@ def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.Ca
         assert len(cleaned(lake)) == 1
     other = content.replace(json.loads(content)["lake"], "11111111-1111-1111-1111-111111111111")
     marker.write_text(other)
-    assert run(["doctor", "dev", "--repair"]) == 1
+    assert run(["doctor", "--store", "dev", "--repair"]) == 1
     assert "belongs to another lake" in capsys.readouterr().err
     assert marker.read_text() == other
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from servers import PostgresServer
 
 READING = [
-    ["tables"], ["snapshots"], ["tables", "--files-of", "raw.t"], ["report"], ["sql", "FROM raw.t"],
+    ["tables"], ["snapshots"], ["tables", "raw.t"], ["report"], ["sql", "FROM raw.t"],
     ["diff", "dev", "dev", "raw.t"], ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"],
     ["preview-sql"],
 ]  # fmt: skip

@@ -127,7 +127,7 @@ def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief:
 
 
 def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) -> None:
-    commands = ["tables", "snapshots", "tables --files-of raw.events", "doctor", "report -o report.html"]
+    commands = ["tables", "snapshots", "tables raw.events", "doctor", "report -o report.html"]
     for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
         run(command.split())
         assert thief.seen == [], command
@@ -223,7 +223,7 @@ def test_views_and_macros_in_a_duckdb_catalog_do_not_run(
     for command in (
         ["tables"],
         ["snapshots"],
-        ["tables", "--files-of", "pub"],
+        ["tables", "pub"],
         ["sql", "FROM pub"],
         ["report", "-o", "report.html"],
     ):

@@ -207,8 +207,8 @@ def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], mon
         heap.add(f"{store.name}: pickle", pickle.dumps(store.metadata_backend), pickle.dumps(store.storage_backend))
     heap.add("config", config)
     monkeypatch.chdir(config.path.parent)  # type: ignore[union-attr]
-    formats = (["stores", "--format", "json"], ["validate", "--format", "json"], ["explain", "stores.dev"])
-    for command in (["stores"], ["validate"], *formats, *(["preview-sql", name] for name in config.stores)):
+    formats = (["stores", "--format", "json"], ["validate", "--format", "json"], ["stores", "dev"])
+    for command in (["stores"], ["validate"], *formats, *(["preview-sql", "--store", name] for name in config.stores)):
         assert run_command(command) == 0
         output = capsys.readouterr()
         heap.add(f"lakeconf {command}", output.out, output.err)

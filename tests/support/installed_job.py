@@ -25,13 +25,14 @@ COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "seen": "TIMESTAMPTZ"}
 ROWS = "SELECT {0}::BIGINT AS id, '{1}' AS name, TIMESTAMPTZ '2026-01-01 00:00:00Z' AS seen"
 # Every command with its arguments. The commands in `MISSING` need an extra.
 CALLS = [
-    ["validate"], ["stores"], ["preview-sql"], ["schema"], ["explain", "LC001"], ["doctor"],
-    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["tables", "--files-of", "raw.events"],
+    ["validate"], ["stores"], ["preview-sql"], ["export", "json-schema"], ["doctor"],
+    ["validate", "--explain", "LC001"],
+    ["tables"], ["tables", "--format", "json"], ["snapshots"], ["tables", "raw.events"],
     ["sql", "FROM raw.events"], ["load", "names.csv", "raw.names", "--yes"],
     ["plan"], ["run"], ["copy", "dev", "prod", "marts.names", "--yes"], ["diff", "dev", "prod", "marts.names"],
     ["graph"], ["test"], ["restore", "raw.events", "--version", "3", "--dry-run"],
     ["maintain", "--dry-run"], ["maintain", "--yes"], ["export", "dbt"],
-    ["init", "--yes", "--output", "other.toml"],
+    ["init", "--output", "other.toml"],
 ]  # fmt: skip
 MISSING = {"verify": (["verify", "raw.events"], "lakeconf[spark]"), "report": (["report"], "lakeconf[report]")}
 MODULES = {"polars": "polars", "dagster": "dagster", "dbt": "dbt", "dlt": "dlt", "sqlmesh": "sqlmesh"}
