@@ -10,7 +10,7 @@ from typing import Any
 
 from lakeconf.catalog.history import LakeSize
 from lakeconf.errors import LakeconfError, required
-from lakeconf.inspection.catalog_files import TableSize, data_path_files, skewed_tables, table_sizes
+from lakeconf.inspection.catalog_files import TableSize, data_path_files, table_sizes
 from lakeconf.inspection.doctor_lake import TableAdvice, advice, daily_growth, planned_maintenance
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
@@ -42,7 +42,6 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
         doctor=f"lakeconf doctor --store {shlex.quote(store)}",
         tiles=_tiles(tables, growth),
         findings=_findings(lake),
-        skewed=skewed_tables(lake),
         unknown=_unknown(lake),
         shown_paths=_PATHS,
         days=daily_growth(growth)[-_DAYS:],

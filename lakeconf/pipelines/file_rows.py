@@ -1,4 +1,7 @@
-"""Keys of structs in files that the declared types lack: DuckDB leaves them out without an error."""
+"""Rows of files for models: how they are read, and checks that no value changes and no key is left out.
+
+DuckDB rounds values and leaves out keys of structs that the declared types lack, without an error.
+"""
 
 from __future__ import annotations
 

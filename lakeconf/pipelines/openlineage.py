@@ -1,4 +1,4 @@
-"""Where OpenLineage events go: a file, or a server.
+"""OpenLineage events of a run, and where they go: a file, or a server.
 
 Source: https://openlineage.io/docs/client/python. The variables are those of its clients: OPENLINEAGE_URL,
 OPENLINEAGE_ENDPOINT and OPENLINEAGE_API_KEY.

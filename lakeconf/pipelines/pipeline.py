@@ -104,11 +104,11 @@ class Pipeline:
             found.update(dict.fromkeys(self.stored_inputs(below) if below is not None and is_view else [table]))
         return list(found)
 
-    def definition(self, model: Model, *, on_disk: bool = False) -> str:
+    def definition(self, model: Model) -> str:
         """Returns a hash of a model's definition and of the views that it reads."""
         views = (self.by_table.get(table) for table in self.inputs(model).values())
-        below = [self.definition(view, on_disk=on_disk) for view in views if view and isinstance(view.kind, View)]
-        return digest(model.definition_now() if on_disk else model.definition(), *below)
+        below = [self.definition(view) for view in views if view and isinstance(view.kind, View)]
+        return digest(model.definition(), *below)
 
     def chosen(self, tables: Iterable[str], exclude: Iterable[str] = ()) -> list[Model]:
         """Returns the selected models in order; all models if `tables` is empty.

@@ -1,4 +1,4 @@
-"""Changes the columns of a table to match the rows of a model."""
+"""Plans the run of a model: whether it runs, why, for which intervals or files, and what happens to its columns."""
 
 from __future__ import annotations
 
@@ -208,7 +208,6 @@ class Known:
         runs: The runs that produced the model's current rows, oldest first.
         earlier: The number of all recorded runs of the model.
         pending: Tables that this run would change; only for plans.
-        loaded_files: The files that all recorded runs of the model have loaded.
         history: What the recorded events say about the rows of the table.
         has_other_rows: True if the table has rows, but runs wrote only a former table of its name.
     """
@@ -218,7 +217,6 @@ class Known:
     runs: Sequence[ModelRun]
     earlier: int = 0
     pending: frozenset[str] = frozenset()
-    loaded_files: frozenset[str] = frozenset()
     history: History = field(default_factory=History)
     has_other_rows: bool = False
 

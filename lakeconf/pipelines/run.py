@@ -1,4 +1,4 @@
-"""Runs models at the same time, each after the models that it reads."""
+"""Runs and plans the models of a pipeline, one after the other or at the same time, each after those that it reads."""
 
 from __future__ import annotations
 
@@ -366,12 +366,11 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
     for one in lakes.values():
         one.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
-    loaded = frozenset(file for one in runs for file in one.files)
     found = history(runs, lake.runs.created(model.table) if exists else None)
     other_rows = (
         exists and found.is_former and not isinstance(model.kind, View) and bool(lake.table(model.table).count())
     )
-    return Known(lakes, exists, found.runs, len(runs), pending, loaded, found, other_rows)
+    return Known(lakes, exists, found.runs, len(runs), pending, found, other_rows)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

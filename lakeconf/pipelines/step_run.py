@@ -1,4 +1,4 @@
-"""Creates or evolves the table of a model and writes its rows, in an open transaction."""
+"""Carries out the planned run of a model: each transaction evolves the table, writes rows, and records the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import Files, check_files, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, View
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
@@ -239,9 +239,9 @@ class StepRun:
             # The rows of earlier runs are gone. A file that is absent now is loaded when it returns.
             transaction.runs.record(replace(recorded, definition=RESET, files=(), file_states={}))
         transaction.runs.record(recorded)
-        if pipeline.definition(model, on_disk=True) != definition:
+        if isinstance(model.kind, Seed) and pipeline.definition(model) != definition:
             raise PipelineError(
-                f"the definition of the model {model.table} changed during the run; nothing was written",
+                f"{model.kind.csv}, the file of the model {model.table}, changed during the run; nothing was written",
                 hint="run it again",
             )
 

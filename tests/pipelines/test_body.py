@@ -45,29 +45,6 @@ def test_arguments_of_a_function_are_its_inputs_without_the_bounds() -> None:
     assert Function(lambda: None).arguments() == []
 
 
-def test_code_of_a_function_follows_its_file(tmp_path: Path) -> None:
-    def body(events: Any) -> Any:
-        return events.head(1)
-
-    function = Function(body)
-    assert function.code() == function.code_now()
-    path = tmp_path / "models.py"
-    source = "def changed(events):\n    return  events\n"
-    path.write_text(source)
-    names: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), names)  # noqa: S102 - a model in a file that changes
-    loaded = Function(names["changed"])
-    before = loaded.code()
-    path.write_text("def changed(events):\n    return events.head(2)\n")
-    assert loaded.code_now() != loaded.code() == before
-    path.write_text("def other(events):\n    return events\n")
-    assert loaded.code_now() is None
-    path.write_text(
-        "def changed(events):\n    return 9\n\ndef other():\n    def changed(events):\n        return events\n"
-    )
-    assert loaded.code_now() == loaded.code()
-
-
 def test_place_of_a_function_is_its_first_line_or_the_line_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> None:
         raise ValueError
@@ -148,16 +125,8 @@ def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is(
     ]
 
 
-def test_code_of_a_query_follows_its_file(tmp_path: Path) -> None:
-    assert Query("SELECT 1 -- one").code() == Query("SELECT 1").code_now() == "SELECT 1"
-    path = tmp_path / "t.sql"
-    path.write_text("SELECT  2 -- two")
-    query = Query("SELECT 1", path)
-    assert (query.code(), query.code_now()) == ("SELECT 1", "SELECT 2")
-    path.write_bytes(b"\xff")
-    assert query.code_now() is None
-    path.unlink()
-    assert query.code_now() is None
+def test_code_of_a_query_has_no_comments() -> None:
+    assert Query("SELECT  1 -- one").code() == "SELECT 1"
 
 
 def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

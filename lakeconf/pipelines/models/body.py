@@ -1,4 +1,4 @@
-"""Errors in the SQL of a model, with file, line, column and the line itself."""
+"""What computes the rows of a model: a function, or a query in DuckDB's or Spark's SQL. Errors name the place in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,7 +34,6 @@ from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, S
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.models.definition_hash import (
     FunctionSource,
-    codes_on_disk,
     function_code,
     loaded_source,
     sql_code,
@@ -180,10 +179,6 @@ class Body(Protocol):
         """Returns the code without comments."""
         ...
 
-    def code_now(self) -> str | None:
-        """Returns the code of the file as it is now, without comments; None if the file no longer contains it."""
-        ...
-
     def place(self, error: BaseException | None = None) -> str | None:
         """Returns the file and line of the body, or of an error raised in it; None if it is not in a file."""
         ...
@@ -208,12 +203,6 @@ class Function:
 
     def code(self) -> str:
         return function_code(self.function, self._source)
-
-    def code_now(self) -> str | None:
-        found = codes_on_disk(Path(inspect.getfile(self.function)), self.function.__name__)
-        # A file may contain several functions with this name, nested in others.
-        own = self.code()
-        return own if own in found else next(iter(found), None)
 
     def place(self, error: BaseException | None = None) -> str | None:
         file, line = inspect.getfile(self.function), self.function.__code__.co_firstlineno
@@ -251,14 +240,6 @@ class Query:
 
     def code(self) -> str:
         return sql_code(self.text)
-
-    def code_now(self) -> str | None:
-        if self.path is None:
-            return self.code()
-        try:
-            return sql_code(self.path.read_bytes().decode())
-        except (OSError, UnicodeDecodeError):
-            return None
 
     def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
         return None if self.path is None else shown_place(self.path)
@@ -372,14 +353,6 @@ class SparkQuery:
 
     def code(self) -> str:
         return f"spark: {self.text.strip()}"
-
-    def code_now(self) -> str | None:
-        if self.path is None:
-            return self.code()
-        try:
-            return replace(self, text=self.path.read_bytes().decode()).code()
-        except (OSError, UnicodeDecodeError):
-            return None
 
     def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
         return None if self.path is None else shown_place(self.path)

@@ -1,4 +1,4 @@
-"""Finds what is wrong with models before a run: in a model alone, and between models and their unit tests."""
+"""Loads the pipeline that the configuration declares, finds what is wrong with it, and opens its stores."""
 
 from __future__ import annotations
 

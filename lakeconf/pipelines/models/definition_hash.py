@@ -100,15 +100,6 @@ def function_code(function: Callable[..., Any], source: FunctionSource | None) -
     return file.code(file.statement(name, source.line))
 
 
-def codes_on_disk(path: Path, name: str) -> list[str]:
-    """Returns the current code of each function with this name in a file; none if the file is no longer valid."""
-    try:
-        file = _File.parsed(path.read_bytes().decode())
-    except (OSError, SyntaxError, ValueError, tokenize.TokenError):
-        return []
-    return [file.code(node) for node in ast.walk(file.tree) if isinstance(node, _DEFINITIONS) and node.name == name]
-
-
 class _File(NamedTuple):
     """A file of Python: its statements, and the places and texts of its tokens."""
 

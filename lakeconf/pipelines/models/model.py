@@ -1,4 +1,4 @@
-"""Tests of a model's columns, which each run of the model checks before it commits."""
+"""Models, and the tests of their columns, which each run checks before it commits."""
 
 from __future__ import annotations
 
@@ -226,15 +226,10 @@ class Model:
 
     def definition(self) -> str:
         """Returns the hash of what decides about the rows: not of comments, audits and tests."""
-        return self._digest("" if self.body is None else self.body.code())
-
-    def definition_now(self) -> str:
-        """Returns the hash of the definition on disk as it is now."""
-        return self._digest("" if self.body is None else self.body.code_now() or "missing")
-
-    def _digest(self, code: str) -> str:
         kind = self.kind.identity() + (file_digest(self.folder / self.kind.csv) if isinstance(self.kind, Seed) else "")
-        return digest(self.table, kind, code, repr(sorted(self.inputs.items())))
+        return digest(
+            self.table, kind, "" if self.body is None else self.body.code(), repr(sorted(self.inputs.items()))
+        )
 
     def _only_argument(self) -> str:
         if len(self.arguments) == 1:
