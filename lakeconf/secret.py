@@ -280,7 +280,9 @@ def _validate(value: object) -> Secret:
     if isinstance(value, Secret):
         return value
     if not isinstance(value, str):
-        raise ValueError("must be a string")
+        from pydantic_core import PydanticCustomError  # slow to import
+
+        raise PydanticCustomError("string_type", "must be a string")
     if "\0" in value:
         raise ValueError("must not contain a NUL character")
     return Secret(value, variable=getattr(value, "variable", None))

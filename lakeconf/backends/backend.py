@@ -18,6 +18,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from lakeconf.backends.secrecy import guard_parameters, holds_credentials
 from lakeconf.backends.server import CatalogServer
@@ -25,6 +26,26 @@ from lakeconf.backends.store_options import reads_only
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
+
+# Hints of faults in credentials, and in all of them.
+ALL_CREDENTIALS = "set all of them, or omit them all to use the existing secret that secret_name names"
+ANY_CREDENTIALS = "set all credentials, or omit them all to use the existing secret that secret_name names"
+
+
+def fault(
+    message: str, *keys: str, hint: str | None = None, wanted: str | None = None, credentials: bool = False
+) -> PydanticCustomError:
+    """An error about several keys of a backend's table, for validators of the whole backend.
+
+    Args:
+        message: What is wrong; contains no value.
+        *keys: The keys that are wrong together. The configuration shows the first one that the table contains.
+        hint: What to do; `{table}` stands for the name of the table. Default: how to write the key `wanted`.
+        wanted: The key to write; default: the first of `keys`.
+        credentials: True if the keys are credentials.
+    """
+    context = {"message": message, "keys": keys, "hint": hint, "wanted": wanted, "credentials": credentials}
+    return PydanticCustomError("fault", "{message}", context)
 
 
 @dataclass(frozen=True)
@@ -112,9 +133,12 @@ class Backend(BaseModel, ABC):
         parameters = [key.lower() for key in getattr(self, "secret_parameters", {})]
         for key in parameters:
             if key in type(self).model_fields:
-                raise ValueError(f"{key} is a key of the backend: move it out of secret_parameters")
+                message = f"{key} is a key of the backend: move it out of secret_parameters"
+                hint = f"move {key} from secret_parameters to [{{table}}]"
+                raise fault(message, "secret_parameters", hint=hint, credentials=True)
             if parameters.count(key) > 1:
-                raise ValueError(f"secret_parameters contain {key} twice")
+                message, hint = f"secret_parameters contain {key} twice", "upper and lower case are the same"
+                raise fault(message, "secret_parameters", hint=f"remove one {key}: {hint}", credentials=True)
         return self
 
     @model_validator(mode="after")
@@ -125,7 +149,7 @@ class Backend(BaseModel, ABC):
                 continue  # a path can have any name, and has no scheme
             for text in _texts_in(value):
                 if holds_credentials(name, text):
-                    raise ValueError(f"{name} contains a user or a password: use separate keys for them")
+                    raise fault(f"{name} contains a user or a password: use separate keys for them", name)
         return self
 
     def secrets_held(self) -> tuple[Secret, ...]:
@@ -299,7 +323,10 @@ def _no_control(text: str) -> str:
 
 def _option_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
-        raise ValueError("the name of an option must contain only letters, digits and underscores")
+        allowed = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_")
+        hint = f"rename it to {allowed}" if allowed else "remove it"
+        message = "the name of an option must contain only letters, digits and underscores"
+        raise PydanticCustomError("fault", "{message}", {"message": message, "hint": hint})
     return text
 
 

@@ -158,9 +158,10 @@ _REQUEST = ("since", "until", "redo_late", "rebuild")
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds options that select models and intervals; the command receives the arguments of `plan` as `request`."""
 
-    @functools.wraps(command)
     def requesting(**given: Any) -> Any:
         return command(request={name: given.pop(name) for name in _REQUEST}, **given)
+
+    made: Callable[..., Any] = functools.wraps(command)(requesting)
 
     for option in (
         config_option,
@@ -178,8 +179,8 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         store_option,
         selection_options,
     ):
-        requesting = option(requesting)
-    return requesting
+        made = option(made)
+    return made
 
 
 class ConsentRequired(click.ClickException):
@@ -234,11 +235,11 @@ class Change:
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options of a command that changes a lake; the command receives a `Change` as `change`."""
 
-    @functools.wraps(command)
     def changing(*, format_name: str, dry_run: bool, yes: bool, **others: Any) -> Any:
         return command(change=Change(format_name, dry_run, yes), **others)
 
+    made: Callable[..., Any] = functools.wraps(command)(changing)
     dry_run = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
     for option in (config_option, format_option, yes_option, dry_run):
-        changing = option(changing)
-    return changing
+        made = option(made)
+    return made

@@ -1,4 +1,4 @@
-"""Reads the tables of backends; turns errors of pydantic into problems with places and fixes."""
+"""Reads the tables of backends; errors of pydantic become problems with places and fixes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import nearest, suggestion
 from lakeconf.secret import Secret
 
-_PROVIDER = 'write secret_parameters = { provider = "credential_chain" }, or set key_id and secret'
-
 
 def field_fix(name: str, field: FieldInfo) -> str:
     """Says how to write a key, with an example and its meaning."""
@@ -30,49 +28,12 @@ def field_fix(name: str, field: FieldInfo) -> str:
     return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
 
 
-def settings_fix(model: type[Backend], section: str, key: str | None, fault: str) -> str:
-    """Says how to resolve a conflict of keys."""
-    address = re.search(r"such as (\S+://\S+)", fault)
-    lacking = re.search(r"without (\w+)", fault)
-    if "conflict" in fault and key is not None:
-        return f"remove {key}, or the keys that it conflicts with"
-    if address is not None and key is not None:
-        return f'write {key} = "{address[1]}"'
-    named = [*(lacking.groups() if lacking else ()), *([key] if key else re.findall(r"\w+", fault))]
-    wanted = next((word for word in named if word in model.model_fields), None)
-    return f"change the keys of [{section}]" if wanted is None else field_fix(wanted, model.model_fields[wanted])
-
-
-def parameter_fix(name: str) -> str:
-    """Says how to name a parameter of a secret."""
-    allowed = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
-    return f"rename it to {allowed}" if allowed else "remove it"
-
-
-def credentials_fix(section: str, fault: str) -> str:
-    """Says how to make credentials whole."""
-    moved = re.match(r"(\w+) is a key of the backend", fault)
-    if moved is not None:
-        return f"move {moved[1]} from secret_parameters to [{section}]"
-    repeated = re.match(r"secret_parameters contain (\w+) twice", fault)
-    if repeated is not None:
-        return f"remove one {repeated[1]}: upper and lower case are the same"
-    if "conflict with secret_parameters.provider" in fault:
-        return "remove provider from secret_parameters, or remove key_id and secret"
-    if "must contain a provider" in fault:
-        return _PROVIDER
-    if fault.startswith("incomplete credentials"):
-        return "set all of them, or omit them all to use the existing secret that secret_name names"
-    return "set all credentials, or omit them all to use the existing secret that secret_name names"
-
-
 BackendType = TypeVar("BackendType", bound=Backend)
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
 # Python raises an error for integers of many digits; nothing configurable has more than 20.
 _INTEGER = r"[+-]?[0-9]{1,20}"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_ABOUT_CREDENTIALS = r"credentials|secret_parameters|conflict with secret"
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "an integer",
@@ -257,14 +218,12 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
     if is_unknown:
         draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=_unknown_hint(draft, name, model))
         return
-    fix = (
-        parameter_fix(fault.key[-1]) if "name of an option" in fault.text else field_fix(name, model.model_fields[name])
-    )
+    fix = fault.context.get("hint") or field_fix(name, model.model_fields[name])
     if fault.kind == "missing":
         draft.report(Code.MISSING_KEY, "is missing", key, hint=fix)
     elif fault.kind == "parameter":
         draft.report(Code.WRONG_VALUE, "is not a valid CREATE SECRET parameter value", key, hint=_PARAMETERS)
-    elif fault.kind in _EXPECTED or fault.text == "must be a string":
+    elif fault.kind in _EXPECTED:
         draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
         draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=fix)
@@ -277,16 +236,21 @@ def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
 
 
 def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
-    """Reports an error of the whole table at the first key that the error names and the table contains."""
-    named = [word for word in re.findall(r"\w+", fault.text) if word in draft.values[section]]
-    if any((section, word) in draft.unresolved for word in named):
+    """Reports an error of the whole table at the first of its keys that the table contains."""
+    # A backend of another package may raise a ValueError, which names no keys.
+    keys = fault.context.get("keys", tuple(draft.values[section]))
+    named = [key for key in keys if key in draft.values[section]]
+    if any((section, key) in draft.unresolved for key in named):
         return
-    code = Code.CREDENTIALS if re.search(_ABOUT_CREDENTIALS, fault.text) else Code.FIELDS
     table = f"stores.{draft.name}.{section}"
-    if code is Code.CREDENTIALS:
-        hint = credentials_fix(table, fault.text)
-    else:
-        hint = settings_fix(model, table, named[0] if named else None, fault.text)
+    hint, wanted = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
+    if "keys" not in fault.context:
+        named, hint = [], f"change the keys of [{table}]"
+    elif hint is not None:
+        hint = hint.replace("{table}", table)
+    elif wanted is not None:
+        hint = field_fix(wanted, model.model_fields[wanted])
+    code = Code.CREDENTIALS if fault.context.get("credentials") else Code.FIELDS
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)
 
 
@@ -296,8 +260,7 @@ def _given(draft: Draft, section: str, fault: _Fault) -> Any:
 
 
 def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
-    expected = _EXPECTED.get(fault.kind, fault.text.removeprefix("must be "))
-    return f"must be {expected}, not {type_name(_given(draft, section, fault))}"
+    return f"must be {_EXPECTED[fault.kind]}, not {type_name(_given(draft, section, fault))}"
 
 
 def _type_hint(draft: Draft, section: str, fault: _Fault) -> str:

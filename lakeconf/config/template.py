@@ -113,7 +113,7 @@ def _backend(section: str, kind: str, given: Mapping[str, str], folder: str) -> 
         raise LakeconfError(f"{section}.type is already {kind}", hint="set it with --metadata and --storage")
     model = metadata_backend(kind) if section == "metadata_backend" else storage_backend(kind)
     template = model.init_template()
-    fields = {name: value and _below(folder, value) for name, value in template.fields.items()} | given
+    fields = {name: value and _below(folder, value) for name, value in template.fields.items()} | dict(given)
     lines = [f'type = "{kind}"']
     for name, value in fields.items():
         text = _checked(section, model, name, value)

@@ -10,7 +10,7 @@ import pytest
 from config_source import draft_of, summary
 from pydantic import Field, model_validator
 
-from lakeconf.backends.backend import MetadataBackend, SecretParameters, StoreNames, Text
+from lakeconf.backends.backend import ANY_CREDENTIALS, MetadataBackend, SecretParameters, StoreNames, Text, fault
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend, storage_backend
 from lakeconf.backends.storage.object_storage import S3Storage
@@ -44,11 +44,11 @@ class Shelf(MetadataBackend):
     @model_validator(mode="after")
     def _is_consistent(self) -> Shelf:
         if self.height == 7:
-            raise ValueError("height and width conflict")
+            raise fault("height and width conflict", "height", "width", hint="remove height of [{table}]")
         if self.height == 8:
             raise ValueError("nothing fits")
         if self.undescribed == "conflict":
-            raise ValueError("these credentials are odd")
+            raise fault("these credentials are odd", hint=ANY_CREDENTIALS, credentials=True)
         return self
 
     @classmethod
@@ -277,7 +277,7 @@ def test_conflict_is_reported_at_the_first_key_that_it_names() -> None:
     assert problem('board = "x"\nwidth = 1.0\nheight = 7') == (
         "LC053",
         "height and width conflict",
-        "remove height, or the keys that it conflicts with",
+        "remove height of [stores.dev.metadata_backend]",
         "height",
         5,
     )

@@ -6,7 +6,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.backend import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import (
+    InitTemplate,
+    SecretName,
+    SecretParameters,
+    StorageBackend,
+    StoreNames,
+    Text,
+    fault,
+)
 from lakeconf.errors import UnsupportedError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value
@@ -32,9 +40,11 @@ class AzureStorage(StorageBackend):
     def _has_one_kind_of_credentials(self) -> Self:
         given = [name for name in ("connection_string", "account_name", "secret_name") if getattr(self, name)]
         if not given:
-            raise ValueError("no credentials: give connection_string, account_name, or the name of an existing secret")
+            message = "no credentials: give connection_string, account_name, or the name of an existing secret"
+            raise fault(message, wanted="secret_name", credentials=True)
         if self.connection_string and self.account_name:
-            raise ValueError("give connection_string or account_name, not both")
+            hint = "remove account_name, or connection_string"
+            raise fault("give connection_string or account_name, not both", "connection_string", hint=hint)
         return self
 
     @classmethod

@@ -12,7 +12,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, SecretName, SecretParameters, StoreNames, Text
+from lakeconf.backends.backend import (
+    ALL_CREDENTIALS,
+    ANY_CREDENTIALS,
+    InitTemplate,
+    MetadataBackend,
+    SecretName,
+    SecretParameters,
+    StoreNames,
+    Text,
+    fault,
+)
 from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, Value, identifier, literal
@@ -228,7 +238,8 @@ class PostgresMetadata(MetadataBackend):
         given = [name for name in ("host", "database", "user") if getattr(self, name) is not None]
         missing = [name for name in ("host", "database", "user") if getattr(self, name) is None]
         if given and missing:
-            raise ValueError(f"incomplete credentials: {', '.join(given)} without {', '.join(missing)}")
+            message = f"incomplete credentials: {', '.join(given)} without {', '.join(missing)}"
+            raise fault(message, *given, hint=ALL_CREDENTIALS, credentials=True)
         if not given:
             self._check_reference()
         return self
@@ -236,13 +247,14 @@ class PostgresMetadata(MetadataBackend):
     def _check_reference(self) -> None:
         for name in ("password", "port"):
             if getattr(self, name) is not None:
-                raise ValueError(f"incomplete credentials: {name} without host, database and user")
+                message = f"incomplete credentials: {name} without host, database and user"
+                raise fault(message, name, hint=ALL_CREDENTIALS, credentials=True)
         if self.secret_parameters:
-            raise ValueError(
-                "secret_parameters need host, database and user: lakeconf does not change existing secrets"
-            )
+            message = "secret_parameters need host, database and user: lakeconf does not change existing secrets"
+            raise fault(message, "secret_parameters", hint=ANY_CREDENTIALS, credentials=True)
         if self.secret_name is None:
-            raise ValueError("no credentials: set host, database and user, or the secret_name of an existing secret")
+            message = "no credentials: set host, database and user, or the secret_name of an existing secret"
+            raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
 
     @classmethod
     def init_template(cls) -> InitTemplate:

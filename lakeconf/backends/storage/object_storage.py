@@ -9,7 +9,17 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lakeconf.backends.backend import InitTemplate, SecretName, SecretParameters, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import (
+    ALL_CREDENTIALS,
+    ANY_CREDENTIALS,
+    InitTemplate,
+    SecretName,
+    SecretParameters,
+    StorageBackend,
+    StoreNames,
+    Text,
+    fault,
+)
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
@@ -17,6 +27,8 @@ from lakeconf.sql import CreateSecret, SetOption, Value
 
 # Also DuckDB's default, so both sign requests in the same way.
 DEFAULT_REGION = "us-east-1"
+# The keys that say where the files are.
+_PLACE = ("data_path", "bucket", "prefix")
 
 
 class ObjectStorage(StorageBackend):
@@ -76,52 +88,61 @@ class ObjectStorage(StorageBackend):
 
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> Self:
-        if self.key_id is None and self.secret is not None:
-            raise ValueError("incomplete credentials: secret without key_id")
-        if self.key_id is not None and self.secret is None:
-            raise ValueError("incomplete credentials: key_id without secret")
-        if self.session_token is not None and self.key_id is None:
-            raise ValueError("incomplete credentials: session_token without key_id and secret")
+        lacking = {"secret": "key_id", "key_id": "secret", "session_token": "key_id"}
+        for name, other in lacking.items():
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                others = "key_id and secret" if name == "session_token" else other
+                message = f"incomplete credentials: {name} without {others}"
+                raise fault(message, name, hint=ALL_CREDENTIALS, credentials=True)
         if self.provider is not None and self.key_id is not None:
-            raise ValueError("key_id and secret conflict with secret_parameters.provider: set only one of them")
+            message = "key_id and secret conflict with secret_parameters.provider: set only one of them"
+            hint = "remove provider from secret_parameters, or remove key_id and secret"
+            raise fault(message, "key_id", "secret", "secret_parameters", hint=hint, credentials=True)
         if not self.creates_secret:
             self._check_reference()
         return self
 
     def _check_reference(self) -> None:
         if self.secret_parameters:
-            raise ValueError("secret_parameters need key_id and secret, or must contain a provider")
+            message = "secret_parameters need key_id and secret, or must contain a provider"
+            hint = 'write secret_parameters = { provider = "credential_chain" }, or set key_id and secret'
+            raise fault(message, "secret_parameters", hint=hint, credentials=True)
         if self.secret_name is None:
-            raise ValueError(
-                "no credentials: set key_id and secret, secret_parameters = { provider = "
-                '"credential_chain" }, or the secret_name of an existing secret'
+            message = (
+                'no credentials: set key_id and secret, secret_parameters = { provider = "credential_chain" }, or the '
+                "secret_name of an existing secret"
             )
+            raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
 
     @model_validator(mode="after")
     def _place_is_whole(self) -> Self:
         if self.data_path is not None and (self.bucket is not None or self.prefix is not None):
-            raise ValueError("data_path conflicts with bucket and prefix: set only one of them")
+            message, hint = "set only one of them", "remove data_path, or the keys that it conflicts with"
+            raise fault(f"data_path conflicts with bucket and prefix: {message}", *_PLACE, hint=hint)
         if self.bucket is None and self.prefix is not None:
-            raise ValueError("prefix without bucket: set bucket too")
+            raise fault("prefix without bucket: set bucket too", "prefix", wanted="bucket")
         if self.bucket is None and self.data_path is None and self.scope is None:
-            raise ValueError("no location for the files: set bucket (and prefix), or data_path")
+            raise fault("no location for the files: set bucket (and prefix), or data_path", wanted="bucket")
         if self.bucket is not None and "/" in self.bucket:
-            raise ValueError("bucket must not contain a slash: move the rest of the path to prefix")
+            raise fault("bucket must not contain a slash: move the rest of the path to prefix", "bucket")
         for name in ("data_path", "scope"):
             if getattr(self, name) is not None:
                 self._canonical(name, getattr(self, name))
         location = "" if self.bucket is None and self.data_path is None else self.location
         unreadable = next((character for character in "?\\" if character in location), None)
         if unreadable is not None:
-            raise ValueError(f"the folder must not contain {unreadable!r}: DuckDB cannot read files in such a folder")
+            message = f"the folder must not contain {unreadable!r}: DuckDB cannot read files in such a folder"
+            raise fault(message, *_PLACE, hint="use another folder")
         if self.endpoint is not None and "://" in self.endpoint:
-            raise ValueError("endpoint must be host and port without a scheme; set use_ssl to choose TLS")
+            message = "endpoint must be host and port without a scheme; set use_ssl to choose TLS"
+            raise fault(message, "endpoint", "use_ssl")
         return self
 
     def _canonical(self, name: str, uri: str) -> str:
         scheme, found, rest = uri.partition("://")
         if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
-            raise ValueError(f"{name} must be a URI such as {self.scheme}://bucket/folder/")
+            example = f"{self.scheme}://bucket/folder/"
+            raise fault(f"{name} must be a URI such as {example}", name, hint=f'write {name} = "{example}"')
         return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
 
     @classmethod
@@ -262,7 +283,8 @@ class R2Storage(ObjectStorage):
     @model_validator(mode="after")
     def _account_is_given(self) -> Self:
         if self.creates_secret and self.account_id is None and self.endpoint is None:
-            raise ValueError("incomplete credentials: R2 needs account_id (or an endpoint)")
+            message = "incomplete credentials: R2 needs account_id (or an endpoint)"
+            raise fault(message, hint=ALL_CREDENTIALS, credentials=True)
         return self
 
     @classmethod
