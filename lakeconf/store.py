@@ -14,12 +14,12 @@ from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.backends.store_options import (
     MaintenanceLimits,
-    attach_option_problem,
-    attach_options_problem,
+    StoreError,
+    check_attach_options,
+    check_options,
     checked_committer,
     creates_nothing,
     is_pinned,
-    maintenance_problem,
     reads_only,
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
@@ -78,6 +78,19 @@ class Store(PublicNames):
         LakeconfError: The backends cannot be combined, or an option or a limit is invalid.
     """
 
+    name: str
+    metadata_backend: MetadataBackend
+    storage_backend: StorageBackend | None
+    alias: str
+    attach_options: Mapping[str, Value]
+    committer: str
+    hidden: tuple[Secret, ...]
+    maintenance: Mapping[str, str]
+    # The file that declares the store; None if Python code made it.
+    config: str | None
+    # Reads the storage backend again, in another process.
+    reread: Reread | None
+
     def __init__(
         self,
         name: str,
@@ -92,24 +105,22 @@ class Store(PublicNames):
     ) -> None:
         check_arguments(name, metadata_backend, storage_backend, alias)
         if (refusal := metadata_backend.refusal(storage_backend)) is not None:
-            raise LakeconfError(f"stores.{name}: {metadata_backend.type} {refusal}")
-        self.name, self.committer, self.hidden = name, checked_committer(name, committer), checked_secrets(hidden)
-        self.metadata_backend, self.storage_backend = metadata_backend, storage_backend
-        self.attach_options = guard_options(checked_table(attach_options, "attach_options", '{"read_only": True}'))
-        self.maintenance = dict(checked_table(maintenance, "maintenance", '{"deadline": "30m"}'))
+            raise StoreError(name, "", f"{metadata_backend.type} {refusal}")
+        options = guard_options(checked_table(attach_options, "attach_options", '{"read_only": True}'))
+        limits = dict(checked_table(maintenance, "maintenance", '{"deadline": "30m"}'))
+        vars(self).update(
+            name=name, metadata_backend=metadata_backend, storage_backend=storage_backend, attach_options=options,
+            committer=checked_committer(name, committer), hidden=checked_secrets(hidden), maintenance=limits,
+            config=None, reread=None,
+        )  # fmt: skip
         chosen = alias or metadata_backend.default_alias(name, dict(metadata_backend))
-        self.alias: str = chosen if chosen == name else hide(chosen, self.secrets)
-        # The file that declares the store; None if Python code made it.
-        self.config: str | None = None
-        # Reads its storage backend again, in another process.
-        self.reread: Reread | None = None
-        checks = (("attach_options", self.attach_options, attach_option_problem),)
-        for table, values, check in (*checks, ("maintenance", self.maintenance, maintenance_problem)):
-            for key, value in values.items():
-                if (problem := check(key, value)) is not None:
-                    raise LakeconfError(f"stores.{name}.{table}.{key}: {problem}")
-        if (problem := attach_options_problem(self.attach_options, self.alias)) is not None:
-            raise LakeconfError(f"stores.{name}.attach_options.{problem}")
+        vars(self).update(alias=chosen if chosen == name else hide(chosen, self.secrets))
+        check_options(name, "attach_options", options)
+        check_options(name, "maintenance", limits)
+        check_attach_options(name, options, self.alias)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a store cannot change: use store.replace({name}=…)")
 
     def __repr__(self) -> str:
         text = (
@@ -219,9 +230,10 @@ class Store(PublicNames):
         Args:
             **changes: The new values, such as `alias="other"`.
         """
+        origin = {name: changes.pop(name, getattr(self, name)) for name in ("config", "reread")}
         kept = ("metadata_backend", "storage_backend", "alias", "attach_options", "committer", "hidden", "maintenance")
         copy = Store(self.name, **{name: getattr(self, name) for name in kept} | changes)
-        copy.config, copy.reread = self.config, self.reread
+        vars(copy).update(origin)
         return copy
 
     def attach_to(self, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:

@@ -6,25 +6,86 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 
-# https://ducklake.select/docs/stable/duckdb/usage/connecting; META_… options are passed to the metadata database.
-ATTACH_OPTIONS: Mapping[str, type] = {
-    "automatic_migration": bool,
-    "create_if_not_exists": bool,
-    "data_inlining_row_limit": int,
-    "encrypted": bool,
-    "metadata_catalog": str,
-    "override_data_path": bool,
-    "read_only": bool,
-    "snapshot_time": str,
-    "snapshot_version": int,
-    "write_deletion_vectors": bool,
+
+class Option(NamedTuple):
+    """A key of a table of options."""
+
+    kind: type
+    description: str
+    example: str | int | bool
+
+
+_ATTACH = {
+    "automatic_migration": Option(bool, "Migrate the catalog to the version of the DuckLake extension.", example=True),
+    "create_if_not_exists": Option(bool, "Create the lake if it does not exist; default true.", example=False),
+    "data_inlining_row_limit": Option(
+        int, "Store inserts of at most this many rows in the catalog; default 0.", example=100
+    ),
+    "encrypted": Option(bool, "Encrypt the Parquet files of a new lake.", example=True),
+    "metadata_catalog": Option(
+        str, "Name under which the catalog database is attached; no other database may have it.", example="meta"
+    ),
+    "override_data_path": Option(
+        bool, "Use the path of the storage backend even if the lake was created with another path.", example=True
+    ),
+    "read_only": Option(bool, "Attach read-only.", example=True),
+    "snapshot_time": Option(str, "Attach the lake read-only as of this time.", example="2026-01-31"),
+    "snapshot_version": Option(int, "Attach the lake read-only at this snapshot.", example=12),
+    "write_deletion_vectors": Option(
+        bool, "Write deletes as deletion vectors instead of position delete files.", example=True
+    ),
 }
+_MAINTENANCE = {
+    "deadline": Option(
+        str, "The time after which maintenance begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
+    ),
+    "memory_limit": Option(str, "DuckDB's memory during maintenance, such as `4GB`; DuckDB spills to disk.", "4GB"),
+}
+# The options by table of a store. META_ options of ATTACH are passed to the metadata database:
+# https://ducklake.select/docs/stable/duckdb/usage/connecting
+OPTIONS: Mapping[str, Mapping[str, Option]] = {"attach_options": _ATTACH, "maintenance": _MAINTENANCE}
+_TYPES = {
+    bool: ("true or false", "write true or false, without quotes"),
+    int: ("an integer", "write a whole number, without quotes"),
+    str: ("a string", "write it in quotes"),
+}
+_LOOK_UP = "look up the META_ options in the documentation of the catalog's database"
+
+
+class OptionFault(NamedTuple):
+    """Why an option is wrong.
+
+    Attributes:
+        kind: Whether the key is unknown, or its value has the wrong type or is wrong.
+        message: The reason, without the key.
+        hint: What to do.
+    """
+
+    kind: Literal["key", "type", "value"]
+    message: str
+    hint: str
+
+
+class StoreError(LakeconfError):
+    """A key of a store is wrong.
+
+    Attributes:
+        key: The key, below the store; empty for the store as a whole.
+        problem: The message without the key.
+    """
+
+    def __init__(self, store: str, key: str, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"stores.{store}{'.' if key else ''}{key}: {problem}", hint=hint)
+        self.key = key
+        self.problem = problem
+
+
 # Names of DuckDB's own databases and schemas.
 RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
 _PINS = {"snapshot_version", "snapshot_time"}
@@ -45,56 +106,68 @@ def creates_nothing(attach_options: Mapping[str, object]) -> bool:
     return reads_only(attach_options) or attach_options.get("create_if_not_exists") is False
 
 
-def attach_options_problem(attach_options: Mapping[str, object], alias: str) -> str | None:
-    """Validates the combination of ATTACH options that are valid individually."""
-    if "metadata_catalog" in attach_options and str(attach_options["metadata_catalog"]).lower() == alias.lower():
-        return f"metadata_catalog: {alias!r} is the alias of the lake itself"
-    if attach_options.keys() >= _PINS:
-        return "snapshot_time: the lake is already pinned by snapshot_version"
-    if is_pinned(attach_options) and attach_options.get("read_only") is False:
-        return "read_only: a lake that is pinned at a snapshot is read-only"
-    return None
+def check_options(store: str, table: str, values: Mapping[str, object]) -> None:
+    """Checks each option of a table."""
+    for key, value in values.items():
+        if (found := option_fault(table, key, value)) is not None:
+            raise StoreError(store, f"{table}.{key}", found.message, hint=found.hint)
 
 
-def attach_option_problem(key: str, value: object) -> str | None:
-    """Validates an ATTACH option."""
-    if not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
-        return "the name of an option must contain only lower-case letters, digits and underscores"
+def check_attach_options(store: str, options: Mapping[str, object], alias: str) -> None:
+    """Checks the combination of ATTACH options that are valid individually."""
+    if "metadata_catalog" in options and str(options["metadata_catalog"]).lower() == alias.lower():
+        key, problem = "metadata_catalog", f"{alias!r} is the alias of the lake itself"
+    elif options.keys() >= _PINS:
+        key, problem = "snapshot_time", "the lake is already pinned by snapshot_version"
+    elif is_pinned(options) and options.get("read_only") is False:
+        key, problem = "read_only", "a lake that is pinned at a snapshot is read-only"
+    else:
+        return
+    raise StoreError(store, f"attach_options.{key}", problem)
+
+
+def option_fault(table: str, key: str, value: object) -> OptionFault | None:
+    """Returns what is wrong with an option; None if it is valid."""
+    is_meta = table == "attach_options" and key.startswith("meta_")
+    option = OPTIONS[table].get(key)
+    if option is None and not is_meta:
+        what = "unknown attach option" if table == "attach_options" else "unknown key"
+        return OptionFault("key", what, suggestion(key, OPTIONS[table], f"use one of: {', '.join(OPTIONS[table])}"))
+    if option is None and not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
+        message = "the name of an option must contain only lower-case letters, digits and underscores"
+        return OptionFault("key", message, _LOOK_UP)
+    expected, hint = ("a string, a number or a boolean", _LOOK_UP) if option is None else _TYPES[option.kind]
+    if table == "maintenance" and option is not None:
+        hint = f'write it as text, such as "{option.example}"'
     if isinstance(value, str) and escaped(value) != value:
-        return "must not contain control characters, such as line ends"
-    if key.startswith("meta_"):
-        return None if isinstance(value, (str, int, bool, Secret)) else "must be a string, a number or a boolean"
-    expected = ATTACH_OPTIONS.get(key)
-    if expected is None:
-        hint = suggestion(key, ATTACH_OPTIONS, f"use one of: {', '.join(ATTACH_OPTIONS)}")
-        return f"unknown attach option, {hint}"
-    fits = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
-    if not fits:
-        names = {bool: "true or false", int: "an integer", str: "a string"}
-        return f"must be {names[expected]}"
-    if expected is int and int(str(value)) < 0:
+        return OptionFault("value", "must not contain control characters, such as line ends", hint)
+    kinds = (str, int, bool, Secret) if option is None else option.kind
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+        return OptionFault("type", f"must be {expected}", hint)
+    message = _value_fault(key, value)
+    return None if message is None else OptionFault("value", message, hint)
+
+
+def _value_fault(key: str, value: object) -> str | None:
+    """Returns what is wrong with a value of the right type."""
+    if key in _ATTACH and _ATTACH[key].kind is int and int(str(value)) < 0:
         return "must not be negative"
     if key == "metadata_catalog" and str(value).lower() in ("", *RESERVED_NAMES):
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
-    return None
+    if key not in _MAINTENANCE:
+        return None
+    found: timedelta | float | None = _duration(str(value))
+    if key == "memory_limit":
+        size = _SIZE.fullmatch(str(value))
+        found = None if size is None else float(size["number"])
+    if found is None:
+        return f"is not {'a size' if key == 'memory_limit' else 'a duration'}"
+    return None if found else "must be more than 0"
 
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 _DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit})?" for unit in _UNITS), re.ASCII)
 _SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCII | re.IGNORECASE)
-
-
-class _Key(NamedTuple):
-    description: str
-    example: str
-
-
-KEYS: Mapping[str, _Key] = {
-    "deadline": _Key(
-        "The time after which maintenance begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
-    ),
-    "memory_limit": _Key("DuckDB's memory during maintenance, such as `4GB`; DuckDB spills to disk.", "4GB"),
-}
 
 
 @dataclass(frozen=True)
@@ -116,23 +189,6 @@ class MaintenanceLimits:
         return cls(None if deadline is None else _duration(deadline), texts.get("memory_limit"))
 
 
-def maintenance_problem(key: str, value: object) -> str | None:
-    """Validates a key of a store's table `maintenance`."""
-    if key not in KEYS:
-        return f"unknown key, {suggestion(key, KEYS, 'use one of: ' + ', '.join(KEYS))}"
-    if not isinstance(value, str):
-        return "must be a string"
-    found: timedelta | float | None
-    if key == "deadline":
-        kind, found = "a duration", _duration(value)
-    else:
-        size = _SIZE.fullmatch(value)
-        kind, found = "a size", None if size is None else float(size["number"])
-    if found is None:
-        return f"is not {kind}"
-    return None if found else "must be more than 0"
-
-
 def _duration(text: str) -> timedelta | None:
     found = _DURATION.fullmatch(text)
     if found is None:
@@ -147,8 +203,6 @@ COMMITTERS = ("auto", "public", "staged")
 def checked_committer(store: str, committer: str) -> str:
     """A committer, if it exists."""
     if committer not in COMMITTERS:
-        raise LakeconfError(
-            f"stores.{store}.committer: must be one of {', '.join(COMMITTERS)}",
-            hint='write committer = "auto", or omit it',
-        )
+        hint = 'write committer = "auto", or omit it'
+        raise StoreError(store, "committer", f"must be one of {', '.join(COMMITTERS)}", hint=hint)
     return committer

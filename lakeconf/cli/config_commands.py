@@ -205,7 +205,7 @@ def preview_sql_command(
 _SCHEMA = "json-schema"
 
 
-@click.command("export", short_help="Write the configuration of another tool, or the schema for editors.")
+@click.command("export", short_help="Write the configuration of another tool, or of an editor.")
 @click.argument("tool", type=click.Choice([*TOOLS, _SCHEMA]))
 @stores_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")

@@ -265,7 +265,8 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
         if table is not None:
             _show_files(table_size(lake, table), format_name)
             return
-        found = [{name: getattr(one, name) for name in _SIZES} for one in table_sizes(lake)]
+        sizes = table_sizes(lake)
+    found = [{name: getattr(one, name) for name in _SIZES} | {"files": len(one.files)} for one in sizes]
     if format_name == "json":
         show_json(found)
         return

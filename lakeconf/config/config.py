@@ -215,7 +215,6 @@ class Config:
         store, problems = self.reading(self.known(name))[:2]
         if store is None:
             raise ConfigError(problems)
-        store.reread = functools.partial(_storage_of, store.config, store.name)
         return store
 
     def known(self, name: str | None) -> str:
@@ -245,7 +244,10 @@ class Config:
         if name not in self._readings:
             reading = self._read(name)
             problems = [*reading.problems, *self._shared_secrets(name, reading)]
-            store = None if problems else reading.store
+            store = None
+            if reading.store is not None and not problems:
+                file = None if self.path is None else str(self.path.resolve())
+                store = reading.store.replace(config=file, reread=functools.partial(_storage_of, file, name))
             located = None if problems else reading.located
             reading = reading._replace(store=store, located=located, problems=tuple(problems))
             if store is None:

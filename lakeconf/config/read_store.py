@@ -10,32 +10,21 @@ from typing import Any, NamedTuple, TypeVar
 from lakeconf.backends.backend import MetadataBackend, StorageBackend
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.secrecy import is_secret
-from lakeconf.backends.store_options import (
-    ATTACH_OPTIONS,
-    COMMITTERS,
-    KEYS,
-    RESERVED_NAMES,
-    attach_option_problem,
-    maintenance_problem,
-)
+from lakeconf.backends.store_options import COMMITTERS, OPTIONS, RESERVED_NAMES, StoreError, option_fault
 from lakeconf.config.backend_tables import build_backend, type_name, typed, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
 from lakeconf.config.file import Source, Table
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
-from lakeconf.errors import ConfigError, LakeconfError, Problem
+from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
 
 BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
 ALIAS = r"[a-z_][a-z0-9_]*"
-_OPTION_HINTS = {
-    bool: "write true or false, without quotes",
-    int: "write a whole number, without quotes",
-    str: "write it in quotes",
-    object: "look up the META_ options in the documentation of the catalog's database",
-}
+_KINDS = {"key": Code.UNKNOWN_KEY, "type": Code.WRONG_TYPE, "value": Code.WRONG_VALUE}
+_TABLES = {"attach_options": "{ read_only = true }", "maintenance": '{ deadline = "30m" }'}
 
 
 class Reading(NamedTuple):
@@ -89,7 +78,7 @@ def read_store(
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
     alias = _alias(draft)
-    options, limits = _attach_options(draft), _maintenance(draft)
+    options, limits = _options(draft, "attach_options"), _options(draft, "maintenance")
     metadata = build_backend(draft, "metadata_backend", metadata_backend)
     storage = build_backend(draft, "storage_backend", storage_backend)
     if "metadata_backend" not in draft.values:
@@ -100,8 +89,6 @@ def read_store(
     if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
         about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
         store = _composed(draft, metadata, storage, about)
-        if store is not None and stores.source.path is not None:
-            store.config = str(stores.source.path.resolve())
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
     located = None if problems or not all(map(_is_credential, draft.unresolved)) else store
@@ -164,48 +151,27 @@ def _committer(draft: Draft) -> str:
     return COMMITTERS[0]
 
 
-def _attach_options(draft: Draft) -> dict[str, Any]:
-    options = draft.values.get("attach_options", {})
-    if not isinstance(options, dict):
-        message = f"must be a table, not {type_name(options)}"
-        draft.report(Code.WRONG_TYPE, message, ("attach_options",), hint="write { read_only = true }")
-        return {}
-    checked: dict[str, Any] = {}
-    for name, given in options.items():
-        key = ("attach_options", name)
-        if key in draft.unresolved:
-            continue
-        value = typed(given, {ATTACH_OPTIONS.get(name, str)}) if draft.is_from_environment(key) else given
-        if name not in ATTACH_OPTIONS and not name.startswith("meta_"):
-            hint = unknown_key_hint(name, ATTACH_OPTIONS)
-            draft.report(Code.ATTACH_OPTION, "unknown attach option", key, hint=hint)
-        elif value == "" and is_secret(key):
-            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="set a value, or remove the option")
-        elif (problem := attach_option_problem(name, value)) is not None:
-            draft.report(Code.ATTACH_OPTION, problem, key, hint=_OPTION_HINTS[ATTACH_OPTIONS.get(name, object)])
-        else:
-            checked[name] = value
-    return checked
-
-
-def _maintenance(draft: Draft) -> dict[str, str]:
-    given = draft.values.get("maintenance", {})
+def _options(draft: Draft, table: str) -> dict[str, Any]:
+    """The valid options of a table."""
+    given = draft.values.get(table, {})
     if not isinstance(given, dict):
         message = f"must be a table, not {type_name(given)}"
-        draft.report(Code.WRONG_TYPE, message, ("maintenance",), hint='write { deadline = "30m" }')
+        draft.report(Code.WRONG_TYPE, message, (table,), hint=f"write {_TABLES[table]}")
         return {}
-    checked: dict[str, str] = {}
-    for name, value in given.items():
-        key = ("maintenance", name)
-        if name not in KEYS:
-            draft.report(Code.UNKNOWN_KEY, "unknown key", key, hint=unknown_key_hint(name, KEYS))
-        elif key in draft.unresolved:
+    checked: dict[str, Any] = {}
+    for name, text in given.items():
+        key, option = (table, name), OPTIONS[table].get(name)
+        if key in draft.unresolved and option is not None:
             continue
-        elif (problem := maintenance_problem(name, value)) is not None:
-            code = Code.WRONG_VALUE if isinstance(value, str) else Code.WRONG_TYPE
-            draft.report(code, problem, key, hint=f'write it as text, such as "{KEYS[name].example}"')
-        else:
-            checked[name] = str(value)
+        value = typed(text, {option.kind if option else str}) if draft.is_from_environment(key) else text
+        fault = option_fault(table, name, value)
+        if fault is None and value == "" and is_secret(key):
+            draft.report(Code.WRONG_VALUE, "must not be empty", key, hint="set a value, or remove the option")
+        elif fault is None:
+            checked[name] = value
+        elif key not in draft.unresolved or fault.kind == "key":
+            code = Code.ATTACH_OPTION if table == "attach_options" else _KINDS[fault.kind]
+            draft.report(code, fault.message, key, hint=fault.hint)
     return checked
 
 
@@ -242,11 +208,11 @@ def _composed(
         metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
         store = Store(draft.name, metadata, storage, hidden=draft.hidden, **options)
         names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
-    except LakeconfError as error:
-        message = error.message.removeprefix(f"stores.{draft.name}: ")
-        named = [key for key in ("alias", "attach_options") if key in draft.values and key.split("_")[0] in message]
-        hint = error.hint or "remove it"
-        draft.report(Code.FIELDS, message, tuple(named[:1]), hint=hint)
+    except StoreError as error:
+        # Only what the file contains has a place: an alias may be the name of the store.
+        key = tuple(error.key.split(".")) if error.key.split(".")[0] in draft.values else ()
+        message = error.problem if error.key in ("", "alias", ".".join(key)) else f"{error.key}: {error.problem}"
+        draft.report(Code.FIELDS, message, key, hint=error.hint or "remove it")
         return None
     if len(set(names)) < len(names):
         hint = "use a different secret_name for each backend"

@@ -12,23 +12,12 @@ from lakeconf.backends.registry import (
     storage_backend,
     storage_types,
 )
-from lakeconf.backends.store_options import ATTACH_OPTIONS, COMMITTERS, KEYS
+from lakeconf.backends.store_options import COMMITTERS, OPTIONS
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME} or ${NAME:-default}."}
+_ATTACH = "Options of ATTACH; options that begin with meta_ are passed to the catalog's database."
 _STORE_NAME = "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
-_OPTION_DESCRIPTIONS: Mapping[str, str] = {
-    "automatic_migration": "Migrate the catalog to the version of the DuckLake extension.",
-    "create_if_not_exists": "Create the lake if it does not exist; default true.",
-    "data_inlining_row_limit": "Store inserts of at most this many rows in the catalog; default 0.",
-    "encrypted": "Encrypt the Parquet files of a new lake.",
-    "metadata_catalog": "Name under which the catalog database is attached; no other database may have it.",
-    "override_data_path": "Use the path of the storage backend even if the lake was created with another path.",
-    "read_only": "Attach read-only.",
-    "snapshot_time": "Attach the lake read-only as of this time.",
-    "snapshot_version": "Attach the lake read-only at this snapshot.",
-    "write_deletion_vectors": "Write deletes as deletion vectors instead of position delete files.",
-}
 _PIPELINE: Mapping[str, Any] = {
     "type": "object",
     "description": "The models that `lakeconf run` runs.",
@@ -81,7 +70,16 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
     Source: https://json-schema.org/draft/2020-12
     """
-    definitions: dict[str, Any] = {"attach_options": _attach_options(), "maintenance": _maintenance(), **(models or {})}
+    definitions: dict[str, Any] = {
+        "attach_options": _options("attach_options", _ATTACH)
+        | {
+            "patternProperties": {"^meta_[a-z0-9_]+$": {"type": ["string", "integer", "boolean"]}},
+            "examples": [{"read_only": True}],
+        },
+        "maintenance": _options("maintenance", "Limits of maintenance that sets none of its own.")
+        | {"examples": [{name: one.example for name, one in OPTIONS["maintenance"].items()}]},
+        **(models or {}),
+    }
     pipeline: dict[str, Any] = {**_PIPELINE, "properties": dict(_PIPELINE["properties"])}
     if models is not None:
         tests = {**pipeline["properties"]["tests"], "additionalProperties": {"$ref": "#/$defs/unit_test"}}
@@ -219,29 +217,9 @@ def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"anyOf": [*choices, _VARIABLE]} | described
 
 
-def _attach_options() -> dict[str, Any]:
+def _options(table: str, description: str) -> dict[str, Any]:
     properties = {
-        name: _property({"type": _JSON_TYPES[kind], "description": _OPTION_DESCRIPTIONS[name]})
-        for name, kind in ATTACH_OPTIONS.items()
+        name: _property({"type": _JSON_TYPES[one.kind], "description": one.description, "examples": [one.example]})
+        for name, one in OPTIONS[table].items()
     }
-    return {
-        "type": "object",
-        "description": "Options of ATTACH; options that begin with meta_ are passed to the catalog's database.",
-        "properties": properties,
-        "patternProperties": {"^meta_[a-z0-9_]+$": {"type": ["string", "integer", "boolean"]}},
-        "additionalProperties": False,
-        "examples": [{"read_only": True}],
-    }
-
-
-def _maintenance() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "description": "Limits of maintenance that sets none of its own.",
-        "properties": {
-            name: {"type": "string", "description": key.description, "examples": [key.example]}
-            for name, key in KEYS.items()
-        },
-        "additionalProperties": False,
-        "examples": [{name: key.example for name, key in KEYS.items()}],
-    }
+    return {"type": "object", "description": description, "properties": properties, "additionalProperties": False}

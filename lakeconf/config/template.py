@@ -131,10 +131,8 @@ def _below(folder: str, value: str) -> str:
 
 def _checked(section: str, model: type[Backend], name: str, value: str | None) -> str:
     if value is None:
-        raise LakeconfError(
-            f"{section}.{name} is missing",
-            hint=f"pass --set {section}.{name}=… ({model.model_fields[name].description})",
-        )
+        meaning = (model.model_fields[name].description or name).rstrip(".")
+        raise LakeconfError(f"{section}.{name} is missing", hint=f"pass --set {section}.{name}=… ({meaning})")
     is_hidden = is_secret((section, name)) or (name in model.model_fields and Secret in field_types(model, name))
     if is_hidden and variable_alone(value) is None:
         raise LakeconfError(

@@ -51,7 +51,7 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
     """Compares a table in the latest snapshots of two stores."""
     one, other = one.for_reading(), other.for_reading()
     # Both are attached to one connection, so its errors may contain secrets of both.
-    one.hidden += other.secrets
+    one = one.replace(hidden=(*one.hidden, *other.secrets))
     alias = _OTHER if other.alias == one.alias else other.alias
     second = other.replace(alias=alias, hidden=(*other.hidden, *one.secrets))
     connection = one.open_connection()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lakeconf.backends.store_options import maintenance_problem
+from lakeconf.backends.store_options import option_fault
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
@@ -20,8 +20,8 @@ def limited_memory(session: Session, memory_limit: str | None) -> Iterator[None]
     """Limits DuckDB's memory inside a `with` block."""
     wanted = session.memory_limit if memory_limit is None else memory_limit
     # DuckDB takes a negative number for no limit.
-    if wanted is not None and (problem := maintenance_problem("memory_limit", wanted)) is not None:
-        raise LakeconfError(f"the memory_limit {wanted!r} {problem}", hint="write a size such as 4GB")
+    if wanted is not None and (fault := option_fault("maintenance", "memory_limit", wanted)) is not None:
+        raise LakeconfError(f"the memory_limit {wanted!r} {fault.message}", hint="write a size such as 4GB")
     if wanted is None:
         yield
         return

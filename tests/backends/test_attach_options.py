@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from local_stores import on_postgres, on_sqlite, store_of
 
-from lakeconf.backends.store_options import ATTACH_OPTIONS
+from lakeconf.backends.store_options import OPTIONS
 from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError, UnsupportedError
 from lakeconf.inspection.doctor import diagnose
 from lakeconf.inspection.read_only_sql import query
@@ -73,7 +73,7 @@ def test_option_works_for_all_operations(tmp_path: Path, options: dict[str, Any]
 
 
 def test_every_option_is_tested() -> None:
-    assert {name for options in WORKING for name in options} | ELSEWHERE == ATTACH_OPTIONS.keys()
+    assert {name for options in WORKING for name in options} | ELSEWHERE == OPTIONS["attach_options"].keys()
 
 
 def test_metadata_names_with_spaces_on_postgres(tmp_path: Path, postgres_server: Any) -> None:

@@ -368,11 +368,11 @@ def test_options_after_an_unset_one_are_checked() -> None:
     assert [one[0] for one in problems(text)] == ["LC030", "LC054"]
 
 
-def test_options_that_contradict_each_other_are_reported_at_their_table() -> None:
+def test_options_that_contradict_each_other_are_reported_at_the_option() -> None:
     text = with_keys("attach_options = { snapshot_version = 1, read_only = false }")
     code, message, hint, key, line = problem(text)
-    assert (code, hint, key, line) == (Code.FIELDS.code, "remove it", "stores.dev.attach_options", 2)
-    assert message == "stores.dev.attach_options.read_only: a lake that is pinned at a snapshot is read-only"
+    assert (code, hint, key, line) == (Code.FIELDS.code, "remove it", "stores.dev.attach_options.read_only", 2)
+    assert message == "a lake that is pinned at a snapshot is read-only"
 
 
 def test_contradiction_with_the_alias_is_reported_at_the_alias() -> None:

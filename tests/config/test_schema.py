@@ -11,7 +11,7 @@ import pytest
 from store_shapes import ALLOWED, configuration, has_credentials
 
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
-from lakeconf.backends.store_options import ATTACH_OPTIONS
+from lakeconf.backends.store_options import OPTIONS
 from lakeconf.config.schema import json_schema
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -117,7 +117,7 @@ def test_everything_has_a_description() -> None:
         assert definitions[name]["description"]
         for key, value in definitions[name]["properties"].items():
             assert value.get("description") or "$ref" in value, f"{name}.{key}"
-    assert set(definitions["attach_options"]["properties"]) == set(ATTACH_OPTIONS)
+    assert set(definitions["attach_options"]["properties"]) == set(OPTIONS["attach_options"])
 
 
 def test_every_field_has_a_valid_example(validator: Any) -> None:

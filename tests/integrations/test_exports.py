@@ -164,7 +164,7 @@ def test_page_shows_the_exported_files(stores: Path) -> None:
     shown = [block.partition("\n") for block in blocks("export.md", "console")]
     assert len(shown) == 2
     for command, _, output in shown:
-        assert output == export(init(), *command.removeprefix("$ lakeconf export ").split()).text
+        assert output == export(init(), *command.removeprefix("$ lakeconf export ").split(" --store ")).text
 
 
 def test_every_documented_tool_has_an_export() -> None:

@@ -136,20 +136,6 @@ def test_order_of_the_inputs_does_not_change_the_definition() -> None:
     assert Model("marts.t", Full(), sql, one).definition() == Model("marts.t", Full(), sql, other).definition()
 
 
-def test_definition_now_is_that_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "t.sql"
-    path.write_text("SELECT 1 -- the same")
-    one = Model("marts.t", Full(), Query("SELECT 1", path))
-    assert one.definition_now() == one.definition()
-    path.write_text("SELECT 2")
-    assert one.definition_now() != one.definition()
-    (tmp_path / "s.csv").write_text("a\n1\n")
-    seed = Model("raw.s", Seed("s.csv"), folder=tmp_path)
-    before = seed.definition()
-    (tmp_path / "s.csv").write_text("a\n2\n")
-    assert seed.definition() == seed.definition_now() != before
-
-
 def test_decorator_makes_a_model_of_a_function() -> None:
     made = model("marts.t", Full())(counted)
     assert (made.table, made.kind, made.body) == ("marts.t", Full(), Function(counted))
@@ -166,3 +152,11 @@ def test_defaults_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     made = Model("marts.t", Full())
     assert (made.body, made.inputs, made.partitioned_by, made.renamed) == (None, {}, (), {})
     assert (made.dropped, made.audits, made.comment, made.folder) == ((), {}, None, tmp_path)
+
+
+def test_definition_of_a_seed_is_that_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("a\n1\n")
+    seed = Model("raw.s", Seed("s.csv"), folder=tmp_path)
+    before = seed.definition()
+    (tmp_path / "s.csv").write_text("a\n2\n")
+    assert seed.definition() != before

@@ -8,9 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from lakeconf.backends.backend import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text
-from lakeconf.backends.store_options import creates_nothing
+from lakeconf.backends.store_options import StoreError, creates_nothing
 from lakeconf.ducklake import metadata_database
-from lakeconf.errors import LakeconfError
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
 
 
@@ -84,17 +83,14 @@ class MotherDuckMetadata(MetadataBackend):
 
     def _check(self, names: StoreNames, attach_options: Mapping[str, Value]) -> None:
         if names.alias != self.database:
-            raise LakeconfError(
-                f"stores.{names.store}: the alias {names.alias!r} is not the database {self.database!r}",
-                hint="omit alias: MotherDuck attaches a database under its own name",
-            )
+            problem = f"the alias {names.alias!r} is not the database {self.database!r}"
+            hint = "omit alias: MotherDuck attaches a database under its own name"
+            raise StoreError(names.store, "alias", problem, hint=hint)
         # `Store.for_reading` sets both options. MotherDuck attaches its databases itself, so the lake refuses writes.
         refused = sorted(attach_options.keys() - {"create_if_not_exists", "read_only"})
         if refused:
-            raise LakeconfError(
-                f"stores.{names.store}: MotherDuck does not support the attach option {', '.join(refused)}",
-                hint="remove it",
-            )
+            problem = f"MotherDuck does not support the attach option {', '.join(refused)}"
+            raise StoreError(names.store, "attach_options", problem, hint="remove it")
 
     def _storage_secrets(self, names: StoreNames, storage: StorageBackend | None) -> tuple[CreateSecret, ...]:
         if storage is None:

@@ -118,7 +118,7 @@ def test_other_options_and_another_alias_are_refused() -> None:
     with pytest.raises(LakeconfError) as raised:
         SHOP.statements(NAMES, None, {"snapshot_version": 1, "encrypted": True, "read_only": True})
     assert raised.value.message == (
-        "stores.prod: MotherDuck does not support the attach option encrypted, snapshot_version"
+        "stores.prod.attach_options: MotherDuck does not support the attach option encrypted, snapshot_version"
     )
     with pytest.raises(LakeconfError) as raised:
         SHOP.statements(StoreNames("prod", "other"), None, {})
