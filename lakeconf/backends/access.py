@@ -31,17 +31,13 @@ class StoreOfFiles(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """How an executor reaches the files of a lake, with credentials that it finds itself.
+    """How an executor reaches the files of a lake, with credentials that it finds itself."""
 
-    Attributes:
-        names: The names of the store.
-        storage: The pickled storage backend, with the names of variables in place of secrets; None if a secret is
-            written in the configuration.
-        reread: Reads the backend from the configuration in this case; None if Python code made the store.
-    """
-
-    names: StoreNames
+    names: StoreNames  # the names of the store
+    # The pickled storage backend, with the names of variables in place of secrets; None if a secret is written in the
+    # configuration.
     storage: bytes | None = field(repr=False)
+    # Reads the backend from the configuration in this case; None if Python code made the store.
     reread: Reread | None = None
 
     @classmethod

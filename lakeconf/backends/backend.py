@@ -35,14 +35,9 @@ ANY_CREDENTIALS = "set all credentials, or omit them all to use the existing sec
 def fault(
     message: str, *keys: str, hint: str | None = None, wanted: str | None = None, credentials: bool = False
 ) -> PydanticCustomError:
-    """An error about several keys of a backend's table, for validators of the whole backend.
+    """An error about several keys of a backend, for its validators: `validate` shows the first key that is given.
 
-    Args:
-        message: What is wrong; contains no value.
-        *keys: The keys that are wrong together. The configuration shows the first one that the table contains.
-        hint: What to do; `{table}` stands for the name of the table. Default: how to write the key `wanted`.
-        wanted: The key to write; default: the first of `keys`.
-        credentials: True if the keys are credentials.
+    In the hint, `{table}` stands for the table. By default, it says how to write the key `wanted`, or the first key.
     """
     context = {"message": message, "keys": keys, "hint": hint, "wanted": wanted, "credentials": credentials}
     return PydanticCustomError("fault", "{message}", context)

@@ -59,17 +59,11 @@ _LOOK_UP = "look up the META_ options in the documentation of the catalog's data
 
 
 class OptionFault(NamedTuple):
-    """Why an option is wrong.
+    """Why an option is wrong."""
 
-    Attributes:
-        kind: Whether the key is unknown, or its value has the wrong type or is wrong.
-        message: The reason, without the key.
-        hint: What to do.
-    """
-
-    kind: Literal["key", "type", "value"]
-    message: str
-    hint: str
+    kind: Literal["key", "type", "value"]  # whether the key is unknown, or its value has the wrong type or is wrong
+    message: str  # the reason, without the key
+    hint: str  # what to do
 
 
 class StoreError(LakeconfError):
@@ -172,15 +166,10 @@ _SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCI
 
 @dataclass(frozen=True)
 class MaintenanceLimits:
-    """The limits of a compaction, a flush or a rewrite that has none of its own.
+    """The limits of a compaction, a flush or a rewrite that has none of its own."""
 
-    Attributes:
-        deadline: The time after which no further transaction begins; None for no limit.
-        memory_limit: DuckDB's memory, such as `4GB`; None for DuckDB's default.
-    """
-
-    deadline: timedelta | None = None
-    memory_limit: str | None = None
+    deadline: timedelta | None = None  # the time after which no further transaction begins; None for no limit
+    memory_limit: str | None = None  # DuckDB's memory, such as `4GB`; None for DuckDB's default
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> MaintenanceLimits:

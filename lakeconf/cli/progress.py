@@ -20,12 +20,7 @@ _ERASE = "\r\x1b[K"
 
 
 class ProgressLine(logging.Handler):
-    """Draws the latest record of the logger `lakeconf` on one line, which the next drawing replaces.
-
-    Args:
-        first_seconds: How long to wait before the first drawing, in seconds.
-        every_seconds: The time between two drawings, in seconds.
-    """
+    """Draws the latest record of the logger `lakeconf` on one line, which the next drawing replaces."""
 
     def __init__(
         self, stream: TextIO, *, first_seconds: float = _FIRST_SECONDS, every_seconds: float = _EVERY_SECONDS

@@ -218,14 +218,7 @@ class Config:
         return store
 
     def known(self, name: str | None) -> str:
-        """Checks that a store exists and returns its name.
-
-        Args:
-            name: The store's name; None for the default store.
-
-        Raises:
-            ConfigError: The store does not exist, or there is no default store.
-        """
+        """Checks that a store exists and returns its name; None stands for the default store."""
         if name is None:
             name = self.default_store
             if name is None:
@@ -236,11 +229,7 @@ class Config:
         return name
 
     def reading(self, name: str) -> Reading:
-        """Returns the values and the problems of a store's table.
-
-        Args:
-            name: The name of a store that exists.
-        """
+        """Returns the values and the problems of the table of a store that exists."""
         if name not in self._readings:
             reading = self._read(name)
             problems = [*reading.problems, *self._shared_secrets(name, reading)]

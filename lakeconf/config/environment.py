@@ -45,22 +45,15 @@ class Fault(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """A value with its variables resolved.
+    """A value with its variables resolved."""
 
-    Attributes:
-        text: The value. A `FromVariable` if it is a single variable: a portable script can reference that variable.
-            Not with `:-default`: the script has no default if the variable is unset.
-        kind: A single variable, the default of one, a literal, or a mixture.
-        variables: The names of its variables.
-        faults: The reasons why it cannot be resolved; `text` is then meaningless.
-        has_literal: True if the file itself contains part of the value or of a default.
-    """
-
+    # The value. A `FromVariable` if it is a single variable: a portable script can reference that variable. Not with
+    # `:-default`: the script has no default if the variable is unset.
     text: str
-    kind: Kind = "literal"
-    variables: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    has_literal: bool = True
+    kind: Kind = "literal"  # A single variable, the default of one, a literal, or a mixture
+    variables: tuple[str, ...] = ()  # the names of its variables
+    faults: tuple[Fault, ...] = ()  # the reasons why it cannot be resolved; `text` is then meaningless
+    has_literal: bool = True  # True if the file itself contains part of the value or of a default
 
     def __repr__(self) -> str:
         return f"Expansion({self.kind!r}, variables={self.variables}, faults={self.faults})"

@@ -20,19 +20,12 @@ _BACKENDS = {"metadata_backend": metadata_backend, "storage_backend": storage_ba
 
 
 class KeyOrigin(NamedTuple):
-    """A key of a store.
+    """A key of a store."""
 
-    Attributes:
-        key: The dotted key.
-        value: Its value as text; `***` for a secret, `(not set)` without a value.
-        origin: Where the value came from, in words.
-        description: What the key does.
-    """
-
-    key: str
-    value: str
-    origin: str
-    description: str
+    key: str  # the dotted key
+    value: str  # its value as text; `***` for a secret, `(not set)` without a value
+    origin: str  # where the value came from, in words
+    description: str  # what the key does
 
 
 def explain_key(config: Config, key: str) -> list[KeyOrigin]:

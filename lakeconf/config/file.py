@@ -70,19 +70,12 @@ _SYNTAX: tuple[tuple[str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class Source:
-    """A configuration as written in its file.
+    """A configuration as written in its file."""
 
-    Attributes:
-        data: Its content, without inheritance or variables resolved.
-        path: The file; None for a dict.
-        text: The file's text, used to locate keys.
-        prefix: The key of the table that holds it: `tool.lakeconf` in pyproject.toml.
-    """
-
-    data: Table = field(repr=False)
-    path: Path | None = None
-    text: str = field(default="", repr=False)
-    prefix: Key = ()
+    data: Table = field(repr=False)  # its content, without inheritance or variables resolved
+    path: Path | None = None  # the file; None for a dict
+    text: str = field(default="", repr=False)  # the file's text, used to locate keys
+    prefix: Key = ()  # the key of the table that holds it: `tool.lakeconf` in pyproject.toml
 
     @property
     def folder(self) -> Path:

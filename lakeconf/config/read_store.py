@@ -28,24 +28,18 @@ _TABLES = {"attach_options": "{ read_only = true }", "maintenance": '{ deadline 
 
 
 class Reading(NamedTuple):
-    """The result of reading a store.
+    """The result of reading a store."""
 
-    Attributes:
-        store: The store; None if it has problems.
-        problems: The problems, in the order of the file.
-        values: The store's keys with variables resolved and secrets in clear text.
-        origins: The origin of each value.
-        variables: The environment variables that were read, and their values.
-        unresolved: The keys whose values are unknown, because an untrusted file references a variable.
-        located: The store if the location of its catalog and files is known; its credentials may be unknown.
-    """
-
-    store: Store | None
-    problems: tuple[Problem, ...]
+    store: Store | None  # the store; None if it has problems
+    problems: tuple[Problem, ...]  # the problems, in the order of the file
+    # The store's keys with variables resolved and secrets in clear text.
     values: Mapping[str, Any] = MappingProxyType({})
-    origins: Mapping[Path, Origin] = MappingProxyType({})
+    origins: Mapping[Path, Origin] = MappingProxyType({})  # the origin of each value
+    # The environment variables that were read, and their values.
     variables: Mapping[str, str | None] = MappingProxyType({})
+    # The keys whose values are unknown, because an untrusted file references a variable.
     unresolved: frozenset[Path] = frozenset()
+    # The store if the location of its catalog and files is known; its credentials may be unknown.
     located: Store | None = None
 
     def __repr__(self) -> str:

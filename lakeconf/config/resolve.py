@@ -21,30 +21,20 @@ Path: TypeAlias = "tuple[str, ...]"
 
 
 class Leaf(NamedTuple):
-    """A value that is not a table, as written in the file.
-
-    Attributes:
-        value: The value.
-        place: Its key, in the table of the store itself or of a parent.
-    """
+    """A value that is not a table, as written in the file."""
 
     value: Any
-    place: Path
+    place: Path  # its key, in the table of the store itself or of a parent
 
     def __repr__(self) -> str:
         return f"Leaf(place={self.place})"
 
 
 class Branch(NamedTuple):
-    """A table merged with the tables of the parents.
+    """A table merged with the tables of the parents."""
 
-    Attributes:
-        entries: Its keys and values.
-        place: Its key in the most derived store that declares it.
-    """
-
-    entries: Mapping[str, Leaf | Branch]
-    place: Path
+    entries: Mapping[str, Leaf | Branch]  # its keys and values
+    place: Path  # its key in the most derived store that declares it
 
 
 def leaves(branch: Branch) -> Iterator[Leaf]:
@@ -61,9 +51,6 @@ class Inheritance:
 
     Tables are merged key by key, at every depth. A backend whose `type` differs from the parent's inherits no keys,
     because the keys of another type have other meanings.
-
-    Args:
-        source: The file, for the positions of problems.
     """
 
     def __init__(self, source: Source, stores: Table) -> None:
@@ -165,30 +152,17 @@ _SHORTEST_VALUE = 4
 
 
 class Origin(NamedTuple):
-    """The origin of a value.
+    """The origin of a value."""
 
-    Attributes:
-        place: Its key, in the table of the store itself or of a parent.
-        kind: A literal, a variable, a variable's default, a mixture, or an override by the environment.
-        variable: The first variable of the value, if any.
-        has_literal: True if the file itself contains part of the value or of a variable's default.
-    """
-
-    place: Path
+    place: Path  # its key, in the table of the store itself or of a parent
+    # A literal, a variable, a variable's default, a mixture, or an override by the environment.
     kind: Kind | Literal["override"] = "literal"
-    variable: str | None = None
-    has_literal: bool = True
+    variable: str | None = None  # the first variable of the value, if any
+    has_literal: bool = True  # True if the file itself contains part of the value or of a variable's default
 
 
 class Draft:
-    """A store while it is read.
-
-    Args:
-        source: The file, for the positions of problems.
-        tree: Its table, merged with those of its parents.
-        environment: The environment variables; None if they must not be read: then none is reported as missing.
-        hidden: The secrets of the whole configuration.
-    """
+    """A store while it is read. Without an environment, no variable is read, and none is reported as missing."""
 
     def __init__(
         self,
@@ -303,11 +277,7 @@ def _secrets(value: Any, path: Path = ()) -> list[Secret]:
 
 
 class HiddenValues:
-    """The secret values of all stores of a configuration.
-
-    Args:
-        stores: The tables of all stores, as written in the file.
-    """
+    """The secret values of all stores of a configuration, whose tables are as written in the file."""
 
     def __init__(self, stores: Table) -> None:
         self._stores = stores
@@ -348,23 +318,14 @@ def _secret_texts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 class Outline(NamedTuple):
-    """Summary of a store; variables are not resolved, and nothing is validated.
+    """Summary of a store; variables are not resolved, and nothing is validated."""
 
-    Attributes:
-        name: The store's name.
-        is_default: True for the default store.
-        metadata_backend: The type of its metadata backend; None if it is missing or invalid.
-        storage_backend: The type of its storage backend; None if it has none.
-        extends: The store that it extends.
-        alias: The name under which it is attached, as written in the file; default: the store's name.
-    """
-
-    name: str
-    is_default: bool
-    metadata_backend: str | None = None
-    storage_backend: str | None = None
-    extends: str | None = None
-    alias: str | None = None
+    name: str  # the store's name
+    is_default: bool  # True for the default store
+    metadata_backend: str | None = None  # the type of its metadata backend; None if it is missing or invalid
+    storage_backend: str | None = None  # the type of its storage backend; None if it has none
+    extends: str | None = None  # the store that it extends
+    alias: str | None = None  # the name under which it is attached, as written in the file; default: the store's name
 
 
 def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:

@@ -168,11 +168,7 @@ _STATEMENT = (
 
 
 class Excerpts:
-    """Lines of valid TOML.
-
-    Args:
-        text: The TOML with its original line ends.
-    """
+    """Lines of valid TOML, which has its original line ends."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -19,17 +19,11 @@ from lakeconf.sql import listing_sql
 
 @dataclass(frozen=True)
 class TableSize:
-    """A table and its files.
+    """A table and its files."""
 
-    Attributes:
-        table: Its name.
-        files: Its data files.
-        inlined_rows: The number of rows inlined in the catalog.
-    """
-
-    table: str
-    files: tuple[TableFile, ...]
-    inlined_rows: int
+    table: str  # its name
+    files: tuple[TableFile, ...]  # its data files
+    inlined_rows: int  # the number of rows inlined in the catalog
 
     @property
     def deleted_rows(self) -> int:
@@ -80,23 +74,14 @@ _SUFFIXES = (".parquet", ".puffin")
 
 @dataclass(frozen=True)
 class DataPathFiles:
-    """The files of a lake.
+    """The files of a lake."""
 
-    Attributes:
-        root: The data path.
-        needed: The files that snapshots need, below the data path.
-        outside: The files that snapshots need, elsewhere.
-        missing: The needed files that do not exist, sorted.
-        unknown: The files below the data path that the catalog does not know, sorted.
-        damaged: The needed files on a disk that have another size than the catalog says, sorted.
-    """
-
-    root: str
-    needed: frozenset[str]
-    outside: frozenset[str]
-    missing: tuple[str, ...]
-    unknown: tuple[str, ...]
-    damaged: tuple[str, ...]
+    root: str  # the data path
+    needed: frozenset[str]  # the files that snapshots need, below the data path
+    outside: frozenset[str]  # the files that snapshots need, elsewhere
+    missing: tuple[str, ...]  # the needed files that do not exist, sorted
+    unknown: tuple[str, ...]  # the files below the data path that the catalog does not know, sorted
+    damaged: tuple[str, ...]  # the needed files on a disk that have another size than the catalog says, sorted
 
 
 def data_path_files(reader: CatalogReader) -> DataPathFiles:

@@ -42,36 +42,22 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 @dataclass(frozen=True)
 class Step:
-    """The outcome of one step.
+    """The outcome of one step."""
 
-    Attributes:
-        name: The name of the step.
-        status: `ok`, `warning`, `failed` or `skipped`.
-        found: The result, or the reason of a failed or skipped step.
-        hint: What to do; None if there is nothing to do.
-        seconds: The duration, in seconds.
-    """
-
-    name: str
-    status: str
-    found: str
-    hint: str | None = None
-    seconds: float = 0.0
+    name: str  # the name of the step
+    status: str  # `ok`, `warning`, `failed` or `skipped`
+    found: str  # the result, or the reason of a failed or skipped step
+    hint: str | None = None  # what to do; None if there is nothing to do
+    seconds: float = 0.0  # the duration, in seconds
 
 
 @dataclass
 class Examination:
-    """The state of an examination of a store.
-
-    Attributes:
-        store: The store.
-        connection: A DuckDB connection; the lake is not attached yet.
-        has_catalog: False if there is no lake yet.
-    """
+    """The state of an examination of a store."""
 
     store: Store
-    connection: Connection
-    has_catalog: bool = True
+    connection: Connection  # A DuckDB connection; the lake is not attached yet
+    has_catalog: bool = True  # False if there is no lake yet
     failed: set[str] = field(default_factory=set)
 
     @cached_property

@@ -168,15 +168,10 @@ _EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
 
 @dataclass(frozen=True)
 class TableAdvice:
-    """A table that a compaction would change.
+    """A table that a compaction would change."""
 
-    Attributes:
-        plan: What the compaction would do.
-        becomes: The number of files into which its small files would be merged, about; 0 if it has none to merge.
-    """
-
-    plan: TableCompaction
-    becomes: int
+    plan: TableCompaction  # what the compaction would do
+    becomes: int  # the number of files into which its small files would be merged, about; 0 if it has none to merge
 
     @property
     def steps(self) -> list[str]:
@@ -192,23 +187,14 @@ class TableAdvice:
 
 @dataclass(frozen=True)
 class Day:
-    """What a day added to a lake.
+    """What a day added to a lake."""
 
-    Attributes:
-        day: The day, in UTC.
-        snapshots: The number of its snapshots that have not expired.
-        bytes: The size of the data files at its end.
-        files: The number of data files at its end.
-        added_bytes: The difference of the size to the end of the day before; None if that has expired.
-        added_files: The same of the number of files.
-    """
-
-    day: date
-    snapshots: int
-    bytes: int
-    files: int
-    added_bytes: int | None
-    added_files: int | None
+    day: date  # the day, in UTC
+    snapshots: int  # the number of its snapshots that have not expired
+    bytes: int  # the size of the data files at its end
+    files: int  # the number of data files at its end
+    added_bytes: int | None  # the difference of the size to the end of the day before; None if that has expired
+    added_files: int | None  # the same of the number of files
 
 
 def planned_maintenance(lake: Lake) -> MaintenanceResult:

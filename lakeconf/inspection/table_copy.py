@@ -27,21 +27,14 @@ _SOURCE = "lakeconf_source"
 
 @dataclass(frozen=True)
 class CopyStep:
-    """What a copy does with one table.
-
-    Attributes:
-        table: The table.
-        action: What happens to it in the target.
-        added: Rows that only the source has.
-        removed: Rows that only the target has, which the copy deletes.
-        changes: Differences of its columns, partition keys, sort order and comments. The target's table is then created
-            again, without its history.
-    """
+    """What a copy does with one table."""
 
     table: str
-    action: Literal["create", "replace", "skip"]
-    added: int = 0
-    removed: int = 0
+    action: Literal["create", "replace", "skip"]  # what happens to it in the target
+    added: int = 0  # rows that only the source has
+    removed: int = 0  # rows that only the target has, which the copy deletes
+    # Differences of its columns, partition keys, sort order and comments. The target's table is then created again,
+    # without its history.
     changes: tuple[str, ...] = ()
     source: str = field(default="", repr=False)
     declared: Declared | None = field(default=None, repr=False)
@@ -79,12 +72,7 @@ def opened_target(stack: contextlib.ExitStack, target: Store) -> tuple[Lake, boo
 
 
 class TableCopies:
-    """Copies of tables into a lake on DuckDB.
-
-    Args:
-        lake: The target. Its errors mask the secrets of the source too, if its store has them as `hidden`.
-        source: The store to copy from; its lake exists.
-    """
+    """Copies of tables into a lake on DuckDB, whose store must have the secrets of the source as `hidden`."""
 
     def __init__(self, lake: Lake, source: Store) -> None:
         self._lake, self._name = lake, source.name

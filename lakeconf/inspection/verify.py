@@ -24,55 +24,35 @@ class DeletedTwice:
     """Rows deleted both in the catalog and in a delete file, which makes DuckDB return deleted rows again.
 
     Source: https://github.com/duckdb/ducklake/issues/1215
-
-    Attributes:
-        path: The data file.
-        rows: The number of rows that are deleted twice.
     """
 
-    path: str
-    rows: int
+    path: str  # the data file
+    rows: int  # the number of rows that are deleted twice
 
 
 @dataclass(frozen=True)
 class WrongCount:
-    """A data file with a different number of rows than in the catalog: it was replaced or damaged.
+    """A data file with a different number of rows than in the catalog: it was replaced or damaged."""
 
-    Attributes:
-        path: The data file.
-        catalog_rows: The number of rows in the catalog.
-        file_rows: The number of rows in the file.
-    """
-
-    path: str
-    catalog_rows: int
-    file_rows: int
+    path: str  # the data file
+    catalog_rows: int  # the number of rows in the catalog
+    file_rows: int  # the number of rows in the file
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of comparing a table as read by DuckDB and by Spark.
+    """The result of comparing a table as read by DuckDB and by Spark."""
 
-    Attributes:
-        table: The table, with its schema.
-        snapshot_id: The snapshot.
-        duckdb_rows: The number of rows that DuckDB reads.
-        spark_rows: The number of rows that Spark reads.
-        columns: The columns, in order.
-        deleted_twice: Files with rows that are deleted twice, which explains extra rows in DuckDB. Deletion vectors are
-            not checked.
-        wrong_counts: Files with a different number of rows than in the catalog.
-        lost_deletes: The number of deleted rows that are visible again because another tool rewrote their file at the
-            same time. Both engines read them.
-    """
-
-    table: str
+    table: str  # the table, with its schema
     snapshot_id: int
-    duckdb_rows: int
-    spark_rows: int
-    columns: tuple[ColumnCheck, ...]
+    duckdb_rows: int  # the number of rows that DuckDB reads
+    spark_rows: int  # the number of rows that Spark reads
+    columns: tuple[ColumnCheck, ...]  # the columns, in order
+    # Files with rows that are deleted twice, which explains extra rows in DuckDB. Deletion vectors are not checked.
     deleted_twice: tuple[DeletedTwice, ...]
-    wrong_counts: tuple[WrongCount, ...] = ()
+    wrong_counts: tuple[WrongCount, ...] = ()  # files with a different number of rows than in the catalog
+    # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
+    # engines read them.
     lost_deletes: int = 0
 
     @property

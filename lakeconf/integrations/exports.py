@@ -16,17 +16,11 @@ from lakeconf.secret import HiddenText, Secret, hidden
 
 
 class Export(NamedTuple):
-    """A file for a tool.
+    """A file for a tool."""
 
-    Attributes:
-        file_name: The name that the tool expects.
-        text: The content.
-        notes: What the tool does not support, and what else it needs.
-    """
-
-    file_name: str
-    text: str
-    notes: Sequence[str] = ()
+    file_name: str  # the name that the tool expects
+    text: str  # the content
+    notes: Sequence[str] = ()  # what the tool does not support, and what else it needs
 
 
 def export(config: Config, tool: str, *names: str) -> Export:

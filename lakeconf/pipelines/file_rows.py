@@ -222,19 +222,13 @@ _FILE = "lakeconf_file"
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one type that a model loads together.
-
-    Attributes:
-        model: The model.
-        names: The files as messages name them: relative to the folder of the model, or URIs.
-        columns: The columns of the model and their DuckDB types; empty to infer them.
-        found: The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which
-            is a request for each file in a bucket.
-    """
+    """Files of one type that a model loads together."""
 
     model: Model
-    names: Sequence[str]
-    columns: Mapping[str, str]
+    names: Sequence[str]  # the files as messages name them: relative to the folder of the model, or URIs
+    columns: Mapping[str, str]  # the columns of the model and their DuckDB types; empty to infer them
+    # The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which is a
+    # request for each file in a bucket.
     found: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property

@@ -19,19 +19,12 @@ Range: TypeAlias = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive intervals that one snapshot processes.
+    """Consecutive intervals that one snapshot processes."""
 
-    Attributes:
-        start: Start of the first interval.
-        end: End of the last interval, or of the range if it cuts the interval off.
-        done_until: End of the last complete interval.
-        redone: True if all of them were done before.
-    """
-
-    start: datetime
-    end: datetime
-    done_until: datetime
-    redone: bool = False
+    start: datetime  # start of the first interval
+    end: datetime  # end of the last interval, or of the range if it cuts the interval off
+    done_until: datetime  # end of the last complete interval
+    redone: bool = False  # True if all of them were done before
 
     def __str__(self) -> str:
         return f"{short(self.start)} to {short(self.end)}"

@@ -21,17 +21,11 @@ from lakeconf.sql import folded
 
 @dataclass(frozen=True)
 class Load:
-    """What a load does.
+    """What a load does."""
 
-    Attributes:
-        columns: The type of each column, and where it comes from: table, option or file.
-        count: The number of rows.
-        is_new: True if the table is created.
-    """
-
-    columns: Mapping[str, tuple[str, str]]
-    count: int
-    is_new: bool
+    columns: Mapping[str, tuple[str, str]]  # the type of each column, and where it comes from: table, option or file
+    count: int  # the number of rows
+    is_new: bool  # True if the table is created
 
 
 def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -> Load:

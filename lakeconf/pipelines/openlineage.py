@@ -70,13 +70,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class EventServer:
-    """A server that receives events by HTTP.
-
-    Args:
-        url: The URL of the server, without the endpoint.
-        endpoint: The path to which events are posted.
-        api_key: Authorizes the requests; None to send none.
-    """
+    """A server that receives events by HTTP, which the key authorizes."""
 
     def __init__(self, url: str, endpoint: str = _ENDPOINT, api_key: str | None = None) -> None:
         try:
@@ -151,15 +145,7 @@ _PRODUCER = f"https://github.com/lakeconf/lakeconf/tree/{__version__}"
 
 
 class LineageEvents:
-    """The events of a run; a context manager. Models may run in several threads.
-
-    Args:
-        store: The store that contains their tables.
-        secrets: Values that are masked in errors.
-
-    Attributes:
-        lost: For each event that could not be sent, the reason.
-    """
+    """The events of a run; a context manager. Models may run in several threads."""
 
     def __init__(self, target: EventTarget, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()) -> None:
         self._pipeline, self._store, self._secrets = pipeline, store, tuple(secrets)
@@ -167,7 +153,7 @@ class LineageEvents:
         self._parent = str(uuid.uuid4())
         self._lock = threading.Lock()
         self._target = target
-        self.lost: list[str] = []
+        self.lost: list[str] = []  # the reason for each event that could not be sent
 
     def __enter__(self) -> LineageEvents:
         return self

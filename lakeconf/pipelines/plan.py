@@ -25,19 +25,13 @@ from lakeconf.write.schema_changes import evolution_for
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """Changes to the columns of an existing table.
+    """Changes to the columns of an existing table."""
 
-    Attributes:
-        added: New columns and their DuckDB types.
-        renamed: Map of old to new names, as for `Table.evolve`.
-        retyped: The old and the new type by the column's name.
-        dropped: Columns that the rows no longer have.
-    """
-
-    added: Mapping[str, str] = field(default_factory=dict)
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)  # new columns and their DuckDB types
+    renamed: Mapping[str, str] = field(default_factory=dict)  # map of old to new names, as for `Table.evolve`
+    # The old and the new type by the column's name.
     retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    dropped: Sequence[str] = ()
+    dropped: Sequence[str] = ()  # columns that the rows no longer have
 
     def __bool__(self) -> bool:
         return bool(self.added or self.renamed or self.retyped or self.dropped)
@@ -90,11 +84,7 @@ def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hi
 
 
 def drop_hint(model: Model, types: Mapping[str, str], dropped: Sequence[str]) -> str:
-    """Returns a hint on what to do about columns that the rows of a model lack.
-
-    Args:
-        types: The columns of its table and their types.
-    """
+    """Returns a hint on what to do about columns of a table, which have types, that the rows of a model lack."""
     listed = ", ".join(f'"{name}"' for name in dropped)
     if isinstance(model.kind, Append) and not model.kind.columns:
         declared = ", ".join(f"{dotted((name,))} = {toml_value(kind)}" for name, kind in types.items())
@@ -129,96 +119,60 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Bounds:
-    """The request of a run.
+    """The request of a run."""
 
-    Attributes:
-        since: Start of the time range whose intervals are processed again; None: only missing intervals.
-        until: End of the time range.
-        rebuild: True to process everything again, regardless of recorded runs.
-        allow_drop_columns: True to drop columns that models no longer have.
-        redo_late: True to process intervals with late rows again.
-    """
-
-    since: datetime | None
-    until: datetime
-    rebuild: bool = False
-    allow_drop_columns: bool = False
-    redo_late: bool = False
+    since: datetime | None  # start of the time range whose intervals are processed again; None: only missing intervals
+    until: datetime  # end of the time range
+    rebuild: bool = False  # True to process everything again, regardless of recorded runs
+    allow_drop_columns: bool = False  # True to drop columns that models no longer have
+    redo_late: bool = False  # True to process intervals with late rows again
 
 
 @dataclass(frozen=True)
 class Late:
-    """Done intervals whose inputs have changed since.
+    """Done intervals whose inputs have changed since."""
 
-    Attributes:
-        ranges: The intervals, in chronological order.
-        since: The snapshot after which the late rows were written, by input.
-        unknown: A reason for each input whose late rows are unknown.
-    """
-
-    ranges: Sequence[Range] = ()
+    ranges: Sequence[Range] = ()  # the intervals, in chronological order
+    # The snapshot after which the late rows were written, by input.
     since: Mapping[str, int] = field(default_factory=dict)
-    unknown: Sequence[str] = ()
+    unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
 
 
 @dataclass(frozen=True)
 class Step:
-    """The planned run of a model.
-
-    Attributes:
-        model: The model.
-        reason: The reason, in words.
-        runs: False if there is nothing to do.
-        rebuild: True if new rows replace all existing rows.
-        since: The snapshot after which the changes of an input are read, by input.
-        batches: The intervals of an incremental model.
-        files: The files to load.
-        earlier: The number of recorded runs of the model.
-        delta: Inputs of which only changed rows are read, with the snapshot after which they changed.
-        late_since: Inputs with late rows that this run does not process, with the snapshot after which they changed.
-        unfinished_since: The same, until the last batch is committed: inputs with rows that the batches process again.
-        warnings: Work that the run leaves undone, and how to do it.
-        columns: Changes to the columns of the table; only set by `plan`.
-        replaces: True if rows of an existing table are replaced; only set by `plan`.
-    """
+    """The planned run of a model."""
 
     model: Model
-    reason: str
-    runs: bool = True
-    rebuild: bool = False
-    since: Mapping[str, int] | None = None
-    batches: Sequence[Batch] = ()
-    files: Sequence[str] = ()
-    earlier: int = 0
+    reason: str  # the reason, in words
+    runs: bool = True  # False if there is nothing to do
+    rebuild: bool = False  # True if new rows replace all existing rows
+    since: Mapping[str, int] | None = None  # the snapshot after which the changes of an input are read, by input
+    batches: Sequence[Batch] = ()  # the intervals of an incremental model
+    files: Sequence[str] = ()  # the files to load
+    earlier: int = 0  # the number of recorded runs of the model
+    # Inputs of which only changed rows are read, with the snapshot after which they changed.
     delta: Mapping[str, int] = field(default_factory=dict)
+    # Inputs with late rows that this run does not process, with the snapshot after which they changed.
     late_since: Mapping[str, int] = field(default_factory=dict)
+    # The same, until the last batch is committed: inputs with rows that the batches process again.
     unfinished_since: Mapping[str, int] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str] = ()  # work that the run leaves undone, and how to do it
+    # Changes to the columns of the table; only set by `plan`.
     columns: ColumnChanges = field(default_factory=ColumnChanges)
-    replaces: bool = False
+    replaces: bool = False  # True if rows of an existing table are replaced; only set by `plan`
 
 
 @dataclass(frozen=True)
 class Known:
-    """The recorded state of a model.
+    """The recorded state of a model."""
 
-    Attributes:
-        lakes: The lakes of the inputs, by store name; the pipeline's own lake under the empty name.
-        exists: True if the model's table exists.
-        runs: The runs that produced the model's current rows, oldest first.
-        earlier: The number of all recorded runs of the model.
-        pending: Tables that this run would change; only for plans.
-        history: What the recorded events say about the rows of the table.
-        has_other_rows: True if the table has rows, but runs wrote only a former table of its name.
-    """
-
-    lakes: Mapping[str, Lake]
-    exists: bool
-    runs: Sequence[ModelRun]
-    earlier: int = 0
-    pending: frozenset[str] = frozenset()
-    history: History = field(default_factory=History)
-    has_other_rows: bool = False
+    lakes: Mapping[str, Lake]  # the lakes of the inputs, by store name; the pipeline's own lake under the empty name
+    exists: bool  # True if the model's table exists
+    runs: Sequence[ModelRun]  # the runs that produced the model's current rows, oldest first
+    earlier: int = 0  # the number of all recorded runs of the model
+    pending: frozenset[str] = frozenset()  # tables that this run would change; only for plans
+    history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
+    has_other_rows: bool = False  # True if the table has rows, but runs wrote only a former table of its name
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:

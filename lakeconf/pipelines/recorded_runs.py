@@ -16,19 +16,12 @@ from lakeconf.wording import counted
 
 @dataclass(frozen=True)
 class History:
-    """What the events of a model's table say about its rows.
+    """What the events of a model's table say about its rows."""
 
-    Attributes:
-        runs: The runs that count, oldest first: those since the rows were last replaced.
-        undone: Those whose rows a restore removed, and which no later restore brought back.
-        restored: The version of the last restore; None if there is none.
-        is_former: True if runs wrote a former table of the name, and none wrote the present one.
-    """
-
-    runs: Sequence[ModelRun] = ()
-    undone: Sequence[ModelRun] = ()
-    restored: int | None = None
-    is_former: bool = False
+    runs: Sequence[ModelRun] = ()  # the runs that count, oldest first: those since the rows were last replaced
+    undone: Sequence[ModelRun] = ()  # those whose rows a restore removed, and which no later restore brought back
+    restored: int | None = None  # the version of the last restore; None if there is none
+    is_former: bool = False  # True if runs wrote a former table of the name, and none wrote the present one
 
 
 def history(events: Sequence[ModelRun], created: int | None = None) -> History:

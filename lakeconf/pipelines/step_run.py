@@ -139,31 +139,18 @@ _log = EventLogger("pipeline")
 
 @dataclass
 class StepRun:
-    """The transactions of a step, and which of them are in the catalog, also after an exception such as Ctrl-C.
+    """The transactions of a step, and which of them are in the catalog, also after an exception such as Ctrl-C."""
 
-    Attributes:
-        pipeline: The models.
-        step: The planned run of a model.
-        lakes: The lakes, by store name; the pipeline's own lake under the empty name.
-        run_id: The id of the run.
-        allow_drop_columns: True to drop all columns that the model no longer has.
-        snapshot_id: The last snapshot; None if there is none.
-        rows: The number of rows in its snapshots.
-        is_complete: True if every transaction is in the catalog.
-        unknown: The error of a transaction that may be in the catalog.
-        warnings: Those of the step, and what went wrong after a commit.
-    """
-
-    pipeline: Pipeline
-    step: Step
-    lakes: Mapping[str, Lake]
+    pipeline: Pipeline  # the models
+    step: Step  # the planned run of a model
+    lakes: Mapping[str, Lake]  # the lakes, by store name; the pipeline's own lake under the empty name
     run_id: str
-    allow_drop_columns: bool = False
-    snapshot_id: int | None = None
-    rows: int = 0
-    is_complete: bool = False
-    unknown: CommitUnknownError | None = None
-    warnings: list[str] = field(default_factory=list)
+    allow_drop_columns: bool = False  # True to drop all columns that the model no longer has
+    snapshot_id: int | None = None  # the last snapshot; None if there is none
+    rows: int = 0  # the number of rows in its snapshots
+    is_complete: bool = False  # True if every transaction is in the catalog
+    unknown: CommitUnknownError | None = None  # the error of a transaction that may be in the catalog
+    warnings: list[str] = field(default_factory=list)  # those of the step, and what went wrong after a commit
 
     def __post_init__(self) -> None:
         self.warnings.extend(self.step.warnings)

@@ -70,31 +70,18 @@ def _spark_jars() -> Path:
 
 @dataclass(frozen=True)
 class S3ABucket:
-    """The S3A settings of a bucket.
+    """The S3A settings of a bucket."""
 
-    Attributes:
-        name: The bucket's name.
-        endpoint: Host and port; None for AWS.
-        region: The region for signing requests; None to let the AWS SDK determine it.
-        path_style: True if URLs contain the bucket in the path.
-        use_ssl: False for a server without TLS.
-        key_id: Access key id, if the credentials are inline.
-        secret: Secret access key.
-        session_token: Session token of temporary credentials.
-        parameters: The `secret_parameters` of the storage backend.
-        features: Settings for servers that differ from S3.
-    """
-
-    name: str
-    endpoint: str | None
-    region: str | None
-    path_style: bool
-    use_ssl: bool
-    key_id: str | None
-    secret: Secret | None
-    session_token: Secret | None
-    parameters: Mapping[str, object]
-    features: Mapping[str, str] = field(default_factory=dict)
+    name: str  # the bucket's name
+    endpoint: str | None  # host and port; None for AWS
+    region: str | None  # the region for signing requests; None to let the AWS SDK determine it
+    path_style: bool  # True if URLs contain the bucket in the path
+    use_ssl: bool  # False for a server without TLS
+    key_id: str | None  # access key id, if the credentials are inline
+    secret: Secret | None  # secret access key
+    session_token: Secret | None  # session token of temporary credentials
+    parameters: Mapping[str, object]  # the `secret_parameters` of the storage backend
+    features: Mapping[str, str] = field(default_factory=dict)  # settings for servers that differ from S3
 
     def settings(self) -> dict[str, str | Secret]:
         """The Hadoop settings, limited to this bucket."""

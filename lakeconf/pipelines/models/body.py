@@ -73,17 +73,11 @@ class ModelSqlError(PipelineError):
 
 @dataclass(frozen=True)
 class ModelText:
-    """The text of a model in SQL.
+    """The text of a model in SQL."""
 
-    Attributes:
-        text: The SQL.
-        path: The file that contains it; None for SQL in Python.
-        secrets: Values that are never shown.
-    """
-
-    text: str
-    path: Path | None
-    secrets: Sequence[Secret] = ()
+    text: str  # the SQL
+    path: Path | None  # the file that contains it; None for SQL in Python
+    secrets: Sequence[Secret] = ()  # values that are never shown
 
     @property
     def is_shown(self) -> bool:

@@ -23,17 +23,11 @@ Value = str | bool | int | float
 
 @dataclass(frozen=True)
 class ColumnTest:
-    """A test; rows that violate it prevent the commit.
+    """A test; rows that violate it prevent the commit."""
 
-    Attributes:
-        name: The name that errors show.
-        query: Given the quoted name of the table, the SQL for the rows that violate it.
-        refers_to: The other table that it reads, as `schema.table`; None if it reads none.
-    """
-
-    name: str
-    query: Callable[[str], str]
-    refers_to: str | None = None
+    name: str  # the name that errors show
+    query: Callable[[str], str]  # given the quoted name of the table, the SQL for the rows that violate it
+    refers_to: str | None = None  # the other table that it reads, as `schema.table`; None if it reads none
 
 
 def not_null(column: str) -> ColumnTest:

@@ -108,19 +108,12 @@ def _sql(value: Any, *, typed: bool) -> str:
 
 @dataclass(frozen=True)
 class RowDifference:
-    """The result of a comparison.
+    """The result of a comparison."""
 
-    Attributes:
-        columns: The compared columns.
-        missing: Expected rows that the model does not return, as text; NULL is None.
-        unexpected: Rows of the model that are not expected, as text; NULL is None.
-        wrong_order: True if all rows are equal, but not their order.
-    """
-
-    columns: Sequence[str]
-    missing: Sequence[Sequence[str | None]] = ()
-    unexpected: Sequence[Sequence[str | None]] = ()
-    wrong_order: bool = False
+    columns: Sequence[str]  # the compared columns
+    missing: Sequence[Sequence[str | None]] = ()  # expected rows that the model does not return, as text; NULL is None
+    unexpected: Sequence[Sequence[str | None]] = ()  # rows of the model that are not expected, as text; NULL is None
+    wrong_order: bool = False  # True if all rows are equal, but not their order
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.unexpected or self.wrong_order)

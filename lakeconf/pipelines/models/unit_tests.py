@@ -78,33 +78,20 @@ class DeclaredUnitTest(BaseModel):
 
 @dataclass(frozen=True)
 class UnitTest:
-    """A unit test of a model.
-
-    Attributes:
-        name: The name.
-        declared: Its table in the configuration.
-        place: The place of its table, as `file:line:column`.
-    """
+    """A unit test of a model."""
 
     name: str
-    declared: DeclaredUnitTest
-    place: str = ""
+    declared: DeclaredUnitTest  # its table in the configuration
+    place: str = ""  # the place of its table, as `file:line:column`
 
 
 @dataclass(frozen=True)
 class UnitTestResult:
-    """The result of a unit test.
-
-    Attributes:
-        test: The test.
-        status: `passed`; `failed` if the rows differ; `error` if the model cannot be computed.
-        difference: The rows that differ.
-        error: The error.
-    """
+    """The result of a unit test."""
 
     test: UnitTest
-    status: Status
-    difference: RowDifference = field(default_factory=lambda: RowDifference(()))
+    status: Status  # `passed`; `failed` if the rows differ; `error` if the model cannot be computed
+    difference: RowDifference = field(default_factory=lambda: RowDifference(()))  # the rows that differ
     error: LakeconfError | None = None
 
 
