@@ -122,7 +122,7 @@ def test_other_options_and_another_alias_are_refused() -> None:
     )
     with pytest.raises(LakeconfError) as raised:
         SHOP.statements(StoreNames("prod", "other"), None, {})
-    assert raised.value.message == "stores.prod: the alias 'other' is not the database 'shop'"
+    assert raised.value.message == "stores.prod.alias: the alias 'other' is not the database 'shop'"
     assert raised.value.hint == "omit alias: MotherDuck attaches a database under its own name"
 
 
