@@ -13,13 +13,11 @@ from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreName
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
 from lakeconf.backends.store_options import (
-    MaintenanceLimits,
     StoreError,
     check_attach_options,
     check_options,
     checked_committer,
     creates_nothing,
-    is_pinned,
     reads_only,
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
@@ -144,16 +142,6 @@ class Store(PublicNames):
         return reads_only(self.attach_options)
 
     @property
-    def pinned(self) -> bool:
-        """True if the lake is attached at a fixed snapshot."""
-        return is_pinned(self.attach_options)
-
-    @property
-    def maintenance_limits(self) -> MaintenanceLimits:
-        """The limits of maintenance that has none of its own."""
-        return MaintenanceLimits.of(self.maintenance)
-
-    @property
     def extensions(self) -> tuple[str, ...]:
         """The DuckDB extensions that the store needs, in loading order."""
         storage = () if self.storage_backend is None else self.storage_backend.extensions
@@ -212,17 +200,7 @@ class Store(PublicNames):
             ConnectionFailed: The catalog cannot be reached.
         """
         check_flags(use=use)
-        self.attach_to(Connection(native_connection(connection), self.secrets), without=() if use else Use)
-
-    def for_reading(self, *, read_only: bool = True) -> Store:
-        """Returns a copy of the store that does not create or migrate a lake.
-
-        Args:
-            read_only: False to allow dry runs of maintenance, which DuckLake rejects on a read-only lake.
-        """
-        options = {key: value for key, value in self.attach_options.items() if key != _MIGRATION}
-        options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
-        return self.replace(attach_options=options)
+        attach_to(self, Connection(native_connection(connection), self.secrets), without=() if use else Use)
 
     def replace(self, **changes: Any) -> Store:
         """Returns a copy with other arguments of the constructor; everything else stays as it is.
@@ -236,45 +214,13 @@ class Store(PublicNames):
         vars(copy).update(origin)
         return copy
 
-    def attach_to(self, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:
-        """Attaches the lake to a lakeconf connection; otherwise like `attach`, `without` a statement."""
-        self._check_free(connection)
-        try:
-            for statement in self.statements:
-                if isinstance(statement, Attach):
-                    self._attach(connection, statement)
-                elif not isinstance(statement, without):
-                    connection.run(statement)
-        except CatalogMissingError as error:
-            check_not_lost(self, connection)
-            file = self.metadata_backend.file()
-            raise CatalogMissingError(
-                f"store {self.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
-                hint=f"check the store's location if you expected a lake: lakeconf doctor --store {self.name}",
-            ) from error
-
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an in-memory DuckDB instance with the lake as the default database.
 
         Returns:
             A duckdb connection; the caller must close it.
         """
-        return self._open().detach_native()
-
-    def open_connection(self) -> Connection:
-        """Like `connect`, but raises lakeconf's errors with secrets masked, and lake macros cannot hide functions."""
-        return self._open(prefer_builtins=True)
-
-    def _open(self, *, prefer_builtins: bool = False) -> Connection:
-        connection = connect(self.secrets)
-        try:
-            self.attach_to(connection, without=Use if prefer_builtins else ())
-            if prefer_builtins:
-                connection.prefer_builtins(self.alias)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return _opened(self).detach_native()
 
     def open(self, engine: Any = None, *, read_only: bool = False) -> Lake:
         """Opens the lake.
@@ -296,7 +242,7 @@ class Store(PublicNames):
         from lakeconf.lake.lake import Lake
 
         check_flags(read_only=read_only)
-        return Lake.open(self.for_reading() if read_only else self, engine)
+        return Lake.open(for_reading(self) if read_only else self, engine)
 
     def spark_conf(self, *, packages: bool = True) -> Settings:
         """Returns the settings that a Spark session needs to access the store's files.
@@ -332,72 +278,118 @@ class Store(PublicNames):
             builder = builder.config(key, value)
         return builder
 
-    def _attach(self, connection: Connection, statement: Attach) -> None:
-        """Attaches the lake, and creates it only if the data path has no files of a lake."""
-        must_exist, file = creates_nothing(self.attach_options), self.metadata_backend.file()
-        is_missing = file is not None and not (file.is_file() and file.stat().st_size)
-        if is_missing and not must_exist:
-            check_not_lost(self, connection)
-        if self.attach_options.get("encrypted") and not must_exist:
-            self.metadata_backend.make_private()
-        self.metadata_backend.prepare(read_only=must_exist)
-        if is_missing and must_exist:
-            raise CatalogMissingError(f"the catalog {file} does not exist")
-        if self.storage_backend is not None:
-            self.storage_backend.prepare(read_only=must_exist)
-        if not must_exist and self.metadata_backend.server() is not None:
-            options = {**statement.options, "create_if_not_exists": False}
-            try:
-                return self._migrate_or_run(connection, statement._replace(options=options))
-            except CatalogMissingError:
-                check_not_lost(self, connection)
-        return self._migrate_or_run(connection, statement)
 
-    def _migrate_or_run(self, connection: Connection, statement: Attach) -> None:
-        if not statement.options.get(_MIGRATION):
-            return connection.run(statement)
-        options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
+def for_reading(store: Store, *, read_only: bool = True) -> Store:
+    """A copy that creates and migrates no lake; DuckLake rejects dry runs of maintenance if it is `read_only`."""
+    options = {key: value for key, value in store.attach_options.items() if key != _MIGRATION}
+    options |= {"create_if_not_exists": False} | ({"read_only": True} if read_only else {})
+    return store.replace(attach_options=options)
+
+
+def open_connection(store: Store) -> Connection:
+    """Like `Store.connect`, but errors are lakeconf's, without secrets, and lake macros cannot hide functions."""
+    return _opened(store, prefer_builtins=True)
+
+
+def _opened(store: Store, *, prefer_builtins: bool = False) -> Connection:
+    connection = connect(store.secrets)
+    try:
+        attach_to(store, connection, without=Use if prefer_builtins else ())
+        if prefer_builtins:
+            connection.prefer_builtins(store.alias)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def attach_to(store: Store, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:
+    """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, `without` a statement."""
+    _check_free(store, connection)
+    try:
+        for statement in store.statements:
+            if isinstance(statement, Attach):
+                _attach(store, connection, statement)
+            elif not isinstance(statement, without):
+                connection.run(statement)
+    except CatalogMissingError as error:
+        check_not_lost(store, connection)
+        file = store.metadata_backend.file()
+        raise CatalogMissingError(
+            f"store {store.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
+            hint=f"check the store's location if you expected a lake: lakeconf doctor --store {store.name}",
+        ) from error
+
+
+def _attach(store: Store, connection: Connection, statement: Attach) -> None:
+    """Attaches the lake, and creates it only if the data path has no files of a lake."""
+    must_exist, file = creates_nothing(store.attach_options), store.metadata_backend.file()
+    is_missing = file is not None and not (file.is_file() and file.stat().st_size)
+    if is_missing and not must_exist:
+        check_not_lost(store, connection)
+    if store.attach_options.get("encrypted") and not must_exist:
+        store.metadata_backend.make_private()
+    store.metadata_backend.prepare(read_only=must_exist)
+    if is_missing and must_exist:
+        raise CatalogMissingError(f"the catalog {file} does not exist")
+    if store.storage_backend is not None:
+        store.storage_backend.prepare(read_only=must_exist)
+    if not must_exist and store.metadata_backend.server() is not None:
+        options = {**statement.options, "create_if_not_exists": False}
         try:
-            connection.run(statement._replace(options=options))
-        except CatalogVersionError as error:
-            if not error.can_migrate:
-                raise
-            check_merged_files(connection, self.metadata_backend, self.names, statement.options)
-            connection.run(statement)
+            return _migrate_or_run(store, connection, statement._replace(options=options))
+        except CatalogMissingError:
+            check_not_lost(store, connection)
+    return _migrate_or_run(store, connection, statement)
 
-    def _check_free(self, connection: Connection) -> None:
-        databases = "SELECT 1 FROM duckdb_databases() WHERE lower(database_name) = lower(?)"
-        if connection.rows(databases, [self.alias]):
-            raise CatalogError(
-                f"stores.{self.name}: the connection already has a database {self.alias!r}",
-                hint=f"DETACH it, or set another alias: [stores.{self.name}] alias = …",
-            )
-        metadata = metadata_database(self.alias, self.attach_options.get("metadata_catalog"))
-        attaches = any(isinstance(statement, Attach) and statement.alias == self.alias for statement in self.statements)
-        if attaches and connection.rows(databases, [metadata]):
-            # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
-            raise CatalogError(
-                f"stores.{self.name}: the connection already has a database {metadata!r}, which ATTACH would replace",
-                hint=f"DETACH it, or choose another: [stores.{self.name}] attach_options = {{ metadata_catalog = … }}",
-            )
-        load_extension(connection, "ducklake")
-        existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
-        made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
-        for statement in self.statements:
-            if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
-                self._check_own(statement, made_by_lakeconf)
 
-    def _check_own(self, secret: CreateSecret, made_by_lakeconf: list[str]) -> None:
-        scope = secret.options.get("scope")
-        references = (f"SECRET={secret.name}", *([f"data_path={scope}"] if scope else []))
-        if secret.name.startswith("lakeconf_") or any(
-            reference in text for reference in references for text in made_by_lakeconf
-        ):
-            return
+def _migrate_or_run(store: Store, connection: Connection, statement: Attach) -> None:
+    if not statement.options.get(_MIGRATION):
+        return connection.run(statement)
+    options = {key: value for key, value in statement.options.items() if key != _MIGRATION}
+    try:
+        connection.run(statement._replace(options=options))
+    except CatalogVersionError as error:
+        if not error.can_migrate:
+            raise
+        check_merged_files(connection, store.metadata_backend, store.names, statement.options)
+        connection.run(statement)
+
+
+def _check_free(store: Store, connection: Connection) -> None:
+    databases = "SELECT 1 FROM duckdb_databases() WHERE lower(database_name) = lower(?)"
+    if connection.rows(databases, [store.alias]):
         raise CatalogError(
-            f"stores.{self.name}: the connection has a secret {secret.name!r} that lakeconf did not create",
-            hint="omit the credentials to use the existing secret, or choose another secret_name",
+            f"stores.{store.name}: the connection already has a database {store.alias!r}",
+            hint=f"DETACH it, or set another alias: [stores.{store.name}] alias = …",
         )
+    metadata = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
+    attaches = any(isinstance(statement, Attach) and statement.alias == store.alias for statement in store.statements)
+    if attaches and connection.rows(databases, [metadata]):
+        # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
+        raise CatalogError(
+            f"stores.{store.name}: the connection already has a database {metadata!r}, which ATTACH would replace",
+            hint=f"DETACH it, or choose another: [stores.{store.name}] attach_options = {{ metadata_catalog = … }}",
+        )
+    load_extension(connection, "ducklake")
+    existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))
+    made_by_lakeconf = [text for name, text in existing.items() if name.startswith("lakeconf_")]
+    for statement in store.statements:
+        if isinstance(statement, CreateSecret) and statement.name.lower() in existing:
+            _check_own(store, statement, made_by_lakeconf)
+
+
+def _check_own(store: Store, secret: CreateSecret, made_by_lakeconf: list[str]) -> None:
+    scope = secret.options.get("scope")
+    references = (f"SECRET={secret.name}", *([f"data_path={scope}"] if scope else []))
+    if secret.name.startswith("lakeconf_") or any(
+        reference in text for reference in references for text in made_by_lakeconf
+    ):
+        return
+    raise CatalogError(
+        f"stores.{store.name}: the connection has a secret {secret.name!r} that lakeconf did not create",
+        hint="omit the credentials to use the existing secret, or choose another secret_name",
+    )
 
 
 def check_not_lost(store: Store, connection: Connection) -> None:

@@ -13,7 +13,7 @@ from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import CatalogError, LakeconfError, StorageError
 from lakeconf.secret import Secret
-from lakeconf.store import Store
+from lakeconf.store import Store, for_reading
 
 
 def sqlite_store(folder: Path, name: str = "dev", **options: Any) -> Store:
@@ -149,6 +149,6 @@ def test_a_store_for_reading_keeps_its_committer_and_limits(tmp_path: Path) -> N
     limits = {"deadline": "30m", "memory_limit": "4GB"}
     backends = (SQLiteMetadata(uri=str(tmp_path / "c.sqlite")), LocalStorage(path=str(tmp_path / "data")))
     store = Store("dev", *backends, committer="public", maintenance=limits)
-    for reading in (store.for_reading(), store.for_reading(read_only=False)):
+    for reading in (for_reading(store), for_reading(store, read_only=False)):
         assert (reading.committer, reading.maintenance) == ("public", limits)
         assert (reading.alias, reading.hidden) == (store.alias, store.hidden)

@@ -16,6 +16,7 @@ from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
+from lakeconf.store import for_reading
 
 if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
@@ -61,7 +62,7 @@ def maintain_command(
     functions. Rows, row ids and the remaining history do not change.
     """
     _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
-    found = init(source).get_store(store).for_reading(read_only=False)
+    found = for_reading(init(source).get_store(store), read_only=False)
     with found.open() as lake:
         do = partial(
             maintain,
@@ -127,7 +128,7 @@ def restore_command(
     moment = timestamp if timestamp is None or timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     found = init(source).get_store(store)
     # One lake for the plan and the restore: its conflict checks cover the time in between.
-    with found.for_reading(read_only=change.dry_run).open() as lake:
+    with for_reading(found, read_only=change.dry_run).open() as lake:
         plan = lake.plan_restore(table, version=version, timestamp=moment)
         if change.is_text:
             _show(plan)

@@ -48,6 +48,7 @@ from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_m
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
+from lakeconf.store import for_reading
 from lakeconf.wording import byte_size
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
@@ -451,7 +452,7 @@ def report_command(store: str | None, output: Path, source: str | None, format_n
     """
     check_new(output, force=force)
     found = init(source).get_store(store)
-    with found.for_reading(read_only=False).open() as lake:
+    with for_reading(found, read_only=False).open() as lake:
         page = report(lake, f"The lake of {found.name}", found.name)
     write_output(output, page)
     if format_name == "json":

@@ -25,7 +25,7 @@ from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
 from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
-from lakeconf.store import Store
+from lakeconf.store import Store, for_reading
 
 _TABLE_HINT = 'name a table: .option("table", "raw.events")'
 
@@ -186,7 +186,7 @@ def opened(options: Options) -> Iterator[Opened]:
             f"the files of store {store.name!r} are kept by its metadata backend, and executors cannot reach them",
             hint="read the table with DuckDB: store.open()",
         )
-    session = open_session(store.for_reading())
+    session = open_session(for_reading(store))
     try:
         yield Opened(options, store, session)
     finally:

@@ -10,7 +10,7 @@ from lakeconf.catalog.tables import split_name
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import SchemaError, TableNotFoundError
 from lakeconf.sql import folded, identifier, qualified
-from lakeconf.store import Store
+from lakeconf.store import Store, attach_to, for_reading, open_connection
 
 _OTHER = "lakeconf_other"
 
@@ -49,15 +49,15 @@ class TableDiff:
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
     """Compares a table in the latest snapshots of two stores."""
-    one, other = one.for_reading(), other.for_reading()
+    one, other = for_reading(one), for_reading(other)
     # Both are attached to one connection, so its errors may contain secrets of both.
     one = one.replace(hidden=(*one.hidden, *other.secrets))
     alias = _OTHER if other.alias == one.alias else other.alias
     second = other.replace(alias=alias, hidden=(*other.hidden, *one.secrets))
-    connection = one.open_connection()
+    connection = open_connection(one)
     try:
         if one.name != other.name:
-            second.attach_to(connection)
+            attach_to(second, connection)
             connection.prefer_builtins(one.alias)
         aliases = (one.alias, one.alias if one.name == other.name else second.alias)
         pairs = zip(aliases, (one, other), strict=True)

@@ -23,7 +23,7 @@ from lakeconf.errors import CatalogMissingError, LakeconfError, QueryError, Unsa
 from lakeconf.guard.guard import reader_of
 from lakeconf.lake.opening import empty_store
 from lakeconf.sql import literal
-from lakeconf.store import Store
+from lakeconf.store import Store, for_reading, open_connection
 
 _FILE_READERS = frozenset(
     {
@@ -87,8 +87,8 @@ def _query(
     store: Store, statement: str, limit: int | None, *, allow_files: bool
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     backend = store.metadata_backend.with_own_credentials()
-    reading = store.for_reading().replace(metadata_backend=backend)
-    with hidden_credentials(), reading.open_connection() as connection:
+    reading = for_reading(store).replace(metadata_backend=backend)
+    with hidden_credentials(), open_connection(reading) as connection:
         reader = reader_of(backend, store.names, connection)
         # Check and run the query in one transaction, so that both see the same snapshot.
         connection.execute("BEGIN")

@@ -19,7 +19,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
 from lakeconf.lake.restore import Declared, create_declared, declared_at, relation_at
 from lakeconf.sql import Use
-from lakeconf.store import Store
+from lakeconf.store import Store, attach_to, for_reading
 from lakeconf.wording import counted
 
 _SOURCE = "lakeconf_source"
@@ -65,7 +65,7 @@ def _same(one: Path, other: Path) -> bool:
 def opened_target(stack: contextlib.ExitStack, target: Store) -> tuple[Lake, bool]:
     """Opens the lake to copy to; for a store without a lake, an empty one elsewhere and True."""
     try:
-        return stack.enter_context(target.for_reading(read_only=False).open()), False
+        return stack.enter_context(for_reading(target, read_only=False).open()), False
     except CatalogMissingError:
         empty = stack.enter_context(empty_store(target.name, target.alias, target.secrets))
         return stack.enter_context(empty.open()), True
@@ -77,10 +77,10 @@ class TableCopies:
     def __init__(self, lake: Lake, source: Store) -> None:
         self._lake, self._name = lake, source.name
         self._own = lake._session.reader  # noqa: SLF001 - not for users
-        store = source.for_reading()
+        store = for_reading(source)
         if store.alias == self._own.alias:
             store = store.replace(alias=_SOURCE)
-        store.attach_to(self._own.connection, without=Use)
+        attach_to(store, self._own.connection, without=Use)
         self._own.connection.prefer_builtins(self._own.alias)
         self._reader: CatalogReader = reader_of(store.metadata_backend, store.names, self._own.connection)
         self._version = latest(self._reader).snapshot_id

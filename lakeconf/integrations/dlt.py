@@ -14,7 +14,7 @@ from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
 from lakeconf.secret import Secret, Settings
 from lakeconf.sql import LoadExtension, Revealed, Statement, Use
-from lakeconf.store import Store
+from lakeconf.store import Store, open_connection
 
 with required("dlt", extra="dlt", needed_for="lakeconf.integrations.dlt"):
     import dlt
@@ -102,7 +102,7 @@ def _schema(store: Store) -> str:
 
 def _statements(store: Store) -> list[Secret]:
     """Returns the statements that attach the lake on each connection of dlt."""
-    store.open_connection().close()
+    open_connection(store).close()
     return [Secret(_rendered(statement)) for statement in store.statements if not isinstance(statement, Use)]
 
 

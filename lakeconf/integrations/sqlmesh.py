@@ -12,7 +12,7 @@ from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import required
 from lakeconf.sql import Use
-from lakeconf.store import Store
+from lakeconf.store import Store, attach_to
 
 with required("sqlmesh", extra="sqlmesh", needed_for="lakeconf.integrations.sqlmesh"):
     from sqlmesh.core.config import DuckDBConnectionConfig
@@ -73,4 +73,4 @@ def _attach(store: Store, cursor: duckdb.DuckDBPyConnection) -> None:
     if own.rows("SELECT 1 FROM duckdb_databases() WHERE database_name = ?", [store.alias]):
         own.run(Use(store.alias))
     else:
-        store.attach_to(own)
+        attach_to(store, own)

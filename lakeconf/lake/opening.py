@@ -6,11 +6,13 @@ import contextlib
 import importlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeconf.backends.access import Access
 from lakeconf.backends.registry import metadata_backend, storage_backend
+from lakeconf.backends.store_options import MaintenanceLimits, is_pinned
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import SETTINGS, Committing
@@ -22,7 +24,7 @@ from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.logs import EventLogger
 from lakeconf.secret import Secret
 from lakeconf.sql import literal
-from lakeconf.store import Store
+from lakeconf.store import Store, open_connection
 
 if TYPE_CHECKING:
     from lakeconf.backends.backend import MetadataBackend
@@ -47,8 +49,9 @@ def open_session(store: Store, engine: Any = None) -> Session:
     """Opens a store; see `Store.open`."""
     if engine is not None:
         _check_spark(engine)
-    search_path = search_path_sql(store.alias)
-    reading = SharedConnection(store.open_connection(), search_path)
+    search_path, limits = search_path_sql(store.alias), MaintenanceLimits.of(store.maintenance)
+    pinned, is_file = is_pinned(store.attach_options), store.metadata_backend.file() is not None
+    reading = SharedConnection(open_connection(store), search_path)
     writer = SharedConnection(reading.cursor(), search_path)
     try:
         # A table in SQL is one of the lake or a frame that was passed, and never a variable of lakeconf such as `self`.
@@ -66,13 +69,13 @@ def open_session(store: Store, engine: Any = None) -> Session:
             guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names),
             clock=clock_of(reader, store.metadata_backend),
             # Only one DuckDB instance can open a DuckDB file.
-            reconnect=store.open_connection if store.metadata_backend.file() is None else reading.cursor,
+            reconnect=reading.cursor if is_file else partial(open_connection, store),
             barrier=_barrier(store.metadata_backend, reader),
-            base=Base(_snapshot(reader, pinned=store.pinned).snapshot_id),
+            base=Base(_snapshot(reader, pinned=pinned).snapshot_id),
             read_only=store.read_only,
-            pinned=store.pinned,
-            deadline=store.maintenance_limits.deadline,
-            memory_limit=store.maintenance_limits.memory_limit,
+            pinned=pinned,
+            deadline=limits.deadline,
+            memory_limit=limits.memory_limit,
             committer=store.committer,
             config=store.config,
         )

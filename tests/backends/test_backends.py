@@ -14,6 +14,7 @@ from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import ConfigError, StorageError
 from lakeconf.sql import bind
+from lakeconf.store import for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ def test_motherduck_store_that_is_opened_for_reading_creates_no_database(storage
         store["storage_backend"] = {"type": "s3", "bucket": "bucket", "secret_name": "keys"}
     found = init({"stores": {"prod": store}}).get_store("prod")
     assert any(line.startswith("CREATE DATABASE") for line in found.preview_sql())
-    for reading in (found.for_reading(), found.for_reading(read_only=False)):
+    for reading in (for_reading(found), for_reading(found, read_only=False)):
         assert "ATTACH 'md:';" in reading.preview_sql()
         assert not any("CREATE DATABASE" in line for line in reading.preview_sql())
-    assert found.for_reading().read_only
+    assert for_reading(found).read_only

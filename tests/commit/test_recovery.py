@@ -13,6 +13,7 @@ import lakeconf
 from lakeconf.commit import recovery
 from lakeconf.commit.recovery import AttachedCatalog, Committing, await_commits, check_written, find_commit
 from lakeconf.errors import CatalogError, CommitError, LakeconfError, QueryError, StorageError
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -349,7 +350,7 @@ def test_file_in_a_bucket_exists_or_is_missing_or_cannot_be_examined(s3_server: 
     storage = in_bucket(s3_server)
     folder = f"s3://{storage['bucket']}"
     store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
-    with store.open_connection() as connection:
+    with open_connection(store) as connection:
         connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
         names = ("there.parquet", "missing.parquet")
         found = {name: recovery._exists(connection, f"{folder}/lake/{name}") for name in names}

@@ -329,7 +329,7 @@ def test_limits_of_maintenance_are_read_with_their_variables() -> None:
     text = with_keys('maintenance = { deadline = "${LIMIT}", memory_limit = "4GB" }')
     store = reading_of(text, {"LIMIT": "1h30m"}).store
     assert store is not None
-    assert store.maintenance_limits == MaintenanceLimits(timedelta(minutes=90), "4GB")
+    assert MaintenanceLimits.of(store.maintenance) == MaintenanceLimits(timedelta(minutes=90), "4GB")
     unset = reading_of(text, {})
     assert [problem.code for problem in unset.problems] == ["LC030"]
 

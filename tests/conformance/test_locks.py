@@ -10,6 +10,7 @@ import pytest
 from lakeconf.errors import CommitError
 from lakeconf.guard import locks
 from lakeconf.guard.guard import locks_of, reader_of
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from lakeconf.store import Store
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def test_maintenance_waits_for_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
     monkeypatch.setattr(locks, "_ATTEMPT_SECONDS", 0.2)
-    with store.open_connection() as connection:
+    with open_connection(store) as connection:
         reader = reader_of(store.metadata_backend, store.names, connection)
         one, other = (locks_of(store.metadata_backend, store.names, reader) for _ in range(2))
         assert one is not None

@@ -18,6 +18,7 @@ from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import ConnectionFailed
 from lakeconf.guard import guard
 from lakeconf.guard.guard import neighbours, places, reader_of
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,7 +126,7 @@ def test_database_has_one_location_that_names_its_server(store: Store, postgres_
     schema = "SELECT concat(d.oid, '/', n.oid) FROM pg_database d, pg_namespace n WHERE nspname = 'public'"
     catalog = postgres_server.sql(f"{schema} AND datname = current_database()", database)
     identifier = postgres_server.sql("SELECT system_identifier FROM pg_control_system()")
-    with store.open_connection() as connection:
+    with open_connection(store) as connection:
         assert place_of(store, connection) == (f"{catalog} of {identifier}",)
 
 
@@ -133,7 +134,7 @@ def test_role_without_the_privilege_does_not_know_the_server(store: Store, monke
     server = store.metadata_backend.server()
     denied = "FROM postgres_query('__ducklake_metadata_dev', 'SELECT 1 FROM no_such_function()')"
     monkeypatch.setattr(type(server), "server_id", lambda *_: denied)
-    with store.open_connection() as connection:
+    with open_connection(store) as connection:
         (found,) = place_of(store, connection)
     assert found.endswith(" of server not known")
 

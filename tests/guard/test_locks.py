@@ -14,6 +14,7 @@ from strength import PROVE
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.guard.guard import locks_of, reader_of
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from servers import PostgresServer
@@ -60,7 +61,7 @@ def test_only_one_of_two_concurrent_overwrites_commits(store: Store) -> None:
 
 
 def test_lock_blocks_other_holders_until_it_is_released(store: Store) -> None:
-    connection = store.open_connection()
+    connection = open_connection(store)
     lock = locks_of(store.metadata_backend, store.names, reader_of(store.metadata_backend, store.names, connection))
     assert lock is not None
     held: list[str] = []

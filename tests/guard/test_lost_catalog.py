@@ -9,6 +9,7 @@ from local_stores import on_postgres, store_of
 
 from lakeconf.cli.app import run
 from lakeconf.errors import CatalogLostError
+from lakeconf.store import for_reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def files(folder: Path) -> list[str]:
 
 def test_nothing_opens_or_creates_it(store: Store, tmp_path: Path) -> None:
     before = files(tmp_path)
-    for use in (store.open, store.connect, lambda: store.open(read_only=True), store.for_reading().open):
+    for use in (store.open, store.connect, lambda: store.open(read_only=True), for_reading(store).open):
         with pytest.raises(CatalogLostError, match="has the files of a lake: nothing was created"):
             use()
     assert files(tmp_path) == before

@@ -21,6 +21,7 @@ from lakeconf.guard import locks
 from lakeconf.guard import locks as server_locks
 from lakeconf.guard.guard import locks_of, reader_of
 from lakeconf.guard.locks import ServerLocks, _HeldOnServer
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ class Database:
     def locks(self, **changed: Any) -> ServerLocks:
         """The locks of a lake, which is created if it does not exist."""
         store = self.store(**changed)
-        connection = self._opened.enter_context(store.open_connection())
+        connection = self._opened.enter_context(open_connection(store))
         found = locks_of(
             store.metadata_backend, store.names, reader_of(store.metadata_backend, store.names, connection)
         )

@@ -117,7 +117,7 @@ def test_read_only_and_pinned_stores(store: Store) -> None:
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_failed_open_closes_its_connections(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    connect = Store.open_connection
+    connect = opening.open_connection
 
     def recorded(self: Store) -> Any:
         opened.append(connect(self))
@@ -126,7 +126,7 @@ def test_failed_open_closes_its_connections(store: Store, monkeypatch: pytest.Mo
     def fails(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Store, "open_connection", recorded)
+    monkeypatch.setattr(opening, "open_connection", recorded)
     monkeypatch.setattr(opening, "guard_of", fails)
     with pytest.raises(KeyboardInterrupt):
         open_session(store)

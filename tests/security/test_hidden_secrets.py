@@ -14,7 +14,7 @@ from lakeconf.config.config import init, validate
 from lakeconf.errors import ConfigError, LakeconfError
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.secret import Secret, Settings
-from lakeconf.store import Store
+from lakeconf.store import Store, for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_errors_mask_the_secrets_of_other_stores(use: Callable[[Store], None], s
 def test_store_opened_for_reading_masks_the_same_secrets() -> None:
     metadata, storage = SQLiteMetadata(uri="/x/c.sqlite"), LocalStorage(path="/x/data")
     store = Store("dev", metadata, storage, hidden=[Secret(PLANTED)])
-    assert store.for_reading().secrets == store.secrets
+    assert for_reading(store).secrets == store.secrets
 
 
 def test_names_and_values_of_settings_mask_secrets() -> None:

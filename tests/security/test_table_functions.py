@@ -19,7 +19,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.sql import literal
-from lakeconf.store import Store
+from lakeconf.store import Store, open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -143,7 +143,7 @@ def surroundings(store: Store, project: Path) -> Iterator[Surroundings]:
 @pytest.fixture
 def functions(store: Store) -> list[tuple[str, str, int]]:
     """Kind, name and number of parameters of every function for FROM, CALL or PRAGMA."""
-    with store.open_connection() as connection:
+    with open_connection(store) as connection:
         found = connection.rows(
             "SELECT DISTINCT function_type, function_name, len(parameter_types) FROM duckdb_functions() "
             "WHERE function_type IN ('table', 'table_macro', 'pragma') ORDER BY ALL"
