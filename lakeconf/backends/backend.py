@@ -335,11 +335,7 @@ def _secret_name(text: str) -> str:
 
 Text = Annotated[str, Field(min_length=1), AfterValidator(_no_control)]
 OptionName = Annotated[str, AfterValidator(_option_name)]
-SecretName = Annotated[
-    str,
-    AfterValidator(_secret_name),
-    Field(examples=["lake_secret"], description=_REFERENCE),
-]
+SecretName = Annotated[str, AfterValidator(_secret_name), Field(examples=["lake_secret"], description=_REFERENCE)]
 ParameterValue = bool | int | float | Text | list[Text] | dict[str, Text]
 
 

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
 @click.option(
-    "--deadline-minutes",
-    type=Amount(),
-    help="Begin no further step after this time; default: the store's deadline.",
+    "--deadline-minutes", type=Amount(), help="Begin no further step after this time; default: the store's deadline."
 )
 @click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
@@ -108,12 +106,7 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 @store_option
 @change_options
 def restore_command(
-    table: str,
-    version: int | None,
-    timestamp: datetime | None,
-    store: str | None,
-    source: str | None,
-    change: Change,
+    table: str, version: int | None, timestamp: datetime | None, store: str | None, source: str | None, change: Change
 ) -> None:
     """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
 

@@ -46,11 +46,7 @@ from lakeconf.secret import shown
 @stores_option
 @click.option("--explain", "code", metavar="CODE", help="Explain an error code, such as LC012, and check nothing.")
 @output_format(
-    "text",
-    "json",
-    "github",
-    "sarif",
-    meaning="Output format; github writes annotations, sarif is for code scanning.",
+    "text", "json", "github", "sarif", meaning="Output format; github writes annotations, sarif is for code scanning."
 )
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")

@@ -64,13 +64,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 @config_option
 @click.pass_context
 def doctor_command(
-    context: click.Context,
-    store: str | None,
-    source: str | None,
-    format_name: str,
-    *,
-    repair: bool,
-    yes: bool,
+    context: click.Context, store: str | None, source: str | None, format_name: str, *, repair: bool, yes: bool
 ) -> None:
     """Check a store step by step: extensions, secrets, catalog, version, data path, clock and Spark settings.
 
@@ -414,12 +408,7 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 @config_option
 @click.pass_context
 def verify_command(
-    context: click.Context,
-    table: str,
-    store: str | None,
-    version: int | None,
-    source: str | None,
-    format_name: str,
+    context: click.Context, table: str, store: str | None, version: int | None, source: str | None, format_name: str
 ) -> None:
     """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 

@@ -29,16 +29,7 @@ from lakeconf.cli.options import (
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
 from lakeconf.errors import required
-from lakeconf.pipelines import (
-    Model,
-    ModelResult,
-    Pipeline,
-    View,
-    declared_pipeline,
-    opened,
-    plan,
-    run,
-)
+from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
 from lakeconf.pipelines.graph import Lineage, SourceColumn, mermaid, sources_text
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
@@ -261,11 +252,7 @@ _SHOWN = 20
 @config_option
 @click.pass_context
 def test_command(
-    context: click.Context,
-    names: tuple[str, ...],
-    exclude: tuple[str, ...],
-    format_name: str,
-    source: str | None,
+    context: click.Context, names: tuple[str, ...], exclude: tuple[str, ...], format_name: str, source: str | None
 ) -> None:
     """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
 

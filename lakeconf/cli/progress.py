@@ -97,18 +97,10 @@ def verbosity_options() -> list[click.Option]:
     """The options `--verbose` and `--debug` of a command."""
     return [
         click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            expose_value=False,
-            help="Log events to stderr.",
-            callback=_verbose,
+            ["-v", "--verbose"], is_flag=True, expose_value=False, help="Log events to stderr.", callback=_verbose
         ),
         click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            help="Log details and tracebacks to stderr.",
-            callback=_debug,
+            ["--debug"], is_flag=True, expose_value=False, help="Log details and tracebacks to stderr.", callback=_debug
         ),
     ]
 

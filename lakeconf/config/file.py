@@ -26,35 +26,15 @@ _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
 _SYNTAX: tuple[tuple[str, str, str], ...] = (
-    (
-        "Unescaped '\\'",
-        "invalid escape sequence",
-        "write the backslash twice, or put the string in single quotes",
-    ),
-    (
-        "Invalid value",
-        "invalid value",
-        'put strings in quotes, key = "text"; write true and false in lower case',
-    ),
-    (
-        "Invalid statement",
-        "invalid line",
-        'write [a.table], key = "value", or a comment that begins with #',
-    ),
-    (
-        "Expected '=' after a key",
-        "missing = after the key",
-        'write key = "value"; put a key with spaces in quotes',
-    ),
+    ("Unescaped '\\'", "invalid escape sequence", "write the backslash twice, or put the string in single quotes"),
+    ("Invalid value", "invalid value", 'put strings in quotes, key = "text"; write true and false in lower case'),
+    ("Invalid statement", "invalid line", 'write [a.table], key = "value", or a comment that begins with #'),
+    ("Expected '=' after a key", "missing = after the key", 'write key = "value"; put a key with spaces in quotes'),
     ("Cannot overwrite a value", "duplicate key", "remove one of the two keys"),
     ("Duplicate inline table key", "duplicate key", "remove one of the two keys"),
     ("Cannot declare", "duplicate table", "merge the two tables"),
     ("Cannot redefine", "duplicate table", "merge the two tables"),
-    (
-        "Cannot mutate immutable",
-        "key added to an inline table",
-        "add the key between the braces of the table",
-    ),
+    ("Cannot mutate immutable", "key added to an inline table", "add the key between the braces of the table"),
     ("Unterminated string", "unterminated string", "add the closing quote"),
     ("Illegal character", "unterminated string", "end the string with its quote on the same line"),
     ("Unclosed array", "unclosed list", "add the closing ]"),

@@ -181,10 +181,7 @@ def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOr
 
 
 def _composed(
-    draft: Draft,
-    metadata: MetadataBackend,
-    storage: StorageBackend | None,
-    options: Mapping[str, Any],
+    draft: Draft, metadata: MetadataBackend, storage: StorageBackend | None, options: Mapping[str, Any]
 ) -> Store | None:
     refusal = metadata.refusal(storage)
     if refusal is not None:

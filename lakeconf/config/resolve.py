@@ -165,12 +165,7 @@ class Draft:
     """A store while it is read. Without an environment, no variable is read, and none is reported as missing."""
 
     def __init__(
-        self,
-        source: Source,
-        name: str,
-        tree: Branch,
-        environment: Environment | None,
-        hidden: Sequence[Secret] = (),
+        self, source: Source, name: str, tree: Branch, environment: Environment | None, hidden: Sequence[Secret] = ()
     ) -> None:
         self.name = name
         self.problems: list[Problem] = []

@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakeconf.backends.backend import Backend
-from lakeconf.backends.registry import (
-    metadata_backend,
-    metadata_types,
-    storage_backend,
-    storage_types,
-)
+from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.backends.store_options import COMMITTERS, OPTIONS
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}

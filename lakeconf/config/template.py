@@ -69,11 +69,7 @@ def with_store(text: str, store: str, metadata: str, storage: str | None, values
 
 
 def _tables(
-    store: str,
-    metadata: str,
-    storage: str | None,
-    values: Mapping[tuple[str, str], str],
-    folder: str = LOCAL_FOLDER,
+    store: str, metadata: str, storage: str | None, values: Mapping[tuple[str, str], str], folder: str = LOCAL_FOLDER
 ) -> str:
     """The tables of a store, after an empty line each."""
     if not STORE_NAME.fullmatch(store):

@@ -149,10 +149,7 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
     readers = READERS | (_FILE_READERS if allow_files else frozenset())
     refused = sorted(query.table_functions - readers - macros)
     if refused and not allow_files and set(refused) <= _FILE_READERS:
-        raise UnsafeQueryError(
-            f"the query calls {', '.join(refused)}, which reads files",
-            hint=_ALLOW_FILES,
-        )
+        raise UnsafeQueryError(f"the query calls {', '.join(refused)}, which reads files", hint=_ALLOW_FILES)
     if refused:
         raise _unsafe(", ".join(refused))
     metadata = stored.reader.metadata_database.lower()

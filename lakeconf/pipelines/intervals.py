@@ -56,13 +56,7 @@ def step(start: datetime, interval: Interval, count: int = 1) -> datetime:
 
 
 def batches(
-    kind: Incremental,
-    start: datetime,
-    end: datetime,
-    done: Iterable[Range],
-    *,
-    late: bool,
-    redo: Iterable[Range] = (),
+    kind: Incremental, start: datetime, end: datetime, done: Iterable[Range], *, late: bool, redo: Iterable[Range] = ()
 ) -> list[Batch]:
     """Returns the intervals that a run has to process, in chronological order."""
     known = merged(done)

@@ -127,8 +127,7 @@ class DuckDBMetadata(CatalogFile):
     kind: ClassVar[str] = "DuckDB"
     type: Literal["duckdb"] = "duckdb"
     metadata_schema: Annotated[
-        Text | None,
-        Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`."),
+        Text | None, Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`.")
     ] = None
 
     @property

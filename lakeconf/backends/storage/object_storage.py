@@ -66,8 +66,7 @@ class ObjectStorage(StorageBackend):
     endpoint: Annotated[
         Text | None,
         Field(
-            examples=["minio.example.com:9000"],
-            description="Host and port of an S3-compatible server, without scheme.",
+            examples=["minio.example.com:9000"], description="Host and port of an S3-compatible server, without scheme."
         ),
     ] = None
     url_style: Annotated[
@@ -276,8 +275,7 @@ class R2Storage(ObjectStorage):
     scheme: ClassVar[str] = "r2"
     type: Literal["r2"] = "r2"
     account_id: Annotated[
-        Text | None,
-        Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint."),
+        Text | None, Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint.")
     ] = None
 
     @model_validator(mode="after")

@@ -32,12 +32,7 @@ from lakeconf.engines.engine import spark_operations
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.models.definition_hash import (
-    FunctionSource,
-    function_code,
-    loaded_source,
-    sql_code,
-)
+from lakeconf.pipelines.models.definition_hash import FunctionSource, function_code, loaded_source, sql_code
 from lakeconf.secret import Secret, scrub
 
 
@@ -311,11 +306,7 @@ class Query:
         return {**values, **{table.span: table.named_as(views[table.name]) for table in self.parsed.tables}}
 
     def _placed(
-        self,
-        error: LakeconfError,
-        lake: Lake,
-        changes: Mapping[Span, str],
-        views: Mapping[str, str],
+        self, error: LakeconfError, lake: Lake, changes: Mapping[Span, str], views: Mapping[str, str]
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
         if isinstance(error, UnsafeQueryError):

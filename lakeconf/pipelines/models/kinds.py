@@ -33,10 +33,7 @@ def _not_a_number(value: Any) -> Any:
 
 
 # A format such as `date` is not checked by default.
-_TIME = {
-    "type": "string",
-    "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$",
-}
+_TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$"}
 
 # Types of values in a configuration, where `true` is no number and 1 is not true.
 Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number), WithJsonSchema(_TIME)]
@@ -114,8 +111,7 @@ class Merge:
     name: ClassVar[str] = "merge"
     on: Annotated[Name | Annotated[Sequence[str], Field(min_length=1)], key("The key columns.", "id")]
     changes_of: Annotated[
-        str | None,
-        key("The input whose changes the query receives; default: all rows of all inputs.", "raw.events"),
+        str | None, key("The input whose changes the query receives; default: all rows of all inputs.", "raw.events")
     ] = None
     deleted: Annotated[str | None, key("A column of the result that is true for keys to delete.", "is_deleted")] = None
     update: Annotated[Flag, key("Set to false to keep rows with existing keys unchanged.", example=False)] = True
