@@ -45,30 +45,21 @@ def fault(
 
 @dataclass(frozen=True)
 class InitTemplate:
-    """The fields of a backend in a new configuration.
+    """The fields of a backend in a new configuration."""
 
-    Attributes:
-        fields: The default of each field by its name; None if the user must give a value. The default of a secret is a
-            variable, such as `${S3_SECRET}`.
-        secret_parameters: The `secret_parameters` to write.
-        without_parameters: If one of these fields is given, the `secret_parameters` are not written.
-    """
-
+    # The default of each field by its name; None if the user must give a value. The default of a secret is a variable,
+    # such as `${S3_SECRET}`.
     fields: Mapping[str, str | None]
-    secret_parameters: Mapping[str, str] = field(default_factory=dict)
+    secret_parameters: Mapping[str, str] = field(default_factory=dict)  # the `secret_parameters` to write
+    # If one of these fields is given, the `secret_parameters` are not written.
     without_parameters: frozenset[str] = frozenset()
 
 
 class StoreNames(NamedTuple):
-    """The names of the objects that a store creates in DuckDB.
+    """The names of the objects that a store creates in DuckDB."""
 
-    Attributes:
-        store: The store's name. It contains no double underscore, so names of two stores never collide.
-        alias: The name under which the lake is attached.
-    """
-
-    store: str
-    alias: str
+    store: str  # the store's name. It contains no double underscore, so names of two stores never collide
+    alias: str  # the name under which the lake is attached
 
     @property
     def ducklake_secret(self) -> str:

@@ -11,19 +11,12 @@ from urllib.parse import urlsplit
 
 
 class ServerAddress(NamedTuple):
-    """The address of a catalog's database.
+    """The address of a catalog's database."""
 
-    Attributes:
-        host: Host name or address; a path is that of a socket.
-        port: The port.
-        database: The database.
-        user: The role.
-    """
-
-    host: str
+    host: str  # host name or address; a path is that of a socket
     port: int
     database: str
-    user: str
+    user: str  # the role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +24,13 @@ class CatalogServer(ABC):
     """A database server that keeps a catalog: its name, its clock, its timeouts and its locks.
 
     The methods return statements for DuckDB. `database` is the name under which DuckDB has attached the catalog's
-    database.
-
-    Attributes:
-        name: What messages call the server if its address is not known, such as `service lake`; never a secret.
-        address: The address; None if the backend refers to an existing secret or to a file of this machine.
-        secret: The DuckDB secret that the configuration names; other stores may refer to it. None without a name.
+    database, `schema` that of the schema with its tables, or None for the server's default.
     """
 
-    name: str
+    name: str  # what messages call the server if its address is not known, such as `service lake`; never a secret
+    # The address; None if the backend refers to an existing secret or to a file of this machine.
     address: ServerAddress | None = None
+    # The DuckDB secret that the configuration names; other stores may refer to it. None without a name.
     secret: str | None = None
 
     @property
@@ -70,11 +60,7 @@ class CatalogServer(ABC):
 
     @abstractmethod
     def catalog_id(self, database: str, schema: str | None) -> str:
-        """The query for a text that differs between a catalog and a copy of it on the same server.
-
-        Args:
-            schema: The schema of the catalog's tables; None for the server's default.
-        """
+        """The query for a text that differs between a catalog and a copy of it on the same server."""
 
     @abstractmethod
     def server_id(self, database: str) -> str:
@@ -84,19 +70,12 @@ class CatalogServer(ABC):
     def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:
         """The query that prepares a transaction for locks: it may stay idle for hours.
 
-        Args:
-            wait_seconds: The time after which an attempt to take a lock fails.
-            holder: Describes this process to others that wait.
+        An attempt to take a lock fails after some seconds. `holder` describes this process to others that wait.
         """
 
     @abstractmethod
     def take_lock(self, database: str, key: int, *, shared: bool) -> str:
-        """The query that takes a lock until its transaction ends.
-
-        Args:
-            key: The number of the lock, below 2 to the power of 63.
-            shared: True if others may hold it too.
-        """
+        """The query that takes a lock, alone or shared, until its transaction ends; its key is below 2**63."""
 
     @abstractmethod
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
@@ -111,27 +90,17 @@ class CatalogServer(ABC):
 
         It returns one text, or no row if the role may change all of them. Without it, the server refuses a write only
         when it is committed, and its outcome is unknown until the server was asked again.
-
-        Args:
-            schema: The schema of the catalog's tables; None for the server's default.
         """
         return None
 
     def uncreatable(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can tell
-        """The query for what the role lacks to create a catalog, one text or no row; None if the server cannot tell.
-
-        Args:
-            schema: The schema of the catalog's tables; None for the server's default.
-        """
+        """The query for what the role lacks to create a catalog, one text or no row; None if the server cannot tell."""
         return None
 
     def await_commits(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can
         """The statement that waits until no commit is in progress; None if the server cannot wait for them.
 
         It runs in its own transaction. Other commits continue when the transaction ends.
-
-        Args:
-            schema: The schema of the catalog's tables; None for the server's default.
         """
         return None
 

@@ -138,8 +138,8 @@ def option_fault(table: str, key: str, value: object) -> OptionFault | None:
     kinds = (str, int, bool, Secret) if option is None else option.kind
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
         return OptionFault("type", f"must be {expected}", hint)
-    message = _value_fault(key, value)
-    return None if message is None else OptionFault("value", message, hint)
+    wrong = _value_fault(key, value)
+    return None if wrong is None else OptionFault("value", wrong, hint)
 
 
 def _value_fault(key: str, value: object) -> str | None:

@@ -16,7 +16,7 @@ from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
 from lakeconf.config.file import Source, Table
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
-from lakeconf.errors import ConfigError, Problem
+from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
 from lakeconf.store import Store
@@ -199,11 +199,12 @@ def _composed(
         metadata, storage = _with_hidden(metadata, hide), _with_hidden(storage, hide)
         store = Store(draft.name, metadata, storage, hidden=draft.hidden, **options)
         names = [statement.name.lower() for statement in store.statements if isinstance(statement, CreateSecret)]
-    except StoreError as error:
+    except LakeconfError as error:  # a backend of another package may raise any
+        key, message = (error.key, error.problem) if isinstance(error, StoreError) else ("", error.message)
         # Only what the file contains has a place: an alias may be the name of the store.
-        key = tuple(error.key.split(".")) if error.key.split(".")[0] in draft.values else ()
-        message = error.problem if error.key in ("", "alias", ".".join(key)) else f"{error.key}: {error.problem}"
-        draft.report(Code.FIELDS, message, key, hint=error.hint or "remove it")
+        place = tuple(key.split(".")) if key.split(".")[0] in draft.values else ()
+        message = message if key in ("", "alias", ".".join(place)) else f"{key}: {message}"
+        draft.report(Code.FIELDS, message, place, hint=error.hint or "remove it")
         return None
     if len(set(names)) < len(names):
         hint = "use a different secret_name for each backend"

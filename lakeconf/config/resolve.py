@@ -181,7 +181,7 @@ class Draft:
         self._secrets: list[Secret] = []
         self.values: dict[str, Any] = {}
         self.values = self._table(tree, ())
-        self._secrets = _secrets(self.values)
+        self._secrets = [Secret(text) for text in _secret_texts(self.values) if text]
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
         """Adds a problem."""
@@ -260,17 +260,6 @@ class Draft:
             self._used.setdefault(value, variable)
 
 
-def _secrets(value: Any, path: Path = ()) -> list[Secret]:
-    if isinstance(value, Mapping):
-        below = (_secrets(item, (*path, str(key))) for key, item in value.items())
-        return [secret for found in below for secret in found]
-    if isinstance(value, list):
-        return [secret for item in value for secret in _secrets(item, path)]
-    if isinstance(value, str):
-        return [Secret(value)] if value and is_secret(path) else []
-    return [value] if isinstance(value, Secret) else []
-
-
 class HiddenValues:
     """The secret values of all stores of a configuration, whose tables are as written in the file."""
 
@@ -298,16 +287,19 @@ class HiddenValues:
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         tables = (table for table in self._stores.values() if isinstance(table, Mapping))
-        return tuple(dict.fromkeys(text for table in tables for text in _secret_texts(table, ()) if text))
+        return tuple(dict.fromkeys(text for table in tables for text in _secret_texts(table) if text))
 
 
-def _secret_texts(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
+    """The values that are secrets by their keys, at every depth."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _secret_texts(item, (*path, str(key)))
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _secret_texts(item, path)
+    elif isinstance(value, Secret):
+        yield value.reveal()
     elif isinstance(value, str | int | float) and not isinstance(value, bool) and is_secret(path):
         yield value if isinstance(value, str) else str(value)
 

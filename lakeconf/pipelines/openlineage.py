@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from lakeconf import __version__
@@ -31,18 +31,6 @@ _ENDPOINT = "api/v1/lineage"
 _SECONDS = 5.0
 # A server that does not answer must not delay each model of a long run.
 _MAX_FAILURES = 3
-
-
-class EventTarget(Protocol):
-    """Receives events."""
-
-    def send(self, event: bytes) -> None:
-        """Sends an event as JSON in one line."""
-        ...
-
-    def close(self) -> None:
-        """Ends the use of the target."""
-        ...
 
 
 class EventFile:
@@ -118,7 +106,7 @@ class EventServer:
         """Each request has its own connection."""
 
 
-def event_target(target: str, environment: Mapping[str, str]) -> EventTarget:
+def event_target(target: str, environment: Mapping[str, str]) -> EventFile | EventServer:
     """Returns a server for a URL, or else a file."""
     if not target.lower().startswith(("http://", "https://")):
         return EventFile(Path(target))
@@ -147,7 +135,9 @@ _PRODUCER = f"https://github.com/lakeconf/lakeconf/tree/{__version__}"
 class LineageEvents:
     """The events of a run; a context manager. Models may run in several threads."""
 
-    def __init__(self, target: EventTarget, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()) -> None:
+    def __init__(
+        self, target: EventFile | EventServer, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()
+    ) -> None:
         self._pipeline, self._store, self._secrets = pipeline, store, tuple(secrets)
         self._runs: dict[str, str] = {}
         self._parent = str(uuid.uuid4())

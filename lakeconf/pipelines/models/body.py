@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import narwhals as nw
 
@@ -157,29 +157,13 @@ BOUNDS = ("start", "end")
 _CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 
-class Body(Protocol):
-    """Computes the rows of a model."""
-
-    def arguments(self) -> Sequence[str]:
-        """Returns the names of the inputs in the body."""
-        ...
-
-    def code(self) -> str:
-        """Returns the code without comments."""
-        ...
-
-    def place(self, error: BaseException | None = None) -> str | None:
-        """Returns the file and line of the body, or of an error raised in it; None if it is not in a file."""
-        ...
-
-    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
-        """Returns the rows as a lazy frame of the lake's engine."""
-        ...
-
-
 @dataclass(frozen=True)
 class Function:
-    """A function that takes lazy narwhals frames and returns one."""
+    """A function that takes lazy narwhals frames and returns one.
+
+    Each kind of body has `arguments`, the names of its inputs; `code`, without comments; `place`, its file and line or
+    those of an error; and `rows`, a lazy frame of the lake's engine.
+    """
 
     function: Callable[..., Any]
     _source: FunctionSource | None = field(init=False, repr=False, compare=False)
@@ -199,7 +183,7 @@ class Function:
             line = frame.lineno or line if frame.filename == file else line
         return f"{shown_place(Path(file))}:{line}"
 
-    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - the protocol
+    def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - as in other bodies
         wanted = inspect.signature(self.function).parameters
         made = self.function(**frames, **{name: value for name, value in bounds.items() if name in wanted})
         try:
@@ -230,7 +214,7 @@ class Query:
     def code(self) -> str:
         return sql_code(self.text)
 
-    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
+    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - as in other bodies
         return None if self.path is None else shown_place(self.path)
 
     def check_length(self) -> None:
@@ -339,7 +323,7 @@ class SparkQuery:
     def code(self) -> str:
         return f"spark: {self.text.strip()}"
 
-    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - the protocol
+    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - as in other bodies
         return None if self.path is None else shown_place(self.path)
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
@@ -354,6 +338,10 @@ class SparkQuery:
         except QueryError as error:
             at = "" if self.path is None else f"{self.place()}: "
             raise QueryError(scrub(f"{at}{error.message}", self.secrets), hint=error.hint) from None
+
+
+# What computes the rows of a model.
+Body: TypeAlias = Function | Query | SparkQuery
 
 
 def _bound(name: str, bounds: Mapping[str, date | datetime]) -> str:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
@@ -34,20 +34,15 @@ from lakeconf.write.ddl import is_partition_key, type_sql
 _MODELS, _TESTS = ("pipeline", "models"), ("pipeline", "tests")
 
 
-class _Wrong(NamedTuple):
-    """A wrong value: its key below the model, and what to do."""
-
-    key: tuple[str, ...]
-    message: str
-    hint: str | None
+# A wrong value: its key below the model, the message, and what to do.
+_Wrong: TypeAlias = "tuple[tuple[str, ...], str, str | None]"
 
 
 def model_problems(config: Config, model: Model) -> list[Problem]:
     """Returns the values of a declared model with which each run would fail."""
-    found = [*_of_files(model), *_of_types(model), *_of_partitions(model)]
-    return [
-        config.problem(Code.WRONG_VALUE, one.message, (*_MODELS, model.table, *one.key), hint=one.hint) for one in found
-    ]
+    found = (*_of_files(model), *_of_types(model), *_of_partitions(model))
+    place = (*_MODELS, model.table)
+    return [config.problem(Code.WRONG_VALUE, message, (*place, *key), hint=hint) for key, message, hint in found]
 
 
 def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) -> list[Problem]:
@@ -69,33 +64,29 @@ def joint_problems(config: Config, models: Sequence[Model], *, all_known: bool) 
     return _of_tests(config, pipeline, all_known=all_known)
 
 
-def _of_files(model: Model) -> list[_Wrong]:
+def _of_files(model: Model) -> Iterator[_Wrong]:
     kind = model.kind
     if isinstance(kind, Seed) and not (model.folder / kind.csv).is_file():
-        message = f"file not found: {model.folder / kind.csv}"
-        return [_Wrong(("csv",), message, "check the path, which starts from the folder of the configuration")]
+        yield ("csv",), f"file not found: {model.folder / kind.csv}", _PATH
     if isinstance(kind, Append) and kind.files is not None:
         ending = Path(kind.files).suffix.removeprefix(".").lower()
         if ending.isalnum() and ending not in READERS:
-            return [_Wrong(("files",), f"files that end in {ending} cannot be loaded", f"use {', '.join(READERS)}")]
-    return []
+            yield ("files",), f"files that end in {ending} cannot be loaded", f"use {', '.join(READERS)}"
 
 
-def _of_types(model: Model) -> list[_Wrong]:
-    columns: Mapping[str, str] = model.kind.columns if isinstance(model.kind, Append | Seed) else {}
-    found = []
-    for name, kind in columns.items():
+def _of_types(model: Model) -> Iterator[_Wrong]:
+    for name, kind in model.kind.columns.items() if isinstance(model.kind, Append | Seed) else ():
         try:
             type_sql(name, kind)
         except SchemaError as error:
-            found.append(_Wrong(("columns", name), error.message.splitlines()[0], error.hint))
-    return found
+            yield ("columns", name), error.message.splitlines()[0], error.hint
 
 
-def _of_partitions(model: Model) -> list[_Wrong]:
-    wrong = [key for key in model.partitioned_by if not is_partition_key(key)]
+def _of_partitions(model: Model) -> Iterator[_Wrong]:
     hint = "write a column, or year(column), month(column), day(column), hour(column) or bucket(n, column)"
-    return [_Wrong(("partitioned_by",), f"the partition key {key!r} has an unknown function", hint) for key in wrong]
+    for key in model.partitioned_by:
+        if not is_partition_key(key):
+            yield ("partitioned_by",), f"the partition key {key!r} has an unknown function", hint
 
 
 def _of_tests(config: Config, pipeline: Pipeline, *, all_known: bool) -> list[Problem]:
