@@ -152,3 +152,10 @@ def test_a_store_for_reading_keeps_its_committer_and_limits(tmp_path: Path) -> N
     for reading in (for_reading(store), for_reading(store, read_only=False)):
         assert (reading.committer, reading.maintenance) == ("public", limits)
         assert (reading.alias, reading.hidden) == (store.alias, store.hidden)
+
+
+def test_store_does_not_change(tmp_path: Path) -> None:
+    store = sqlite_store(tmp_path)
+    with pytest.raises(AttributeError, match=r"use store\.replace\(alias=…\)"):
+        store.alias = "other"
+    assert (store.alias, store.replace(alias="other").alias) == ("dev", "other")

@@ -217,7 +217,7 @@ def test_secrets_in_lists_and_tables_are_masked() -> None:
 def test_secrets_are_collected_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file with thousands of problems is checked in seconds."""
     draft = draft_of_data({"metadata_backend": {"password": "hunter2"}})
-    monkeypatch.delattr(resolve, "_secrets")
+    monkeypatch.delattr(resolve, "_secret_texts")
     assert draft.shown("the password hunter2") == "the password ***"
 
 
