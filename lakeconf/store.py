@@ -76,6 +76,8 @@ class Store(PublicNames):
         LakeconfError: The backends cannot be combined, or an option or a limit is invalid.
     """
 
+    _not_proposed = ("config", "hidden", "names", "reread", "statements")
+
     name: str
     metadata_backend: MetadataBackend
     storage_backend: StorageBackend | None

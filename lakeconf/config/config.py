@@ -19,6 +19,7 @@ from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, hidden
 from lakeconf.store import Store
+from lakeconf.wording import PublicNames
 
 
 class LazyStores(Mapping[str, Store]):
@@ -86,7 +87,7 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
     found = [problem for name in names for problem in config.reading(name).problems]
-    return in_order([*config.problems, *config.default_store_problems(), *found, *config.data_path_problems(names)])
+    return in_order([*config.problems, *found, *config.checked(names)])
 
 
 def untrusted(source: FilePath | Table | None = None) -> Config:
@@ -109,7 +110,7 @@ def _storage_of(path: str | None, name: str) -> StorageBackend | None:
     return init(path if path is not None and Path(path).exists() else None).get_store(name).storage_backend
 
 
-class Config:
+class Config(PublicNames):
     """A configuration; create it with `init()`.
 
     Args:
@@ -123,6 +124,10 @@ class Config:
         problems: The problems outside the tables of the stores; `init()` raises them.
         stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
+
+    _not_proposed = (
+        "checked", "inheritance", "is_untrusted", "known", "outline", "pipeline", "place", "problem", "reading",
+    )  # fmt: skip
 
     def __init__(self, source: Source, environment: Environment | None) -> None:
         self._source = source
@@ -275,19 +280,20 @@ class Config:
                 store=name,
             )
 
-    def data_path_problems(self, names: Collection[str]) -> Iterator[Problem]:
-        """Reports data paths of these stores that another catalog uses too; skips invalid stores."""
+    def checked(self, names: Collection[str]) -> Iterator[Problem]:
+        """Yields the problems between these stores and the others, and that of the default store."""
+        yield from self._default_store_problems()
         stores = {name: store for name in self.names if (store := self.reading(name).located) is not None}
-        return data_path_problems(self._source, stores, names)
+        yield from data_path_problems(self._source, stores, names)
 
     def _structure(self) -> Iterator[Problem]:
         yield from structure_problems(self._source, self._data)
         given = self._data.get("default_store")
         # Resolve its variables on access only: they may be unset if the default store is not used.
         if given is not None and not (type(given) is str and "$" in given):
-            yield from self.default_store_problems()
+            yield from self._default_store_problems()
 
-    def default_store_problems(self) -> tuple[Problem, ...]:
+    def _default_store_problems(self) -> tuple[Problem, ...]:
         """Returns the problems of `default_store`."""
         try:
             self.default_store  # noqa: B018 - raises if it does not name a store
