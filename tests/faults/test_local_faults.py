@@ -131,6 +131,6 @@ def test_open_read_only_with_a_deleted_catalog(store: Store, tmp_path: Path) -> 
         {"type": store.metadata_backend.type, "uri": str(tmp_path / "catalog")},
         {"type": "local", "path": str(tmp_path / "data")},
     )
-    read_only.attach_options["read_only"] = True
+    read_only = read_only.replace(attach_options={"read_only": True})
     with pytest.raises((CatalogError, ConnectionFailed), match="catalog"):
         read_only.open()

@@ -19,6 +19,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError, MissingDependencyError, SparkVersionError
 from lakeconf.lake import opening
 from lakeconf.lake.opening import open_session
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ def test_read_only_and_pinned_stores(store: Store) -> None:
 @pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 def test_failed_open_closes_its_connections(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    connect = opening.open_connection
+    connect = open_connection
 
     def recorded(self: Store) -> Any:
         opened.append(connect(self))
