@@ -68,7 +68,7 @@ class Store(PublicNames):
         storage_backend: The location of the Parquet files; None if the metadata backend stores them.
         alias: The name under which the lake is attached; default: the store's name.
         attach_options: Options of ATTACH, such as `{"read_only": True}`.
-        committer: How merges of Spark are committed: one of `backends.committers`.
+        committer: How merges of Spark are committed: `auto`, `public` or `staged`.
         hidden: Secrets elsewhere in the configuration, to be masked here as well.
         maintenance: Limits of maintenance, such as `{"deadline": "30m", "memory_limit": "4GB"}`.
 

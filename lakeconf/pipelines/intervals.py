@@ -60,7 +60,8 @@ def batches(
 ) -> list[Batch]:
     """Returns the intervals that a run has to process, in chronological order."""
     known = merged(done)
-    wanted = list(_intervals(kind, floor(start, kind.interval), end))
+    every = starts(kind, floor(start, kind.interval), end)
+    wanted = [one for one in every if kind.partial or step(one, kind.interval) <= end]
     missing = {one for one in wanted if not covered(one, known)}
     ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
     again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
@@ -69,8 +70,9 @@ def batches(
     return list(_batched(kind, chosen, end, missing))
 
 
-def _intervals(kind: Incremental, start: datetime, end: datetime) -> Iterator[datetime]:
-    while start < end and (kind.partial or step(start, kind.interval) <= end):
+def starts(kind: Incremental, start: datetime, end: datetime) -> Iterator[datetime]:
+    """Yields the starts of the intervals that begin in a range."""
+    while start < end:
         yield start
         start = step(start, kind.interval)
 

@@ -10,7 +10,7 @@ import narwhals as nw
 
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
 from lakeconf.lake.run_journal import ModelRun
-from lakeconf.pipelines.intervals import Batch, covered, floor, merged, moment, step
+from lakeconf.pipelines.intervals import Batch, covered, floor, merged, moment, starts, step
 from lakeconf.pipelines.models.kinds import Incremental
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -30,13 +30,13 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
     if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists or bounds.rebuild:
         return Late()
     definition = pipeline.definition(model)
-    runs = [run for run in known.runs if run.interval is not None and run.definition == definition]
+    runs = [(run, run.interval) for run in known.runs if run.interval and run.definition == definition]
     done = done_ranges(kind, known.runs, definition)
-    latest = {one: run for run in runs for one in _within(kind, run) if covered(one, done)}
+    latest = {one: run for run, given in runs for one in starts(kind, *given) if covered(one, done)}
     if not latest:
         return Late()  # all intervals are processed again
     # Runs of other definitions after the last one of this definition know nothing about its intervals.
-    last, found, since, unknown = runs[-1], set[datetime](), dict[str, int](), []
+    last, found, since, unknown = runs[-1][0], set[datetime](), dict[str, int](), []
     for table in pipeline.stored_inputs(model):
         if table in known.pending or table not in last.inputs:
             continue
@@ -53,16 +53,6 @@ def late_intervals(pipeline: Pipeline, model: Model, known: Known, bounds: Bound
             found |= late
             since[table] = first
     return Late(merged((one, step(one, kind.interval)) for one in found), since, unknown)
-
-
-def _within(kind: Incremental, run: ModelRun) -> list[datetime]:
-    """Returns the starts of the intervals that a run has processed."""
-    start, end = run.interval or (datetime.max, datetime.min)
-    found = []
-    while start < end:
-        found.append(start)
-        start = step(start, kind.interval)
-    return found
 
 
 def _late(

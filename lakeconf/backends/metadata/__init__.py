@@ -1,1 +1,1 @@
-"""The metadata backends, one per file."""
+"""The metadata backends."""

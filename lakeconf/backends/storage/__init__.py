@@ -1,1 +1,1 @@
-"""The storage backends, one per file."""
+"""The storage backends."""
