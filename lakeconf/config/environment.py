@@ -7,7 +7,7 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file import LOCATION_VARIABLE, Source, Table, file_text, path_of
@@ -16,18 +16,27 @@ from lakeconf.errors import ConfigError, Problem, suggestion
 from lakeconf.secret import FromVariable
 
 
-class Environment(Protocol):
-    """Environment variables by name."""
+class Variables:
+    """Variables that no traceback shows: not a mapping, because tools that report errors show the items of one."""
 
-    def __getitem__(self, name: str, /) -> str: ...
+    def __init__(self, of_file: Mapping[str, str]) -> None:
+        self._all = ChainMap(os.environ, dict(of_file))
 
-    def __iter__(self) -> Iterator[str]: ...
+    def __repr__(self) -> str:
+        return "environment"
 
-    def get(self, name: str, /) -> str | None:
-        """The value of a variable, or None."""
-        ...
+    def __getitem__(self, name: str) -> str:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def get(self, name: str) -> str | None:
+        return self._all.get(name)
 
 
+# Environment variables by name.
+Environment: TypeAlias = Mapping[str, str] | Variables
 Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
 _TOKEN = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
@@ -219,26 +228,7 @@ def _parsed(file: Path) -> tuple[dict[str, str], list[Problem]]:
 
 def environment(env_file: FilePath | None) -> Environment:
     """Returns the variables of this process and those of a file; a variable of the process takes precedence."""
-    return _Variables({} if env_file is None else env_variables(env_file))
-
-
-class _Variables:
-    """Variables that no traceback shows: not a mapping, because tools that report errors show the items of one."""
-
-    def __init__(self, of_file: Mapping[str, str]) -> None:
-        self._all = ChainMap(os.environ, dict(of_file))
-
-    def __repr__(self) -> str:
-        return "environment"
-
-    def __getitem__(self, name: str) -> str:
-        return self._all[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
-
-    def get(self, name: str) -> str | None:
-        return self._all.get(name)
+    return Variables({} if env_file is None else env_variables(env_file))
 
 
 def _pair(text: str) -> tuple[str, str] | None:
