@@ -14,7 +14,7 @@ from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, FilePath, environment, expand, overridden, overrides
 from lakeconf.config.file import Source, Table, check_limits, find
 from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
-from lakeconf.config.resolve import HiddenValues, Inheritance, Outline, outline_of
+from lakeconf.config.resolve import Inheritance, Outline, outline_of, secret_texts, secrets_of
 from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, hidden
@@ -137,7 +137,6 @@ class Config(PublicNames):
         self._tables: Table = stores if isinstance(stores, Mapping) else {}
         self._readings: dict[str, Reading] = {}
         self._read_before: dict[str, Reading] = {}
-        self._hidden = HiddenValues(self._tables)
         self.inheritance = Inheritance(source, self._tables)
         self._shared = SharedSecrets(self.inheritance, self._read)
         self.path: Path | None = source.path
@@ -147,7 +146,8 @@ class Config(PublicNames):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Do not pickle the environment: Spark sends closures to executors.
-        if HiddenValues(self._source.data.get("stores", {})).has_literal():
+        texts = secret_texts(self._source.data.get("stores", {}))
+        if any(expand(text, {}).has_literal for text in texts if not isinstance(text, FromVariable)):
             raise TypeError(
                 "this configuration cannot be pickled, because its file contains a secret: "
                 'reference a variable instead, "${VARIABLE}", or pickle the name of a store'
@@ -186,7 +186,11 @@ class Config(PublicNames):
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets of all stores, except those with unset variables. Their values are masked in all output."""
-        return self._hidden.secrets(self._environment or {})
+        return secrets_of(self._secret_texts, self._environment or {})
+
+    @functools.cached_property
+    def _secret_texts(self) -> tuple[str, ...]:
+        return secret_texts(self._tables)
 
     @property
     def is_untrusted(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend
@@ -260,34 +259,25 @@ class Draft:
             self._used.setdefault(value, variable)
 
 
-class HiddenValues:
-    """The secret values of all stores of a configuration, whose tables are as written in the file."""
+def secret_texts(stores: Table) -> tuple[str, ...]:
+    """Returns the secret values of all stores of a configuration, as written in the file."""
+    tables = (table for table in stores.values() if isinstance(table, Mapping))
+    return tuple(dict.fromkeys(text for table in tables for text in _secret_texts(table) if text))
 
-    def __init__(self, stores: Table) -> None:
-        self._stores = stores
 
-    def secrets(self, environment: Environment) -> tuple[Secret, ...]:
-        """Returns the secrets, and the value of every variable that a secret contains."""
-        found: dict[Secret, None] = {}
-        for text in self._texts:
-            if isinstance(text, FromVariable):
-                found.setdefault(Secret(text, variable=text.variable))
-                continue
-            expansion = expand(text, environment)
-            values = [(name, environment.get(name)) for name in expansion.variables]
-            found.update({Secret(value, variable=name): None for name, value in values if value})
-            if expansion.text and not expansion.faults:
-                found.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
-        return tuple(found)
-
-    def has_literal(self) -> bool:
-        """Returns True if the file itself contains a secret or part of one."""
-        return any(expand(text, {}).has_literal for text in self._texts if not isinstance(text, FromVariable))
-
-    @cached_property
-    def _texts(self) -> tuple[str, ...]:
-        tables = (table for table in self._stores.values() if isinstance(table, Mapping))
-        return tuple(dict.fromkeys(text for table in tables for text in _secret_texts(table) if text))
+def secrets_of(texts: Iterable[str], environment: Environment) -> tuple[Secret, ...]:
+    """Returns the secrets in values, and the value of every variable that a secret contains."""
+    found: dict[Secret, None] = {}
+    for text in texts:
+        if isinstance(text, FromVariable):
+            found.setdefault(Secret(text, variable=text.variable))
+            continue
+        expansion = expand(text, environment)
+        values = [(name, environment.get(name)) for name in expansion.variables]
+        found.update({Secret(value, variable=name): None for name, value in values if value})
+        if expansion.text and not expansion.faults:
+            found.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
+    return tuple(found)
 
 
 def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
