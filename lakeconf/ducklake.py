@@ -11,15 +11,10 @@ from lakeconf.errors import SchemaError
 
 
 class InternalColumn(NamedTuple):
-    """A column that DuckLake adds to a file whose rows keep their ids or snapshots.
+    """A column that DuckLake adds to a file whose rows keep their ids or snapshots."""
 
-    Attributes:
-        field_id: Its Parquet field id.
-        name: Its name in the file.
-    """
-
-    field_id: int
-    name: str
+    field_id: int  # its Parquet field id
+    name: str  # its name in the file
 
 
 # The version of catalogs that lakeconf reads and writes.

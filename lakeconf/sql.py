@@ -179,49 +179,32 @@ def _render_options(head: Sequence[str], options: Mapping[str, Value], path: str
 
 
 class LoadExtension(NamedTuple):
-    """Loads a DuckDB extension.
+    """Loads a DuckDB extension."""
 
-    Attributes:
-        name: The extension's name, such as `postgres_scanner`.
-    """
-
-    name: str
+    name: str  # the extension's name, such as `postgres_scanner`
 
     def render(self, rendering: Rendering) -> str:  # noqa: ARG002 - the interface
         return f"LOAD {self.name};"
 
 
 class SetOption(NamedTuple):
-    """Sets a setting of the whole DuckDB instance.
+    """Sets a setting of the whole DuckDB instance."""
 
-    Attributes:
-        name: The name of the setting, such as `ca_cert_file`.
-        value: Its value; never a secret.
-    """
-
-    name: str
-    value: str
+    name: str  # the name of the setting, such as `ca_cert_file`
+    value: str  # its value; never a secret
 
     def render(self, rendering: Rendering) -> str:
         return f"SET GLOBAL {self.name} = {rendering.text(self.name, self.value)};"
 
 
 class CreateSecret(NamedTuple):
-    """Creates or replaces a DuckDB secret.
+    """Creates or replaces a DuckDB secret."""
 
-    Attributes:
-        name: The secret's name.
-        type: DuckDB's type of secret: `postgres`, `s3`, `r2`, `gcs`, `ducklake`.
-        options: Its parameters.
-        in_motherduck: True to store it in MotherDuck; otherwise, it is temporary in this process.
-        key: The dotted key of the configuration that `options` come from, for errors.
-    """
-
-    name: str
-    type: str
-    options: Mapping[str, Value]
-    in_motherduck: bool = False
-    key: str = ""
+    name: str  # the secret's name
+    type: str  # DuckDB's type of secret: `postgres`, `s3`, `r2`, `gcs`, `ducklake`
+    options: Mapping[str, Value]  # its parameters
+    in_motherduck: bool = False  # True to store it in MotherDuck; otherwise, it is temporary in this process
+    key: str = ""  # the dotted key of the configuration that `options` come from, for errors
 
     def render(self, rendering: Rendering) -> str:
         temporary, place = ("", " IN MOTHERDUCK") if self.in_motherduck else ("TEMPORARY ", "")
@@ -230,15 +213,10 @@ class CreateSecret(NamedTuple):
 
 
 class CreateDatabase(NamedTuple):
-    """Creates a DuckLake database in MotherDuck if it does not exist.
+    """Creates a DuckLake database in MotherDuck if it does not exist."""
 
-    Attributes:
-        name: The database's name.
-        options: `DATA_PATH` if the data is in the user's own bucket.
-    """
-
-    name: str
-    options: Mapping[str, Value]
+    name: str  # the database's name
+    options: Mapping[str, Value]  # `DATA_PATH` if the data is in the user's own bucket
 
     def render(self, rendering: Rendering) -> str:
         options = _render_options(["TYPE DUCKLAKE"], self.options, self.name, rendering)
@@ -246,19 +224,12 @@ class CreateDatabase(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Attaches a database.
+    """Attaches a database."""
 
-    Attributes:
-        path: The path of ATTACH, such as `ducklake:lakeconf_prod`; never contains a credential.
-        alias: The name of the database in the connection; None if the server determines it.
-        options: Options of ATTACH.
-        key: The dotted key of the configuration that `options` come from, for errors.
-    """
-
-    path: str
-    alias: str | None
-    options: Mapping[str, Value] = MappingProxyType({})
-    key: str = ""
+    path: str  # the path of ATTACH, such as `ducklake:lakeconf_prod`; never contains a credential
+    alias: str | None  # the name of the database in the connection; None if the server determines it
+    options: Mapping[str, Value] = MappingProxyType({})  # options of ATTACH
+    key: str = ""  # the dotted key of the configuration that `options` come from, for errors
 
     def render(self, rendering: Rendering) -> str:
         alias = f" AS {rendering.name(self.alias)}" if self.alias is not None else ""
@@ -267,13 +238,9 @@ class Attach(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Makes a database the default of the connection.
+    """Makes a database the default of the connection."""
 
-    Attributes:
-        database: Its alias.
-    """
-
-    database: str
+    database: str  # its alias
 
     def render(self, rendering: Rendering) -> str:
         return f"USE {rendering.name(self.database)};"

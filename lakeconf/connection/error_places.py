@@ -48,17 +48,11 @@ def place_of(error: BaseException) -> int | None:
 
 
 class Reported(NamedTuple):
-    """An error that DuckDB wrote as JSON.
+    """An error that DuckDB wrote as JSON."""
 
-    Attributes:
-        kind: Its kind, such as `Parser Error`.
-        message: Its message.
-        position: Its place in the SQL, as an offset in bytes; None for errors of values, such as an overflow.
-    """
-
-    kind: str
+    kind: str  # its kind, such as `Parser Error`
     message: str
-    position: int | None
+    position: int | None  # its place in the SQL, as an offset in bytes; None for errors of values, such as an overflow
 
 
 def reported(text: str) -> Reported | None:

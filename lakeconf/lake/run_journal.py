@@ -33,49 +33,32 @@ RESET, RESTORED = "reset", "restored"
 
 
 class FileState(NamedTuple):
-    """What tells apart two contents of a file.
+    """What tells apart two contents of a file."""
 
-    Attributes:
-        size: The size in bytes.
-        modified: The time of the last change, in microseconds since 1970.
-        digest: The SHA-256 of the content; None if it is unknown, as for objects of a bucket.
-    """
-
-    size: int
-    modified: int
-    digest: str | None = None
+    size: int  # the size in bytes
+    modified: int  # the time of the last change, in microseconds since 1970
+    digest: str | None = None  # the SHA-256 of the content; None if it is unknown, as for objects of a bucket
 
 
 @dataclass(frozen=True)
 class ModelRun:
-    """A run of a model, or another event of its table, which is committed or about to be.
+    """A run of a model, or another event of its table, which is committed or about to be."""
 
-    Attributes:
-        model: The table of the model.
-        definition: The hash of the model's definition; `RESET` or `RESTORED` for an event that is no run.
-        run: The id of the pipeline run.
-        interval: The completed time range, without its end; None if the model has no intervals.
-        inputs: The snapshot at which each input was read, by table name.
-        files: The files that the run loaded.
-        earlier: The number of runs of the model when this run began.
-        late_since: For inputs with late rows in intervals that this run did not repeat: the snapshot after which the
-            rows were added, by table name.
-        file_states: The states of the files when the run loaded them, by file.
-        snapshot_id: The snapshot of the commit; None before it.
-        restored: The version that the table was restored to, for such an event.
-    """
-
-    model: str
-    definition: str
-    run: str
+    model: str  # the table of the model
+    definition: str  # the hash of the model's definition; `RESET` or `RESTORED` for an event that is no run
+    run: str  # the id of the pipeline run
+    # The completed time range, without its end; None if the model has no intervals.
     interval: tuple[datetime, datetime] | None = None
-    inputs: Mapping[str, int] = field(default_factory=dict)
-    files: Sequence[str] = ()
-    earlier: int = 0
+    inputs: Mapping[str, int] = field(default_factory=dict)  # the snapshot at which each input was read, by table name
+    files: Sequence[str] = ()  # the files that the run loaded
+    earlier: int = 0  # the number of runs of the model when this run began
+    # For inputs with late rows in intervals that this run did not repeat: the snapshot after which the rows were added,
+    # by table name.
     late_since: Mapping[str, int] = field(default_factory=dict)
+    # The states of the files when the run loaded them, by file.
     file_states: Mapping[str, FileState] = field(default_factory=dict)
-    snapshot_id: int | None = field(default=None, compare=False)
-    restored: int | None = None
+    snapshot_id: int | None = field(default=None, compare=False)  # the snapshot of the commit; None before it
+    restored: int | None = None  # the version that the table was restored to, for such an event
 
     @classmethod
     def of(cls, event: Event) -> ModelRun:
