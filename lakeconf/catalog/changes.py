@@ -116,64 +116,42 @@ _DELETE_FILES = """
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Deletes from one data file until the end of the range.
+    """Deletes from one data file until the end of the range."""
 
-    Attributes:
-        path: The path of the data file.
-        files: Its delete files, each with the snapshot of the deletes that do not record one.
-        inlined: Pairs of a 0-based position and the snapshot that deleted it, from the catalog.
-        end_snapshot: The snapshot in the range that deleted the rest of the file; None if there is none.
-        is_rewritten: True if the range rewrote the file: later deletes are in the new file.
-        is_mixed: True if the file contains rows of several snapshots.
-    """
-
-    path: str
+    path: str  # the path of the data file
+    # Its delete files, each with the snapshot of the deletes that do not record one.
     files: tuple[tuple[DeleteFile, int], ...] = ()
+    # Pairs of a 0-based position and the snapshot that deleted it, from the catalog.
     inlined: tuple[tuple[int, int], ...] = ()
+    # The snapshot in the range that deleted the rest of the file; None if there is none.
     end_snapshot: int | None = None
-    is_rewritten: bool = False
-    is_mixed: bool = False
+    is_rewritten: bool = False  # True if the range rewrote the file: later deletes are in the new file
+    is_mixed: bool = False  # True if the file contains rows of several snapshots
 
 
 @dataclass(frozen=True, slots=True)
 class InlinedRow:
-    """An inlined row that the range inserted, deleted, or both.
+    """An inlined row that the range inserted, deleted, or both."""
 
-    Attributes:
-        row_id: Its row id.
-        begin_snapshot: The snapshot that inserted it.
-        end_snapshot: The snapshot that deleted it, possibly after the range; None if it is not deleted.
-    """
-
-    row_id: int
-    begin_snapshot: int
-    end_snapshot: int | None
+    row_id: int  # its row id
+    begin_snapshot: int  # the snapshot that inserted it
+    end_snapshot: int | None  # the snapshot that deleted it, possibly after the range; None if it is not deleted
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesPlan:
-    """What to read for the changes of a table in a range of snapshots; plain data, independent of engines.
+    """What to read for the changes of a table in a range of snapshots; plain data, independent of engines."""
 
-    Attributes:
-        since: The first snapshot of the range.
-        inserted: Files with rows that the range inserted, as of its end, without deletes applied. They may also
-            contain rows of other snapshots.
-        deleted: Files with rows that the range deleted, likewise.
-        deletes: The deletes from each file of `deleted`, in the same order.
-        compactions: Snapshots of the range that only rewrote files: their rows are not changes.
-        inlined_rows: The inlined rows that the range changed.
-        inlined_tables: The catalog's tables that contain these rows.
-        oldest: The oldest snapshot of the lake.
-    """
-
-    since: int
+    since: int  # the first snapshot of the range
+    # Files with rows that the range inserted, as of its end, without deletes applied. They may also contain rows of
+    # other snapshots.
     inserted: ScanPlan
-    deleted: ScanPlan
-    deletes: tuple[Deletes, ...]
-    compactions: tuple[int, ...]
-    inlined_rows: tuple[InlinedRow, ...]
-    inlined_tables: tuple[str, ...]
-    oldest: int
+    deleted: ScanPlan  # files with rows that the range deleted, likewise
+    deletes: tuple[Deletes, ...]  # the deletes from each file of `deleted`, in the same order
+    compactions: tuple[int, ...]  # snapshots of the range that only rewrote files: their rows are not changes
+    inlined_rows: tuple[InlinedRow, ...]  # the inlined rows that the range changed
+    inlined_tables: tuple[str, ...]  # the catalog's tables that contain these rows
+    oldest: int  # the oldest snapshot of the lake
 
     @property
     def until(self) -> int:

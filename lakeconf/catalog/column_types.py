@@ -52,17 +52,11 @@ class Fact(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of DuckLake that is not nested.
+    """A type of DuckLake that is not nested."""
 
-    Attributes:
-        duckdb: Its name in DuckDB; a decimal also has digits.
-        facts: What is true of it.
-        second_digits: The digits of a second that it keeps; None if it has no time.
-    """
-
-    duckdb: str
-    facts: Fact = Fact.NONE
-    second_digits: int | None = None
+    duckdb: str  # its name in DuckDB; a decimal also has digits
+    facts: Fact = Fact.NONE  # what is true of it
+    second_digits: int | None = None  # the digits of a second that it keeps; None if it has no time
 
 
 _SMALL = Fact.COMPARED | Fact.HASHED

@@ -54,63 +54,41 @@ _NAME_MAPPINGS = """
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A file of deleted positions.
+    """A file of deleted positions."""
 
-    Attributes:
-        path: Absolute path or URI.
-        format: `parquet` (columns `file_path`, `pos` and optionally `_ducklake_internal_snapshot_id`) or `puffin`.
-        delete_count: The number of its rows, of all snapshots.
-        file_size_bytes: Its size in bytes.
-        encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
-        delete_file_id: Its id.
-        begin_snapshot: The snapshot of its first delete.
-    """
-
-    path: str
-    format: str
-    delete_count: int
-    file_size_bytes: int
+    path: str  # absolute path or URI
+    format: str  # `parquet` (columns `file_path`, `pos` and optionally `_ducklake_internal_snapshot_id`) or `puffin`
+    delete_count: int  # the number of its rows, of all snapshots
+    file_size_bytes: int  # its size in bytes
+    # Base64 key of an encrypted file; None if it is not encrypted.
     encryption_key: str | None = field(default=None, repr=False)
-    delete_file_id: int = 0
-    begin_snapshot: int = 0
+    delete_file_id: int = 0  # its id
+    begin_snapshot: int = 0  # the snapshot of its first delete
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of the table, visible at the snapshot.
+    """A Parquet file of the table, visible at the snapshot."""
 
-    Attributes:
-        data_file_id: `ducklake_data_file.data_file_id`.
-        path: Absolute path or URI, as in DuckDB's virtual column `filename`, except that `filename` is relative if the
-            lake was attached with a relative data path.
-        record_count: The number of rows in the file, including deleted rows.
-        file_size_bytes: Its size in bytes.
-        row_id_start: Row id of its first row; None if the file contains the row ids.
-        begin_snapshot: The snapshot that added it.
-        mapping_id: Its name mapping (`add_data_files`); None if columns are matched by field id.
-        partition_values: Pairs of `partition_key_index` and value, as text, for the partitioning used to write it.
-        snapshot_filter: If set, only rows with `_ducklake_internal_snapshot_id` up to this value are visible.
-        delete_file: Its live delete file.
-        inlined_deletes: 0-based positions deleted in the catalog, up to this snapshot.
-        encryption_key: Base64 key of an encrypted file; None if it is not encrypted.
-        partition_id: The partitioning used to write it; None if the table was not partitioned.
-        is_partial: True if it has rows of several snapshots.
-    """
-
-    data_file_id: int
+    data_file_id: int  # `ducklake_data_file.data_file_id`
+    # Absolute path or URI, as in DuckDB's virtual column `filename`, except that `filename` is relative if the lake was
+    # attached with a relative data path.
     path: str
-    record_count: int
-    file_size_bytes: int
-    row_id_start: int | None
-    begin_snapshot: int
-    mapping_id: int | None = None
+    record_count: int  # the number of rows in the file, including deleted rows
+    file_size_bytes: int  # its size in bytes
+    row_id_start: int | None  # row id of its first row; None if the file contains the row ids
+    begin_snapshot: int  # the snapshot that added it
+    mapping_id: int | None = None  # its name mapping (`add_data_files`); None if columns are matched by field id
+    # Pairs of `partition_key_index` and value, as text, for the partitioning used to write it.
     partition_values: tuple[tuple[int, str | None], ...] = ()
+    # If set, only rows with `_ducklake_internal_snapshot_id` up to this value are visible.
     snapshot_filter: int | None = None
-    delete_file: DeleteFile | None = None
-    inlined_deletes: tuple[int, ...] = ()
+    delete_file: DeleteFile | None = None  # its live delete file
+    inlined_deletes: tuple[int, ...] = ()  # 0-based positions deleted in the catalog, up to this snapshot
+    # Base64 key of an encrypted file; None if it is not encrypted.
     encryption_key: str | None = field(default=None, repr=False)
-    partition_id: int | None = None
-    is_partial: bool = False
+    partition_id: int | None = None  # the partitioning used to write it; None if the table was not partitioned
+    is_partial: bool = False  # True if it has rows of several snapshots
 
     @property
     def deleted(self) -> int:
@@ -125,18 +103,13 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class NameMapping:
-    """Maps a column of a registered file to a column of the table by name.
+    """Maps a column of a registered file to a column of the table by name."""
 
-    Attributes:
-        source_name: The name in the file, compared case-insensitively.
-        field_id: The column's field id in the table.
-        in_path: True if the value comes from the hive part of the path (`p=7/`), even if the file has the column.
-        children: Mappings of nested fields; a list has one child for its element, a map has two.
-    """
-
-    source_name: str
-    field_id: int
+    source_name: str  # the name in the file, compared case-insensitively
+    field_id: int  # the column's field id in the table
+    # True if the value comes from the hive part of the path (`p=7/`), even if the file has the column.
     in_path: bool = False
+    # Mappings of nested fields; a list has one child for its element, a map has two.
     children: tuple[NameMapping, ...] = ()
 
 
@@ -303,18 +276,13 @@ _REWRITES = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_change
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files with rows of one partition.
+    """Files with rows of one partition."""
 
-    Attributes:
-        files: The files.
-        partition_id: The partitioning that they were written for; None if the table was not partitioned.
-        partition: The partition values, as text, by the index of their key.
-        sorted_by: The order in which the last rewrite has sorted all of them; empty if it is not known.
-    """
-
-    files: tuple[DataFile, ...]
+    files: tuple[DataFile, ...]  # the files
+    # The partitioning that they were written for; None if the table was not partitioned.
     partition_id: int | None = None
-    partition: tuple[tuple[int, str | None], ...] = ()
+    partition: tuple[tuple[int, str | None], ...] = ()  # the partition values, as text, by the index of their key
+    # The order in which the last rewrite has sorted all of them; empty if it is not known.
     sorted_by: tuple[str, ...] = ()
 
     @property
@@ -414,17 +382,11 @@ NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class FolderKey:
-    """A partition key as a part of the path of a file: `name=value/`.
+    """A partition key as a part of the path of a file: `name=value/`."""
 
-    Attributes:
-        name: The name in the path, before it is encoded.
-        column: The column.
-        transform: `identity`, `year`, `month`, `day` or `hour`.
-    """
-
-    name: str
-    column: Column
-    transform: str
+    name: str  # the name in the path, before it is encoded
+    column: Column  # the column
+    transform: str  # `identity`, `year`, `month`, `day` or `hour`
 
 
 def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey, ...]:

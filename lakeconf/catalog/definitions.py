@@ -42,33 +42,20 @@ STATE_TYPES = (
 
 
 class _Proof(NamedTuple):
-    """The state of a catalog in which a definition was read, or was proven to be the same.
+    """The state of a catalog in which a definition was read, or was proven to be the same."""
 
-    Attributes:
-        schema_version: The schema version of the snapshot at which it was read.
-        newest: The newest snapshot.
-        moment: The time of the newest snapshot, as the catalog writes it.
-        newest_version: The highest schema version.
-    """
-
-    schema_version: int
-    newest: int
-    moment: str
-    newest_version: int
+    schema_version: int  # the schema version of the snapshot at which it was read
+    newest: int  # the newest snapshot
+    moment: str  # the time of the newest snapshot, as the catalog writes it
+    newest_version: int  # the highest schema version
 
 
 class _Seen(NamedTuple):
-    """A snapshot that a reader knows to be in its catalog.
+    """A snapshot that a reader knows to be in its catalog."""
 
-    Attributes:
-        snapshot_id: The snapshot; -1 for none.
-        moment: Its time; as a text if Python cannot read what the catalog writes.
-        token: Instead of the time, the id of the write that committed it.
-    """
-
-    snapshot_id: int = -1
-    moment: datetime | str = ""
-    token: str = ""
+    snapshot_id: int = -1  # the snapshot; -1 for none
+    moment: datetime | str = ""  # its time; as a text if Python cannot read what the catalog writes
+    token: str = ""  # instead of the time, the id of the write that committed it
 
     def check(self, moment: datetime | str, info: str | None) -> None:
         """Compares the snapshot with the one that has its id now: its time and the information of its commit."""

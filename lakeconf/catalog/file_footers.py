@@ -20,25 +20,15 @@ _WIDEST = {"low": "''", "high": "repeat(chr(1114111), 64)"}
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of a column, or of a field of a nested column, in one file.
+    """The statistics of a column, or of a field of a nested column, in one file."""
 
-    Attributes:
-        field_id: Its field id.
-        size: Its size in bytes.
-        value_count: The number of its values, including NULL.
-        null_count: The number of NULLs; None if it is not known.
-        low: The smallest value as text; None if it is not known, or there is none.
-        high: The largest value.
-        contains_nan: True if a value is NaN; None if it is not known, or the column is no float.
-    """
-
-    field_id: int
-    size: int
-    value_count: int
-    null_count: int | None
-    low: str | None
-    high: str | None
-    contains_nan: bool | None = None
+    field_id: int  # its field id
+    size: int  # its size in bytes
+    value_count: int  # the number of its values, including NULL
+    null_count: int | None  # the number of NULLs; None if it is not known
+    low: str | None  # the smallest value as text; None if it is not known, or there is none
+    high: str | None  # the largest value
+    contains_nan: bool | None = None  # True if a value is NaN; None if it is not known, or the column is no float
 
     @property
     def has_ordered_values(self) -> bool:
@@ -48,21 +38,13 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The footer of a file.
+    """The footer of a file."""
 
-    Attributes:
-        path: The file.
-        row_count: The number of its rows.
-        file_size_bytes: Its size.
-        footer_size: The size of the footer in bytes.
-        statistics: The statistics of its columns.
-    """
-
-    path: str
-    row_count: int
-    file_size_bytes: int
-    footer_size: int
-    statistics: tuple[ColumnStatistics, ...] = ()
+    path: str  # the file
+    row_count: int  # the number of its rows
+    file_size_bytes: int  # its size
+    footer_size: int  # the size of the footer in bytes
+    statistics: tuple[ColumnStatistics, ...] = ()  # the statistics of its columns
 
 
 def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence[Column] = ()) -> tuple[Footer, ...]:

@@ -50,15 +50,10 @@ _MOST_IDLE = 4
 
 @dataclass
 class Cursor:
-    """A cursor, with what was set on it.
+    """A cursor, with what was set on it."""
 
-    Attributes:
-        connection: The cursor.
-        is_clean: True if no transaction is open on it: only then another transaction may use it.
-    """
-
-    connection: Connection
-    is_clean: bool = False
+    connection: Connection  # the cursor
+    is_clean: bool = False  # True if no transaction is open on it: only then another transaction may use it
     _set: dict[str, str] = field(default_factory=dict)
 
     def set_up(self, name: str, statement: str) -> None:
@@ -110,15 +105,12 @@ class CatalogReader:
     """A lake that is attached to a connection, and its metadata database.
 
     DuckLake attaches the metadata database as a hidden database, which queries can only access by name.
-
-    Attributes:
-        connection: The connection that has the lake attached. Reads of the lake use its time zone.
-        alias: The name under which the lake is attached.
-        metadata_schema: The schema of the metadata tables; None to use the schema of ATTACH, or the default.
     """
 
+    # The connection that has the lake attached. Reads of the lake use its time zone.
     connection: Connection = field(repr=False)
-    alias: str
+    alias: str  # the name under which the lake is attached
+    # The schema of the metadata tables; None to use the schema of ATTACH, or the default.
     metadata_schema: str | None = None
 
     @contextlib.contextmanager
@@ -340,18 +332,13 @@ class MetadataTransaction:
     """An open read transaction with the metadata schema as default: tables such as `ducklake_table` need no prefix.
 
     Do not call DuckLake functions in it: they use another connection and may see a newer snapshot.
-
-    Attributes:
-        cursor: The connection of the transaction.
-        alias: The name under which the lake is attached.
-        data_path: The absolute folder of the lake's files, ending in `/`.
-        own_query: The beginning of the call that runs a query in the catalog itself; None if DuckDB's reads of its
-            tables are as fast.
     """
 
-    cursor: Connection = field(repr=False)
-    alias: str
-    data_path: str
+    cursor: Connection = field(repr=False)  # the connection of the transaction
+    alias: str  # the name under which the lake is attached
+    data_path: str  # the absolute folder of the lake's files, ending in `/`
+    # The beginning of the call that runs a query in the catalog itself; None if DuckDB's reads of its tables are as
+    # fast.
     own_query: str | None = None
 
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:

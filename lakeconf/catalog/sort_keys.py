@@ -18,17 +18,11 @@ SORT_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A column that rows are ordered by.
+    """A column that rows are ordered by."""
 
-    Attributes:
-        column: Its name.
-        descending: True if the largest value comes first.
-        nulls_first: True if NULL comes before all values.
-    """
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = False
+    column: str  # its name
+    descending: bool = False  # True if the largest value comes first
+    nulls_first: bool = False  # True if NULL comes before all values
 
     def __str__(self) -> str:
         return f"{self.column}{self._order}"

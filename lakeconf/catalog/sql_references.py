@@ -43,17 +43,11 @@ _SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SI
 
 
 class Name(NamedTuple):
-    """The name of a table or view in a query, in lower case; parts that the query omits are empty.
+    """The name of a table or view in a query, in lower case; parts that the query omits are empty."""
 
-    Attributes:
-        database: The database.
-        schema: The schema; or the database, if the query gives two parts and no schema has that name.
-        name: The name itself.
-    """
-
-    database: str
-    schema: str
-    name: str
+    database: str  # the database
+    schema: str  # the schema; or the database, if the query gives two parts and no schema has that name
+    name: str  # the name itself
 
     def __str__(self) -> str:
         return ".".join(part for part in self if part)
@@ -61,23 +55,15 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class References:
-    """The names that a query refers to, in lower case.
+    """The names that a query refers to, in lower case."""
 
-    Attributes:
-        relations: Tables, views and common table expressions, but also files that a query names like tables.
-        functions: Scalar functions, aggregates and scalar macros, without their schema.
-        table_functions: Table functions and table macros, without their schema.
-        local: Names of common table expressions.
-        everything: True if the query may refer to more than its names show, such as every view of the lake.
-        past: True if the query reads an earlier snapshot.
-    """
-
+    # Tables, views and common table expressions, but also files that a query names like tables.
     relations: frozenset[Name]
-    functions: frozenset[str]
-    table_functions: frozenset[str]
-    local: frozenset[str]
-    everything: bool
-    past: bool
+    functions: frozenset[str]  # scalar functions, aggregates and scalar macros, without their schema
+    table_functions: frozenset[str]  # table functions and table macros, without their schema
+    local: frozenset[str]  # names of common table expressions
+    everything: bool  # True if the query may refer to more than its names show, such as every view of the lake
+    past: bool  # True if the query reads an earlier snapshot
 
 
 def find_references(connection: Connection, sql: str) -> References | None:
@@ -168,29 +154,18 @@ _NAME = rf"(?:{_QUOTED}|'(?:[^']|'')*'|[\w$\x80-\U0010ffff]+)"
 
 
 class NotOneQuery(QueryError):  # noqa: N818 - callers say what the text is
-    """DuckDB's parser finds no query, or several statements.
+    """DuckDB's parser finds no query, or several statements."""
 
-    Attributes:
-        offset: The place of a syntax error, in characters; None if it is unknown.
-    """
-
-    offset: int | None = None
+    offset: int | None = None  # the place of a syntax error, in characters; None if it is unknown
 
 
 class TablePlace(NamedTuple):
-    """A place in a query that names a table or a view, and not a common table expression that is visible there.
+    """A place in a query that names a table or a view, and not a common table expression that is visible there."""
 
-    Attributes:
-        parts: The parts of the name.
-        span: Where the name is.
-        alias: The alias that follows the name; empty without one.
-        is_described: True in `DESCRIBE t` and `SUMMARIZE t`, where no alias may follow.
-    """
-
-    parts: Sequence[str]
-    span: Span
-    alias: str
-    is_described: bool
+    parts: Sequence[str]  # the parts of the name
+    span: Span  # where the name is
+    alias: str  # the alias that follows the name; empty without one
+    is_described: bool  # True in `DESCRIBE t` and `SUMMARIZE t`, where no alias may follow
 
     @property
     def name(self) -> str:
@@ -203,19 +178,13 @@ class TablePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """A query as DuckDB's parser reads it.
+    """A query as DuckDB's parser reads it."""
 
-    Attributes:
-        tables: The places that name tables, in the order of the text.
-        functions: The table functions and their places.
-        parameters: Named parameters such as `$start`: the name, and where they are with their sign.
-        describes: True if it describes tables, as `DESCRIBE t` and `SHOW TABLES` do.
-    """
-
-    tables: Sequence[TablePlace]
-    functions: Sequence[tuple[str, int]]
+    tables: Sequence[TablePlace]  # the places that name tables, in the order of the text
+    functions: Sequence[tuple[str, int]]  # the table functions and their places
+    # Named parameters such as `$start`: the name, and where they are with their sign.
     parameters: Sequence[tuple[str, Span]]
-    describes: bool
+    describes: bool  # True if it describes tables, as `DESCRIBE t` and `SHOW TABLES` do
 
 
 def parse_query(text: str) -> ParsedQuery:

@@ -61,19 +61,12 @@ _RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end
 
 
 class StoredSql(NamedTuple):
-    """The SQL of a lake.
+    """The SQL of a lake."""
 
-    Attributes:
-        views: Views and macros, each with the kind, name, SQL and snapshots of a `StoredQuery`.
-        expressions: Sort keys and default values, in the same way.
-        names: The names of tables and views, as in `StoredQueries.relations`.
-        newest: The newest snapshot.
-    """
-
-    views: list[tuple[Any, ...]]
-    expressions: list[tuple[Any, ...]]
-    names: list[tuple[Any, ...]]
-    newest: int
+    views: list[tuple[Any, ...]]  # views and macros, each with the kind, name, SQL and snapshots of a `StoredQuery`
+    expressions: list[tuple[Any, ...]]  # sort keys and default values, in the same way
+    names: list[tuple[Any, ...]]  # the names of tables and views, as in `StoredQueries.relations`
+    newest: int  # the newest snapshot
 
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
@@ -116,40 +109,25 @@ _SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
 @dataclass(frozen=True)
 class StoredQuery:
-    """A view or a macro of the lake, or an expression of a table.
+    """A view or a macro of the lake, or an expression of a table."""
 
-    Attributes:
-        kind: `view`, `scalar macro`, `table macro`, `sort key of the table` or `default value of the table`.
-        name: Its name, without the schema, in lower case; for an expression, the name of the table.
-        sql: Its query, or the expression.
-        begin: The first snapshot that contains it.
-        end: The first later snapshot that does not contain it; None if it still exists.
-    """
-
-    kind: str
-    name: str
-    sql: str
-    begin: int
-    end: int | None
+    kind: str  # `view`, `scalar macro`, `table macro`, `sort key of the table` or `default value of the table`
+    name: str  # its name, without the schema, in lower case; for an expression, the name of the table
+    sql: str  # its query, or the expression
+    begin: int  # the first snapshot that contains it
+    end: int | None  # the first later snapshot that does not contain it; None if it still exists
 
 
 @dataclass(frozen=True)
 class StoredQueries:
-    """All SQL stored in a lake, and the names that this SQL may use.
+    """All SQL stored in a lake, and the names that this SQL may use."""
 
-    Attributes:
-        reader: The lake.
-        snapshot_id: The snapshot whose views and macros a query without `AT` uses.
-        queries: The views and macros of all snapshots.
-        relations: Schema and name of tables and views, in lower case, with the snapshots between which they exist.
-        expressions: The sort keys and default values of tables that writes evaluate.
-    """
-
-    reader: CatalogReader
-    snapshot_id: int
-    queries: tuple[StoredQuery, ...]
+    reader: CatalogReader  # the lake
+    snapshot_id: int  # the snapshot whose views and macros a query without `AT` uses
+    queries: tuple[StoredQuery, ...]  # the views and macros of all snapshots
+    # Schema and name of tables and views, in lower case, with the snapshots between which they exist.
     relations: tuple[tuple[str, str, int, int | None], ...]
-    expressions: tuple[StoredQuery, ...] = ()
+    expressions: tuple[StoredQuery, ...] = ()  # the sort keys and default values of tables that writes evaluate
 
     @classmethod
     @repeated

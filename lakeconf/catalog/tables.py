@@ -118,34 +118,23 @@ _PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or a field of a nested column, at one snapshot.
+    """A column, or a field of a nested column, at one snapshot."""
 
-    Attributes:
-        field_id: `ducklake_column.column_id`, which is the Parquet field id; never reused within a table.
-        name: Its name at this snapshot; `element` for the element of a list, `key` and `value` for a map.
-        type: DuckLake's type name: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, ….
-        nullable: False only for a top-level NOT NULL column: for nested columns the catalog may be wrong.
-        initial_default: The value for files that lack the column, as text; None for NULL.
-        children: Fields of a struct, the element of a list, key and value of a map.
-        name_is_unique: True if no sibling column ever had this name (ignoring case), this column never had another
-            name, and the same holds for its parents. Only then may a Parquet reader push filters down by name. Does
-            not apply to files with a name mapping.
-        former_types: The other types of the column in earlier snapshots, oldest first.
-        later_types: The other types of the column in later snapshots. A file that was compacted after a promotion
-            contains the later type, even if it is read at an earlier snapshot.
-        since: The snapshot that added it.
-    """
-
-    field_id: int
-    name: str
-    type: str
-    nullable: bool
-    initial_default: str | None
-    children: tuple[Column, ...] = ()
+    field_id: int  # `ducklake_column.column_id`, which is the Parquet field id; never reused within a table
+    name: str  # its name at this snapshot; `element` for the element of a list, `key` and `value` for a map
+    type: str  # DuckLake's type name: `int32`, `decimal(10,2)`, `varchar`, `struct`, `list`, `map`, …
+    nullable: bool  # False only for a top-level NOT NULL column: for nested columns the catalog may be wrong
+    initial_default: str | None  # the value for files that lack the column, as text; None for NULL
+    children: tuple[Column, ...] = ()  # fields of a struct, the element of a list, key and value of a map
+    # True if no sibling column ever had this name (ignoring case), this column never had another name, and the same
+    # holds for its parents. Only then may a Parquet reader push filters down by name. Does not apply to files with a
+    # name mapping.
     name_is_unique: bool = True
-    former_types: tuple[str, ...] = ()
+    former_types: tuple[str, ...] = ()  # the other types of the column in earlier snapshots, oldest first
+    # The other types of the column in later snapshots. A file that was compacted after a promotion contains the later
+    # type, even if it is read at an earlier snapshot.
     later_types: tuple[str, ...] = ()
-    since: int = field(default=0, compare=False)
+    since: int = field(default=0, compare=False)  # the snapshot that added it
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -155,41 +144,25 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A partition key of a table.
+    """A partition key of a table."""
 
-    Attributes:
-        index: `partition_key_index`, 0-based.
-        field_id: The field id of its column.
-        transform: `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`.
-    """
-
-    index: int
-    field_id: int
-    transform: str
+    index: int  # `partition_key_index`, 0-based
+    field_id: int  # the field id of its column
+    transform: str  # `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table at one snapshot.
+    """A table at one snapshot."""
 
-    Attributes:
-        table_id: `ducklake_table.table_id`.
-        schema_name: Its schema.
-        name: Its name.
-        columns: The top-level columns, in order.
-        path: The folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it.
-        partition_id: The live partitioning, or None.
-        partition_fields: Its partition keys.
-        bytes_per_row: The average size of a row in its files; None if it was not loaded, or the table is empty.
-    """
-
-    table_id: int
-    schema_name: str
-    name: str
-    columns: tuple[Column, ...]
-    path: str
-    partition_id: int | None = None
-    partition_fields: tuple[PartitionField, ...] = ()
+    table_id: int  # `ducklake_table.table_id`
+    schema_name: str  # its schema
+    name: str  # its name
+    columns: tuple[Column, ...]  # the top-level columns, in order
+    path: str  # the folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it
+    partition_id: int | None = None  # the live partitioning, or None
+    partition_fields: tuple[PartitionField, ...] = ()  # its partition keys
+    # The average size of a row in its files; None if it was not loaded, or the table is empty.
     bytes_per_row: float | None = None
 
     @property
@@ -384,17 +357,11 @@ _DEFAULTS = f"""
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """Properties of a table besides its columns and partition keys.
+    """Properties of a table besides its columns and partition keys."""
 
-    Attributes:
-        sorted_by: The sort order, as for `Lake.create_table`.
-        defaults: Literal defaults by column, as text.
-        computed: The columns whose default is an expression, and `the sort order` if it is one.
-    """
-
-    sorted_by: tuple[str, ...]
-    defaults: Mapping[str, str]
-    computed: tuple[str, ...]
+    sorted_by: tuple[str, ...]  # the sort order, as for `Lake.create_table`
+    defaults: Mapping[str, str]  # literal defaults by column, as text
+    computed: tuple[str, ...]  # the columns whose default is an expression, and `the sort order` if it is one
 
 
 @repeated
@@ -446,15 +413,10 @@ _COMMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """The comments of a table at a snapshot.
+    """The comments of a table at a snapshot."""
 
-    Attributes:
-        table: The comment of the table; None if it has none.
-        columns: The comments of its columns that have one, by name.
-    """
-
-    table: str | None
-    columns: Mapping[str, str]
+    table: str | None  # the comment of the table; None if it has none
+    columns: Mapping[str, str]  # the comments of its columns that have one, by name
 
 
 @repeated

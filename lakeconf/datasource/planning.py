@@ -32,33 +32,21 @@ _TABLE_HINT = 'name a table: .option("table", "raw.events")'
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one read or write; they name things and contain no secret.
+    """The options of one read or write; they name things and contain no secret."""
 
-    Attributes:
-        table: `schema.table`, or `table` for the schema `main`.
-        store: The name of the store; None for the default store.
-        config: The configuration file; None to find it as `lakeconf.init` does, in the processes of Spark.
-        version: The snapshot to read; None for the latest one, or that of `timestamp`.
-        timestamp: The time to read, with a time zone.
-        columns: The columns to read, separated by commas; None for all.
-        where: The condition on rows, as for `Table.scan`.
-        since: For a stream: the first snapshot whose changes it returns; None to begin with all rows of the table.
-        changes: For a stream: True to return all kinds of changes, and not only inserted rows.
-        snapshots_per_batch: For a stream: the largest number of snapshots in a batch.
-        idempotency_key: For a write: as for `Table.append`.
-    """
-
-    table: str
-    store: str | None = None
+    table: str  # `schema.table`, or `table` for the schema `main`
+    store: str | None = None  # the name of the store; None for the default store
+    # The configuration file; None to find it as `lakeconf.init` does, in the processes of Spark.
     config: str | None = None
-    version: int | None = None
-    timestamp: datetime | None = None
-    columns: str | None = None
-    where: str | None = None
+    version: int | None = None  # the snapshot to read; None for the latest one, or that of `timestamp`
+    timestamp: datetime | None = None  # the time to read, with a time zone
+    columns: str | None = None  # the columns to read, separated by commas; None for all
+    where: str | None = None  # the condition on rows, as for `Table.scan`
+    # For a stream: the first snapshot whose changes it returns; None to begin with all rows of the table.
     since: int | None = None
-    changes: bool = False
-    snapshots_per_batch: int | None = None
-    idempotency_key: str | None = None
+    changes: bool = False  # for a stream: True to return all kinds of changes, and not only inserted rows
+    snapshots_per_batch: int | None = None  # for a stream: the largest number of snapshots in a batch
+    idempotency_key: str | None = None  # for a write: as for `Table.append`
 
     @property
     def names(self) -> list[str] | None:
@@ -148,17 +136,11 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Opened:
-    """A lake that is open for planning.
+    """A lake that is open for planning."""
 
-    Attributes:
-        options: The options of the read.
-        store: The store.
-        session: Its connections.
-    """
-
-    options: Options
-    store: Store
-    session: Session
+    options: Options  # the options of the read
+    store: Store  # the store
+    session: Session  # its connections
 
     @property
     def access(self) -> Access:

@@ -50,25 +50,15 @@ _COMMITTING = "committing.parquet"
 
 @dataclass(frozen=True)
 class Write:
-    """An append; plain data without secrets.
+    """An append; plain data without secrets."""
 
-    Attributes:
-        options: The options.
-        access: How executors reach the files of the lake.
-        token: The id of the write.
-        table: The table as it was when the write began.
-        types: The columns of the table and their types.
-        given: The columns of the frame and their types in DuckDB.
-        codec: The compression of files.
-    """
-
-    options: Options
-    access: Access
-    token: str
-    table: TableInfo
-    types: Mapping[str, str]
-    given: Mapping[str, str]
-    codec: str
+    options: Options  # the options
+    access: Access  # how executors reach the files of the lake
+    token: str  # the id of the write
+    table: TableInfo  # the table as it was when the write began
+    types: Mapping[str, str]  # the columns of the table and their types
+    given: Mapping[str, str]  # the columns of the frame and their types in DuckDB
+    codec: str  # the compression of files
 
     @property
     def folder(self) -> str:

@@ -34,45 +34,30 @@ ROW_ID = "__lakeconf_row_id"
 
 @dataclass(frozen=True)
 class StagingRequest:
-    """The target of staged rows.
+    """The target of staged rows."""
 
-    Attributes:
-        table: The table that the rows belong to or change.
-        types: The columns, and the DuckDB names of their types in the result.
-        token: The ID of this write.
-        registered: True if DuckLake will read the partition values of the files from their paths.
-        row_ids: True to write the ids of the rows to the files too, for a staged commit.
-    """
-
-    table: TableInfo
-    types: Mapping[str, str]
-    token: str
-    registered: bool = True
-    row_ids: bool = False
+    table: TableInfo  # the table that the rows belong to or change
+    types: Mapping[str, str]  # the columns, and the DuckDB names of their types in the result
+    token: str  # the ID of this write
+    registered: bool = True  # True if DuckLake will read the partition values of the files from their paths
+    row_ids: bool = False  # True to write the ids of the rows to the files too, for a staged commit
 
 
 @dataclass(frozen=True)
 class Staged:
-    """Staged rows: written, but not yet committed and not visible to readers.
+    """Staged rows: written, but not yet committed and not visible to readers."""
 
-    Attributes:
-        source: SQL that returns the staged rows, with the columns and types of the table.
-        files: Parquet files that can be registered unchanged; empty if the rows of `source` must be inserted.
-        rest: SQL that returns the rows outside `files`, which must be inserted besides; None if there are none.
-        discard: SQL statements that remove the staged rows from DuckDB.
-        folder: The staging folder of this write; None if it has no files. Files of a partitioned table are outside.
-        announced: True if the folder has a manifest; False if it is in an announced one.
-        row_count: Number of rows; None if it is not known before the commit.
-        keeps_files: True if `files` are registered and remain after the write; False if their rows are inserted.
-    """
-
-    source: str
+    source: str  # SQL that returns the staged rows, with the columns and types of the table
+    # Parquet files that can be registered unchanged; empty if the rows of `source` must be inserted.
     files: tuple[str, ...] = ()
+    # SQL that returns the rows outside `files`, which must be inserted besides; None if there are none.
     rest: str | None = None
-    discard: tuple[str, ...] = ()
+    discard: tuple[str, ...] = ()  # SQL statements that remove the staged rows from DuckDB
+    # The staging folder of this write; None if it has no files. Files of a partitioned table are outside.
     folder: str | None = None
-    announced: bool = True
-    row_count: int | None = None
+    announced: bool = True  # True if the folder has a manifest; False if it is in an announced one
+    row_count: int | None = None  # number of rows; None if it is not known before the commit
+    # True if `files` are registered and remain after the write; False if their rows are inserted.
     keeps_files: bool = True
 
     @property
@@ -296,48 +281,31 @@ FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 @dataclass(frozen=True)
 class PositionFiles:
-    """Files with the positions of rows, which are removed after the commit.
+    """Files with the positions of rows, which are removed after the commit."""
 
-    Attributes:
-        staged: The files.
-        paths: The file with the positions in each data file, by the id of the data file. Its only column is
-            `FILE_ROW_NUMBER`, in ascending order.
-    """
-
-    staged: Staged
+    staged: Staged  # the files
+    # The file with the positions in each data file, by the id of the data file. Its only column is `FILE_ROW_NUMBER`,
+    # in ascending order.
     paths: Mapping[int, str]
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The checksum of a column as one engine reads it.
+    """The checksum of a column as one engine reads it."""
 
-    Attributes:
-        values: Number of values that are not NULL.
-        hash: Sum of the hashes of the values; does not depend on their order.
-    """
-
-    values: int
-    hash: int
+    values: int  # number of values that are not NULL
+    hash: int  # sum of the hashes of the values; does not depend on their order
 
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """A comparison of a column between DuckDB and Spark.
+    """A comparison of a column between DuckDB and Spark."""
 
-    Attributes:
-        name: Name of the column.
-        type: DuckLake type of the column.
-        duckdb: Checksum of the values that DuckDB reads.
-        spark: Checksum of the values that Spark reads.
-        is_hashed: False if the engines have no common text for the values, as for VARIANT: only the number of
-            values is compared.
-    """
-
-    name: str
-    type: str
-    duckdb: Fingerprint
-    spark: Fingerprint
+    name: str  # name of the column
+    type: str  # DuckLake type of the column
+    duckdb: Fingerprint  # checksum of the values that DuckDB reads
+    spark: Fingerprint  # checksum of the values that Spark reads
+    # False if the engines have no common text for the values, as for VARIANT: only the number of values is compared.
     is_hashed: bool = True
 
     @property
@@ -348,17 +316,11 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """A comparison of a table between DuckDB and Spark.
+    """A comparison of a table between DuckDB and Spark."""
 
-    Attributes:
-        duckdb_rows: Number of rows that DuckDB reads.
-        spark_rows: Number of rows that Spark reads.
-        columns: The comparison of each column.
-    """
-
-    duckdb_rows: int
-    spark_rows: int
-    columns: tuple[ColumnCheck, ...]
+    duckdb_rows: int  # number of rows that DuckDB reads
+    spark_rows: int  # number of rows that Spark reads
+    columns: tuple[ColumnCheck, ...]  # the comparison of each column
 
 
 def fingerprint_sql(column_count: int, source: str) -> str:

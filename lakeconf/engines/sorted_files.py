@@ -25,25 +25,15 @@ _PARTITION_FOLDER = re.compile(r"(?:[^/]*=[^/]*/)+", re.DOTALL)
 
 @dataclass(frozen=True)
 class SortRequest:
-    """A group of data files whose rows are written again, in an order.
+    """A group of data files whose rows are written again, in an order."""
 
-    Attributes:
-        table: The table.
-        snapshot_id: The snapshot at which the rows are read; the catalog contains no rows of the table itself.
-        group: The files.
-        is_whole: True if the table has no other files.
-        keys: The order of the rows; empty for any order.
-        file_count: The number of new files.
-        token: The ID of this write.
-    """
-
-    table: TableInfo
-    snapshot_id: int
-    group: FileGroup
-    is_whole: bool
-    keys: tuple[SortKey, ...]
-    file_count: int
-    token: str
+    table: TableInfo  # the table
+    snapshot_id: int  # the snapshot at which the rows are read; the catalog contains no rows of the table itself
+    group: FileGroup  # the files
+    is_whole: bool  # True if the table has no other files
+    keys: tuple[SortKey, ...]  # the order of the rows; empty for any order
+    file_count: int  # the number of new files
+    token: str  # the ID of this write
 
     @property
     def folder(self) -> str:
@@ -66,15 +56,10 @@ class SortRequest:
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """New files with the rows of a `SortRequest`, and the ids of these rows.
+    """New files with the rows of a `SortRequest`, and the ids of these rows."""
 
-    Attributes:
-        staged: The files.
-        footers: What their footers say, with bounds that DuckLake can keep.
-    """
-
-    staged: Staged
-    footers: tuple[Footer, ...]
+    staged: Staged  # the files
+    footers: tuple[Footer, ...]  # what their footers say, with bounds that DuckLake can keep
 
 
 @runtime_checkable

@@ -52,17 +52,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Fit(Generic[T]):
-    """The position of a literal among the values of a column's type.
+    """The position of a literal among the values of a column's type."""
 
-    Attributes:
-        value: The greatest value that is not above the literal; None if all values are above it.
-        is_exact: True if `value` equals the literal.
-        any_value: An arbitrary value of the type.
-    """
-
-    value: T | None
-    is_exact: bool
-    any_value: T
+    value: T | None  # the greatest value that is not above the literal; None if all values are above it
+    is_exact: bool  # True if `value` equals the literal
+    any_value: T  # an arbitrary value of the type
 
 
 def compare(column: Column, operator: Operator, raw: Raw) -> Predicate:

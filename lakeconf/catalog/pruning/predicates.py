@@ -20,18 +20,13 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column compared with a value.
+    """A column compared with a value."""
 
-    Attributes:
-        column: The column.
-        operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        value: A value of the column's type: int for integers, Decimal for decimals, float for floats (exact in
-            `float32` for such a column), str for varchar and uuid (lower case), bool, date, bytes, or datetime: naive
-            for a timestamp, in UTC for a `timestamptz`.
-    """
-
-    column: Column
-    operator: Operator
+    column: Column  # the column
+    operator: Operator  # `=`, `!=`, `<`, `<=`, `>` or `>=`
+    # A value of the column's type: int for integers, Decimal for decimals, float for floats (exact in `float32` for
+    # such a column), str for varchar and uuid (lower case), bool, date, bytes, or datetime: naive for a timestamp, in
+    # UTC for a `timestamptz`.
     value: Value
 
 
@@ -81,15 +76,10 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A condition that only an engine understands. Planning skips no files because of it.
+    """A condition that only an engine understands. Planning skips no files because of it."""
 
-    Attributes:
-        sql: DuckDB's SQL, with columns by name.
-        columns: The columns that it names, without duplicates; there is at least one.
-    """
-
-    sql: str
-    columns: tuple[Column, ...]
+    sql: str  # DuckDB's SQL, with columns by name
+    columns: tuple[Column, ...]  # the columns that it names, without duplicates; there is at least one
 
 
 Predicate: TypeAlias = Comparison | In | IsNull | StartsWith | Not | And | Or | Expression

@@ -122,18 +122,12 @@ _PARTS = {"year", "month", "day", "hour"}
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """A partition key of any current or former partitioning of the table.
+    """A partition key of any current or former partitioning of the table."""
 
-    Attributes:
-        name: The name in SQL of its values: a table with the columns `data_file_id`, `partition_id` and `value`.
-        field_id: The field id of its column.
-        transform: `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`.
-        partitionings: Pairs of `partition_id` and `partition_key_index`, for each partitioning that contains it.
-    """
-
-    name: str
-    field_id: int
-    transform: str
+    name: str  # the name in SQL of its values: a table with the columns `data_file_id`, `partition_id` and `value`
+    field_id: int  # the field id of its column
+    transform: str  # `identity`, `year`, `month`, `day`, `hour` or `bucket(n)`
+    # Pairs of `partition_id` and `partition_key_index`, for each partitioning that contains it.
     partitionings: tuple[tuple[int, int], ...]
 
     def table_sql(self, table_id: int) -> str:
@@ -207,17 +201,11 @@ _STATISTICS = {
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The files of a table that a predicate may match.
+    """The files of a table that a predicate may match."""
 
-    Attributes:
-        data_file_ids: The files that may contain matching rows.
-        files_skipped: The number of other files visible at the snapshot.
-        bytes_skipped: Their size in bytes.
-    """
-
-    data_file_ids: tuple[int, ...]
-    files_skipped: int
-    bytes_skipped: int
+    data_file_ids: tuple[int, ...]  # the files that may contain matching rows
+    files_skipped: int  # the number of other files visible at the snapshot
+    bytes_skipped: int  # their size in bytes
 
 
 def surviving_files(

@@ -34,32 +34,19 @@ _log = EventLogger("plan")
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What to read of a table at one snapshot; plain data, independent of engines.
+    """What to read of a table at one snapshot; plain data, independent of engines."""
 
-    Attributes:
-        snapshot_id: The snapshot.
-        table: The table at that snapshot, with all its columns.
-        columns: The selected columns, in the selected order.
-        files: The data files to read.
-        name_mappings: The mappings that the files need, by `mapping_id`.
-        inlined_tables: Names of the catalog's tables with inlined rows visible at the snapshot.
-        files_skipped: The number of files that statistics or partition values exclude.
-        bytes_skipped: Their size in bytes.
-        time_zone: The time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ for this lake.
-        inlined_row_count: The number of inlined rows visible at the snapshot.
-        predicate: The condition on rows; None for all rows. The files may also contain rows that do not match.
-    """
-
-    snapshot_id: int
-    table: TableInfo
-    columns: tuple[Column, ...]
-    files: tuple[DataFile, ...]
-    name_mappings: Mapping[int, tuple[NameMapping, ...]]
-    inlined_tables: tuple[str, ...]
-    files_skipped: int = 0
-    bytes_skipped: int = 0
-    time_zone: str = "UTC"
-    inlined_row_count: int = 0
+    snapshot_id: int  # the snapshot
+    table: TableInfo  # the table at that snapshot, with all its columns
+    columns: tuple[Column, ...]  # the selected columns, in the selected order
+    files: tuple[DataFile, ...]  # the data files to read
+    name_mappings: Mapping[int, tuple[NameMapping, ...]]  # the mappings that the files need, by `mapping_id`
+    inlined_tables: tuple[str, ...]  # names of the catalog's tables with inlined rows visible at the snapshot
+    files_skipped: int = 0  # the number of files that statistics or partition values exclude
+    bytes_skipped: int = 0  # their size in bytes
+    time_zone: str = "UTC"  # the time zone in which DuckDB casts TIMESTAMP to TIMESTAMPTZ for this lake
+    inlined_row_count: int = 0  # the number of inlined rows visible at the snapshot
+    # The condition on rows; None for all rows. The files may also contain rows that do not match.
     predicate: Predicate | None = None
 
 

@@ -36,17 +36,11 @@ VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 @dataclass(frozen=True)
 class _Java:
-    """A Java installation that starts.
+    """A Java installation that starts."""
 
-    Attributes:
-        home: The folder that contains `bin/java`.
-        version: The feature release, such as 17.
-        has_vector: True if it has the module that Spark requests.
-    """
-
-    home: Path
-    version: int
-    has_vector: bool
+    home: Path  # the folder that contains `bin/java`
+    version: int  # the feature release, such as 17
+    has_vector: bool  # True if it has the module that Spark requests
 
 
 def ensure_java() -> Path:

@@ -34,20 +34,13 @@ _STORED_AS = {"timestamp_s": "timestamp", **dict.fromkeys(names_with(Fact.AS_DOU
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The location of a column in a file or in a group of files.
+    """The location of a column in a file or in a group of files."""
 
-    Attributes:
-        name: The name to request.
-        field_id: The field id to request; None if columns are matched by name.
-        type: The type in the file, as `Stored.type`.
-        children: The location of each child of the column; None if the file lacks it.
-        witness: For a struct without any requested field in the file: a field that shows if the struct is NULL.
-    """
-
-    name: str
-    field_id: int | None
-    type: str
-    children: tuple[Found | None, ...] = ()
+    name: str  # the name to request
+    field_id: int | None  # the field id to request; None if columns are matched by name
+    type: str  # the type in the file, as `Stored.type`
+    children: tuple[Found | None, ...] = ()  # the location of each child of the column; None if the file lacks it
+    # For a struct without any requested field in the file: a field that shows if the struct is NULL.
     witness: Found | None = None
 
 
@@ -224,15 +217,10 @@ EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
 
 @dataclass(frozen=True)
 class Reading:
-    """How one column is read from a group of files.
+    """How one column is read from a group of files."""
 
-    Attributes:
-        type: The type requested from Spark's reader.
-        convert: Converts the result to the column's Spark type; None if it already has that type.
-    """
-
-    type: DataType
-    convert: Convert | None = None
+    type: DataType  # the type requested from Spark's reader
+    convert: Convert | None = None  # converts the result to the column's Spark type; None if it already has that type
 
 
 def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:

@@ -122,20 +122,14 @@ _FOOTERS_IN_A_CALL = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A field of a Parquet file, or the file as a whole.
+    """A field of a Parquet file, or the file as a whole."""
 
-    Attributes:
-        name: Its name in the file; for the file as a whole, the program that wrote it.
-        field_id: Its field id, if it has one.
-        type: The DuckLake type that DuckLake stores this way: `int32`, `timestamp`, `struct`, `list`, …; otherwise
-            Parquet's name of the type, in upper case.
-        children: Fields of a struct, the element of a list, key and value of a map.
-    """
-
-    name: str
-    field_id: int | None
+    name: str  # its name in the file; for the file as a whole, the program that wrote it
+    field_id: int | None  # its field id, if it has one
+    # The DuckLake type that DuckLake stores this way: `int32`, `timestamp`, `struct`, `list`, …; otherwise Parquet's
+    # name of the type, in upper case.
     type: str
-    children: tuple[Stored, ...] = ()
+    children: tuple[Stored, ...] = ()  # fields of a struct, the element of a list, key and value of a map
 
 
 # Footers never change: a file of a lake is written once. The key is path and size; the oldest are evicted first.

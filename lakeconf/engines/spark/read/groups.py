@@ -80,27 +80,16 @@ def _fields(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> tuple
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are read in the same way.
+    """Files that are read in the same way."""
 
-    Attributes:
-        places: Location of each column of the plan in the files; None if they lack it.
-        is_mapped: True if their columns are matched by name.
-        is_assumed: True if their footers have not been read.
-        by_duckdb: True if Spark's reader cannot read them, and DuckDB does.
-        has_deletes: True if they have deleted rows.
-        snapshot_filter: As `DataFile.snapshot_filter`.
-        can_filter: False if Spark would filter row groups incorrectly.
-        files: The files.
-    """
-
-    places: tuple[Found | None, ...]
-    is_mapped: bool
-    is_assumed: bool
-    by_duckdb: bool
-    has_deletes: bool
-    snapshot_filter: int | None
-    can_filter: bool = True
-    files: tuple[DataFile, ...] = ()
+    places: tuple[Found | None, ...]  # location of each column of the plan in the files; None if they lack it
+    is_mapped: bool  # True if their columns are matched by name
+    is_assumed: bool  # True if their footers have not been read
+    by_duckdb: bool  # True if Spark's reader cannot read them, and DuckDB does
+    has_deletes: bool  # True if they have deleted rows
+    snapshot_filter: int | None  # as `DataFile.snapshot_filter`
+    can_filter: bool = True  # False if Spark would filter row groups incorrectly
+    files: tuple[DataFile, ...] = ()  # the files
 
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:

@@ -45,47 +45,30 @@ class Access(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """Files to read.
+    """Files to read."""
 
-    Attributes:
-        access: How to reach them.
-        plan: A plan that consists of these files.
-        row_ids: True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`.
-    """
-
-    access: Access
-    plan: ScanPlan
-    row_ids: bool = False
+    access: Access  # how to reach them
+    plan: ScanPlan  # A plan that consists of these files
+    row_ids: bool = False  # True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that were read on the driver.
+    """Rows that were read on the driver."""
 
-    Attributes:
-        stream: The rows with the types of the frame, as an Arrow stream.
-    """
-
-    stream: bytes = field(repr=False)
+    stream: bytes = field(repr=False)  # the rows with the types of the frame, as an Arrow stream
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of a table in a range of snapshots.
+    """The changes of a table in a range of snapshots."""
 
-    Attributes:
-        access: How to reach the files.
-        plan: The plan of the change feed.
-        inlined: The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
-        columns: The columns to return, which may be older or newer than those of the plan.
-        kinds: True to return all changes with their key and kind; False for inserted rows only.
-    """
-
-    access: Access
-    plan: ChangesPlan
+    access: Access  # how to reach the files
+    plan: ChangesPlan  # the plan of the change feed
+    # The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
     inlined: bytes = field(repr=False)
-    columns: tuple[Column, ...]
-    kinds: bool
+    columns: tuple[Column, ...]  # the columns to return, which may be older or newer than those of the plan
+    kinds: bool  # True to return all changes with their key and kind; False for inserted rows only
 
 
 Part: TypeAlias = Files | Rows | Changes
@@ -327,13 +310,9 @@ def stream_of(rows: pa.Table) -> bytes:
 
 @dataclass(frozen=True)
 class Sent:
-    """Pickled tasks that are a part of the plan of a job, for sessions without broadcasts.
+    """Pickled tasks that are a part of the plan of a job, for sessions without broadcasts."""
 
-    Attributes:
-        value: The pickled function and its arguments.
-    """
-
-    value: bytes = field(repr=False)
+    value: bytes = field(repr=False)  # the pickled function and its arguments
 
 
 def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:

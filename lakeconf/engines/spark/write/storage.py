@@ -202,17 +202,11 @@ NULL_FOUND = "LAKECONF_NOT_NULL"
 
 @dataclass(frozen=True)
 class LakeStorage:
-    """The location of the files of a lake, and the session and connection with access to them.
+    """The location of the files of a lake, and the session and connection with access to them."""
 
-    Attributes:
-        spark: The user's session.
-        writer: The connection that commits; it reads footers and the lake's options.
-        location: The lake's data path, as stored in the catalog.
-    """
-
-    spark: SparkSession
-    writer: Connection
-    location: str
+    spark: SparkSession  # the user's session
+    writer: Connection  # the connection that commits; it reads footers and the lake's options
+    location: str  # the lake's data path, as stored in the catalog
 
     def write(
         self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = (), *, temporary: bool = False
