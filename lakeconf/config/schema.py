@@ -79,13 +79,10 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if models is not None:
         tests = {**pipeline["properties"]["tests"], "additionalProperties": {"$ref": "#/$defs/unit_test"}}
         pipeline["properties"] |= {"models": {"$ref": "#/$defs/models"}, "tests": tests}
-    metadata = metadata_types()
-    storage = storage_types()
-    backends = {
-        "metadata_backend": _backends("metadata_backend", metadata, metadata_backend, definitions),
-        "storage_backend": _backends("storage_backend", storage, storage_backend, definitions),
-    }
-    definitions["store"] = _store(backends, {"metadata_backend": metadata, "storage_backend": storage}, definitions)
+    types = {"metadata_backend": metadata_types(), "storage_backend": storage_types()}
+    classes = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
+    backends = {key: _backends(key, types[key], of_type, definitions) for key, of_type in classes.items()}
+    definitions["store"] = _store(backends, types, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "lakeconf.toml",
