@@ -47,17 +47,11 @@ _LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_del
 
 @dataclass(frozen=True)
 class Removal:
-    """The files that a cleanup would remove.
+    """The files that a cleanup would remove."""
 
-    Attributes:
-        scheduled: Files that DuckLake has scheduled for deletion: only expired snapshots needed them.
-        orphans: Files left behind by crashed writers.
-        skipped: The reason why orphans were not searched for; None if they were.
-    """
-
-    scheduled: tuple[str, ...]
-    orphans: tuple[str, ...]
-    skipped: str | None = None
+    scheduled: tuple[str, ...]  # files that DuckLake has scheduled for deletion: only expired snapshots needed them
+    orphans: tuple[str, ...]  # files left behind by crashed writers
+    skipped: str | None = None  # the reason why orphans were not searched for; None if they were
 
     @property
     def paths(self) -> list[str]:
@@ -70,17 +64,11 @@ Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Cleanup:
-    """A cleanup of a lake.
+    """A cleanup of a lake."""
 
-    Attributes:
-        reader: Reads the catalog.
-        marker: The lake's marker; None if the metadata backend keeps the files.
-        run: Runs one statement on the writing connection.
-    """
-
-    reader: CatalogReader
-    marker: LakeMarker | None
-    run: Run
+    reader: CatalogReader  # reads the catalog
+    marker: LakeMarker | None  # the lake's marker; None if the metadata backend keeps the files
+    run: Run  # runs one statement on the writing connection
 
     def plan(self, older_than: datetime) -> Removal:
         """The files that may be removed; nothing is changed."""

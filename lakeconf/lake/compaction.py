@@ -42,19 +42,12 @@ _SORTED = "SELECT DISTINCT table_id FROM ducklake_sort_info WHERE end_snapshot I
 
 @dataclass(frozen=True)
 class TableCompaction:
-    """The effect of a compaction on a table.
+    """The effect of a compaction on a table."""
 
-    Attributes:
-        table: The name of the table.
-        flushed_rows: Rows and deletes in the catalog that would be written to files.
-        rewritten_files: Files that would be rewritten because most of their rows are deleted.
-        merged_files: Small files that would be merged with others.
-    """
-
-    table: str
-    flushed_rows: int = 0
-    rewritten_files: int = 0
-    merged_files: int = 0
+    table: str  # the name of the table
+    flushed_rows: int = 0  # rows and deletes in the catalog that would be written to files
+    rewritten_files: int = 0  # files that would be rewritten because most of their rows are deleted
+    merged_files: int = 0  # small files that would be merged with others
 
     def __str__(self) -> str:
         steps = (
@@ -87,19 +80,13 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True)
 class RewrittenFiles:
-    """The files of a table with so many deleted rows that they would be rewritten.
+    """The files of a table with so many deleted rows that they would be rewritten."""
 
-    Attributes:
-        schema: The table's schema.
-        name: The table's name.
-        files: The share of deleted rows and the size in bytes of each file; the largest share first.
-        ids: The ids of these files.
-    """
-
-    schema: str
-    name: str
+    schema: str  # the table's schema
+    name: str  # the table's name
+    # The share of deleted rows and the size in bytes of each file; the largest share first.
     files: tuple[tuple[float, int], ...]
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # the ids of these files
 
     @property
     def saved(self) -> float:
@@ -109,25 +96,15 @@ class RewrittenFiles:
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """The files of a table that DuckLake would merge.
+    """The files of a table that DuckLake would merge."""
 
-    Attributes:
-        schema: The schema of the table.
-        name: The name of the table.
-        sizes: Their sizes in bytes, the smallest first.
-        groups: The number of groups: files of one partition, with the same columns, are merged with each other.
-        largest: The number of files in the largest group.
-        target: The size in bytes up to which files are merged.
-        ids: The ids of these files.
-    """
-
-    schema: str
-    name: str
-    sizes: tuple[int, ...]
-    groups: int
-    largest: int
-    target: int
-    ids: tuple[int, ...] = ()
+    schema: str  # the schema of the table
+    name: str  # the name of the table
+    sizes: tuple[int, ...]  # their sizes in bytes, the smallest first
+    groups: int  # the number of groups: files of one partition, with the same columns, are merged with each other
+    largest: int  # the number of files in the largest group
+    target: int  # the size in bytes up to which files are merged
+    ids: tuple[int, ...] = ()  # the ids of these files
 
     @property
     def replaced(self) -> RewrittenFiles:
@@ -141,15 +118,10 @@ class SmallFiles:
 
 
 class Merges(NamedTuple):
-    """The merges of small files in a lake.
+    """The merges of small files in a lake."""
 
-    Attributes:
-        small: The small files of each table that has any to merge.
-        left: The schema and the name of each table whose files DuckLake must not merge.
-    """
-
-    small: tuple[SmallFiles, ...]
-    left: set[tuple[str, str]]
+    small: tuple[SmallFiles, ...]  # the small files of each table that has any to merge
+    left: set[tuple[str, str]]  # the schema and the name of each table whose files DuckLake must not merge
 
 
 def plan_compaction(

@@ -47,15 +47,10 @@ def _set_memory(writer: Connection, limit: str) -> None:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A moment of the monotonic clock.
+    """A moment of the monotonic clock."""
 
-    Attributes:
-        ends: The moment, in seconds; None for no limit.
-        clock: The clock.
-    """
-
-    ends: float | None = None
-    clock: Callable[[], float] = time.monotonic
+    ends: float | None = None  # the moment, in seconds; None for no limit
+    clock: Callable[[], float] = time.monotonic  # the clock
 
     @classmethod
     def after(cls, deadline: timedelta | None) -> TimeLimit:

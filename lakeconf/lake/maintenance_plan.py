@@ -14,27 +14,16 @@ from lakeconf.wording import byte_size, counted
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """A maintenance plan, or the result of its execution.
+    """A maintenance plan, or the result of its execution."""
 
-    Attributes:
-        dry_run: True for a plan, False for a result.
-        expired: The versions of expired snapshots.
-        removed: The paths of removed files.
-        compaction: The tables that the compaction would change; empty in a result.
-        compacted: Files and bytes before and after the compaction; None in a plan.
-        more_removed: True if the run would also remove files that become unneeded during the run itself.
-        skipped: The reason why files of crashed writers are not searched for; None if they are.
-        unknown: Those of the removed files that the catalog does not know.
-    """
-
-    dry_run: bool
-    expired: tuple[int, ...]
-    removed: tuple[str, ...]
-    compaction: tuple[TableCompaction, ...] = ()
-    compacted: CompactionResult | None = None
-    more_removed: bool = False
-    skipped: str | None = None
-    unknown: tuple[str, ...] = ()
+    dry_run: bool  # True for a plan, False for a result
+    expired: tuple[int, ...]  # the versions of expired snapshots
+    removed: tuple[str, ...]  # the paths of removed files
+    compaction: tuple[TableCompaction, ...] = ()  # the tables that the compaction would change; empty in a result
+    compacted: CompactionResult | None = None  # files and bytes before and after the compaction; None in a plan
+    more_removed: bool = False  # True if the run would also remove files that become unneeded during the run itself
+    skipped: str | None = None  # the reason why files of crashed writers are not searched for; None if they are
+    unknown: tuple[str, ...] = ()  # those of the removed files that the catalog does not know
 
     @property
     def changes(self) -> bool:

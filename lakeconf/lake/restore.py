@@ -51,25 +51,15 @@ class RestoreAction(StrEnum):
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What `Lake.restore` would do.
+    """What `Lake.restore` would do."""
 
-    Attributes:
-        table: The table.
-        version: The snapshot that it is restored to.
-        action: What happens to the table.
-        rows_now: Its rows now; None if there is no such table now.
-        rows_then: The rows that it will have.
-        columns: Changes of its columns: `+ name TYPE` and `- name TYPE`.
-        notes: Properties that are not restored, and consequences.
-    """
-
-    table: str
-    version: int
-    action: RestoreAction
-    rows_now: int | None
-    rows_then: int
-    columns: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    table: str  # the table
+    version: int  # the snapshot that it is restored to
+    action: RestoreAction  # what happens to the table
+    rows_now: int | None  # its rows now; None if there is no such table now
+    rows_then: int  # the rows that it will have
+    columns: tuple[str, ...] = ()  # changes of its columns: `+ name TYPE` and `- name TYPE`
+    notes: tuple[str, ...] = ()  # properties that are not restored, and consequences
 
     @property
     def is_needed(self) -> bool:
@@ -207,17 +197,11 @@ class Restores:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a table is, apart from its rows.
+    """What a table is, apart from its rows."""
 
-    Attributes:
-        definition: Its columns, partition keys, sort order and comments.
-        defaults: The default values of its columns that are constants.
-        computed: What is an expression, which cannot be declared again.
-    """
-
-    definition: Definition
-    defaults: Mapping[str, str]
-    computed: Sequence[str]
+    definition: Definition  # its columns, partition keys, sort order and comments
+    defaults: Mapping[str, str]  # the default values of its columns that are constants
+    computed: Sequence[str]  # what is an expression, which cannot be declared again
 
 
 def declared_at(reader: CatalogReader, table: TableInfo, version: int) -> Declared:

@@ -51,15 +51,10 @@ _CONFLICTS = 5
 
 @dataclass(frozen=True)
 class StagedRewriting:
-    """The rewrite of files with deleted rows; each new file has the rows of files of one partition.
+    """The rewrite of files with deleted rows; each new file has the rows of files of one partition."""
 
-    Attributes:
-        session: The lake.
-        limit: No transaction begins after it.
-    """
-
-    session: Session
-    limit: TimeLimit
+    session: Session  # the lake
+    limit: TimeLimit  # no transaction begins after it
 
     def planned(self, table: RewrittenFiles) -> int:
         """The number of these files that `run` would rewrite."""
@@ -197,15 +192,10 @@ _TARGET = "ducklake_target_file_size"
 
 @dataclass(frozen=True)
 class Merging:
-    """The merge of a lake's small files.
+    """The merge of a lake's small files."""
 
-    Attributes:
-        session: The lake.
-        limit: No transaction begins after it.
-    """
-
-    session: Session
-    limit: TimeLimit
+    session: Session  # the lake
+    limit: TimeLimit  # no transaction begins after it
 
     def run(self) -> None:
         """Merges small files, first of the tables with most of them, until no merge creates a file."""
@@ -258,15 +248,10 @@ class Merging:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """The rewrite of a lake's files with deleted rows.
+    """The rewrite of a lake's files with deleted rows."""
 
-    Attributes:
-        session: The lake.
-        limit: No transaction begins after it.
-    """
-
-    session: Session
-    limit: TimeLimit
+    session: Session  # the lake
+    limit: TimeLimit  # no transaction begins after it
 
     def run(self) -> None:
         """Rewrites files, first of the tables with most deleted bytes, then those that only DuckLake knows.

@@ -99,32 +99,20 @@ def _is_step(table: exp.Table, cte: exp.CTE) -> bool:
 
 
 class _Place(NamedTuple):
-    """A table of the lake in the text of a query.
+    """A table of the lake in the text of a query."""
 
-    Attributes:
-        table: The place in the tree of the query.
-        name: The name, as `Lake.table` accepts it.
-        scope: The lake, at the snapshot at which the query reads the table.
-        span: Where the name is in the text, with the snapshot.
-    """
-
-    table: exp.Table
-    name: str
-    scope: Scope
-    span: Span
+    table: exp.Table  # the place in the tree of the query
+    name: str  # the name, as `Lake.table` accepts it
+    scope: Scope  # the lake, at the snapshot at which the query reads the table
+    span: Span  # where the name is in the text, with the snapshot
 
 
 @dataclass(frozen=True)
 class SparkText:
-    """A query in Spark's SQL over a lake.
+    """A query in Spark's SQL over a lake."""
 
-    Attributes:
-        text: The query.
-        scope: The lake, at the snapshot of the query.
-    """
-
-    text: str
-    scope: Scope
+    text: str  # the query
+    scope: Scope  # the lake, at the snapshot of the query
 
     def places(self) -> list[_Place]:
         """The places that name a table which may be one of the lake, in the order of the text."""
