@@ -22,42 +22,68 @@ _COLUMN_NAMES = "SELECT column_id, column_name FROM ducklake_column WHERE table_
 
 @dataclass(frozen=True)
 class TableFile:
-    """A data file of a table at a snapshot."""
+    """A data file of a table at a snapshot.
 
-    path: str  # its absolute path or URI
-    rows: int  # the number of its rows, including deleted rows
-    bytes: int  # its size, in bytes
-    begin_snapshot: int  # the snapshot that added it
-    delete_file: str | None = None  # the path of its delete file, or None
-    deleted_rows: int = 0  # the number of its deleted rows, in the delete file and in the catalog
-    # The values of its partition, as text, in the order of the keys; empty if it is not partitioned.
+    Attributes:
+        path: Its absolute path or URI.
+        rows: The number of its rows, including deleted rows.
+        bytes: Its size, in bytes.
+        begin_snapshot: The snapshot that added it.
+        delete_file: The path of its delete file, or None.
+        deleted_rows: The number of its deleted rows, in the delete file and in the catalog.
+        partition: The values of its partition, as text, in the order of the keys; empty if it is not partitioned.
+        partition_keys: The keys, such as `month(day)`.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+    begin_snapshot: int
+    delete_file: str | None = None
+    deleted_rows: int = 0
     partition: tuple[str | None, ...] = ()
-    partition_keys: tuple[str, ...] = ()  # the keys, such as `month(day)`
+    partition_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TableChange:
-    """A snapshot that changed a table."""
+    """A snapshot that changed a table.
 
-    snapshot_id: int  # its version
-    time: datetime  # the time of the commit, in UTC
-    # DuckLake's change kinds, such as `inserted_into_table`, `deleted_from_table`, `altered_table` and
-    # `merge_adjacent`; also `created_table` and `renamed_table`.
+    Attributes:
+        snapshot_id: Its version.
+        time: The time of the commit, in UTC.
+        changes: DuckLake's change kinds, such as `inserted_into_table`, `deleted_from_table`, `altered_table` and
+            `merge_adjacent`; also `created_table` and `renamed_table`.
+        author: The author of the commit, or None.
+        message: The commit message.
+        extra_info: Additional information of the commit, often JSON.
+    """
+
+    snapshot_id: int
+    time: datetime
     changes: tuple[str, ...]
-    author: str | None  # the author of the commit, or None
-    message: str | None  # the commit message
-    extra_info: str | None  # additional information of the commit, often JSON
+    author: str | None
+    message: str | None
+    extra_info: str | None
 
 
 @dataclass(frozen=True)
 class LakeSize:
-    """The size of a lake at a snapshot."""
+    """The size of a lake at a snapshot.
 
-    snapshot_id: int  # its version
-    time: datetime  # the time of the commit, in UTC
-    files: int  # the number of data files of all tables
-    bytes: int  # their size, in bytes
-    delete_files: int  # the number of delete files
+    Attributes:
+        snapshot_id: Its version.
+        time: The time of the commit, in UTC.
+        files: The number of data files of all tables.
+        bytes: Their size, in bytes.
+        delete_files: The number of delete files.
+    """
+
+    snapshot_id: int
+    time: datetime
+    files: int
+    bytes: int
+    delete_files: int
 
 
 # Files added and removed by each snapshot. The sum up to a snapshot is the state of the lake at that snapshot.

@@ -22,15 +22,25 @@ _NEWEST = " ORDER BY snapshot_id DESC LIMIT 1"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A readable state of the lake."""
+    """A readable state of the lake.
 
-    snapshot_id: int  # its version
-    time: datetime  # the time of the commit, in UTC
-    schema_version: int  # changes with every change to a table or column definition
-    changes: str  # the changes as DuckLake records them, such as `inserted_into_table:1`
-    author: str | None = None  # the author of the commit, or None
-    message: str | None = None  # the commit message
-    extra_info: str | None = None  # additional information of the commit, often JSON
+    Attributes:
+        snapshot_id: Its version.
+        time: The time of the commit, in UTC.
+        schema_version: Changes with every change to a table or column definition.
+        changes: The changes as DuckLake records them, such as `inserted_into_table:1`.
+        author: The author of the commit, or None.
+        message: The commit message.
+        extra_info: Additional information of the commit, often JSON.
+    """
+
+    snapshot_id: int
+    time: datetime
+    schema_version: int
+    changes: str
+    author: str | None = None
+    message: str | None = None
+    extra_info: str | None = None
 
 
 @repeated

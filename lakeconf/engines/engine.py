@@ -299,13 +299,21 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """A comparison of a column between DuckDB and Spark."""
+    """A comparison of a column between DuckDB and Spark.
 
-    name: str  # name of the column
-    type: str  # DuckLake type of the column
-    duckdb: Fingerprint  # checksum of the values that DuckDB reads
-    spark: Fingerprint  # checksum of the values that Spark reads
-    # False if the engines have no common text for the values, as for VARIANT: only the number of values is compared.
+    Attributes:
+        name: Name of the column.
+        type: DuckLake type of the column.
+        duckdb: Checksum of the values that DuckDB reads.
+        spark: Checksum of the values that Spark reads.
+        is_hashed: False if the engines have no common text for the values, as for VARIANT: only the number of
+            values is compared.
+    """
+
+    name: str
+    type: str
+    duckdb: Fingerprint
+    spark: Fingerprint
     is_hashed: bool = True
 
     @property
@@ -316,11 +324,17 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """A comparison of a table between DuckDB and Spark."""
+    """A comparison of a table between DuckDB and Spark.
 
-    duckdb_rows: int  # number of rows that DuckDB reads
-    spark_rows: int  # number of rows that Spark reads
-    columns: tuple[ColumnCheck, ...]  # the comparison of each column
+    Attributes:
+        duckdb_rows: Number of rows that DuckDB reads.
+        spark_rows: Number of rows that Spark reads.
+        columns: The comparison of each column.
+    """
+
+    duckdb_rows: int
+    spark_rows: int
+    columns: tuple[ColumnCheck, ...]
 
 
 def fingerprint_sql(column_count: int, source: str) -> str:

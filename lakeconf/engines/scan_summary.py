@@ -36,22 +36,36 @@ class ScanSummary:
     """The files and rows that a scan reads and skips, according to the catalog.
 
     Spark reads exactly these files. DuckDB decides again when the scan runs, with the same statistics.
+
+    Attributes:
+        table: The table, with its schema.
+        snapshot_id: The snapshot.
+        engine: `duckdb` or `spark`.
+        files: Number of data files that are read.
+        files_skipped: Number of data files that cannot contain a matching row.
+        bytes: Size of the data files that are read, in bytes, including all their columns.
+        bytes_skipped: Size of the skipped data files, in bytes.
+        delete_files: Number of delete files of the data files that are read.
+        inlined_deletes: Number of rows in these data files that the catalog lists as deleted.
+        inlined_rows: Number of rows that the catalog contains, whether they match or not.
+        refusal: Why the engine refuses the scan; None if it accepts it.
+        merge: Which engine would compute a merge into these files, and when; None if there is no choice.
+        commit: Who would commit the rows that Spark updates in a merge; None if there is no choice.
     """
 
-    table: str  # the table, with its schema
-    snapshot_id: int  # the snapshot
-    engine: str  # `duckdb` or `spark`
-    files: int  # number of data files that are read
-    files_skipped: int  # number of data files that cannot contain a matching row
-    bytes: int  # size of the data files that are read, in bytes, including all their columns
-    bytes_skipped: int  # size of the skipped data files, in bytes
-    delete_files: int  # number of delete files of the data files that are read
-    inlined_deletes: int  # number of rows in these data files that the catalog lists as deleted
-    inlined_rows: int  # number of rows that the catalog contains, whether they match or not
-    refusal: str | None = None  # why the engine refuses the scan; None if it accepts it
-    # Which engine would compute a merge into these files, and when; None if there is no choice.
+    table: str
+    snapshot_id: int
+    engine: str
+    files: int
+    files_skipped: int
+    bytes: int
+    bytes_skipped: int
+    delete_files: int
+    inlined_deletes: int
+    inlined_rows: int
+    refusal: str | None = None
     merge: str | None = None
-    commit: str | None = None  # who would commit the rows that Spark updates in a merge; None if there is no choice
+    commit: str | None = None
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -47,11 +47,17 @@ _LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_del
 
 @dataclass(frozen=True)
 class Removal:
-    """The files that a cleanup would remove."""
+    """The files that a cleanup would remove.
 
-    scheduled: tuple[str, ...]  # files that DuckLake has scheduled for deletion: only expired snapshots needed them
-    orphans: tuple[str, ...]  # files left behind by crashed writers
-    skipped: str | None = None  # the reason why orphans were not searched for; None if they were
+    Attributes:
+        scheduled: Files that DuckLake has scheduled for deletion: only expired snapshots needed them.
+        orphans: Files left behind by crashed writers.
+        skipped: The reason why orphans were not searched for; None if they were.
+    """
+
+    scheduled: tuple[str, ...]
+    orphans: tuple[str, ...]
+    skipped: str | None = None
 
     @property
     def paths(self) -> list[str]:

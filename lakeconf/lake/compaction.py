@@ -42,12 +42,19 @@ _SORTED = "SELECT DISTINCT table_id FROM ducklake_sort_info WHERE end_snapshot I
 
 @dataclass(frozen=True)
 class TableCompaction:
-    """The effect of a compaction on a table."""
+    """The effect of a compaction on a table.
 
-    table: str  # the name of the table
-    flushed_rows: int = 0  # rows and deletes in the catalog that would be written to files
-    rewritten_files: int = 0  # files that would be rewritten because most of their rows are deleted
-    merged_files: int = 0  # small files that would be merged with others
+    Attributes:
+        table: The name of the table.
+        flushed_rows: Rows and deletes in the catalog that would be written to files.
+        rewritten_files: Files that would be rewritten because most of their rows are deleted.
+        merged_files: Small files that would be merged with others.
+    """
+
+    table: str
+    flushed_rows: int = 0
+    rewritten_files: int = 0
+    merged_files: int = 0
 
     def __str__(self) -> str:
         steps = (

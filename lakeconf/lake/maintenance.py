@@ -35,13 +35,21 @@ Step: TypeAlias = Callable[[Session, TimeLimit], None]
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """Data files and delete files of the latest snapshot, before and after a compaction."""
+    """Data files and delete files of the latest snapshot, before and after a compaction.
 
-    files_before: int  # number of files before it
-    files_after: int  # number of files after it
-    bytes_before: int  # size of the files before it, in bytes
-    bytes_after: int  # size of the files after it, in bytes
-    complete: bool = True  # False if the deadline ended it early; the next compaction continues
+    Attributes:
+        files_before: Number of files before it.
+        files_after: Number of files after it.
+        bytes_before: Size of the files before it, in bytes.
+        bytes_after: Size of the files after it, in bytes.
+        complete: False if the deadline ended it early; the next compaction continues.
+    """
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    complete: bool = True
 
 
 class Maintenance(PublicNames):

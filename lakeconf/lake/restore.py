@@ -51,15 +51,25 @@ class RestoreAction(StrEnum):
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What `Lake.restore` would do."""
+    """What `Lake.restore` would do.
 
-    table: str  # the table
-    version: int  # the snapshot that it is restored to
-    action: RestoreAction  # what happens to the table
-    rows_now: int | None  # its rows now; None if there is no such table now
-    rows_then: int  # the rows that it will have
-    columns: tuple[str, ...] = ()  # changes of its columns: `+ name TYPE` and `- name TYPE`
-    notes: tuple[str, ...] = ()  # properties that are not restored, and consequences
+    Attributes:
+        table: The table.
+        version: The snapshot that it is restored to.
+        action: What happens to the table.
+        rows_now: Its rows now; None if there is no such table now.
+        rows_then: The rows that it will have.
+        columns: Changes of its columns: `+ name TYPE` and `- name TYPE`.
+        notes: Properties that are not restored, and consequences.
+    """
+
+    table: str
+    version: int
+    action: RestoreAction
+    rows_now: int | None
+    rows_then: int
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:

@@ -41,15 +41,25 @@ _FLUSHES = 3
 
 @dataclass(frozen=True)
 class SortPlan:
-    """What a rewrite of a table in an order would do."""
+    """What a rewrite of a table in an order would do.
 
-    table: str  # the table
-    sorted_by: tuple[str, ...]  # the order, as for `Lake.create_table`
-    files: int  # the data files that would be written again
-    bytes: int  # their size
-    rows: int  # their rows
-    commits: int  # the number of commits: one for each partition
-    sorted_files: int  # the files that an earlier rewrite has sorted in this order; they stay
+    Attributes:
+        table: The table.
+        sorted_by: The order, as for `Lake.create_table`.
+        files: The data files that would be written again.
+        bytes: Their size.
+        rows: Their rows.
+        commits: The number of commits: one for each partition.
+        sorted_files: The files that an earlier rewrite has sorted in this order; they stay.
+    """
+
+    table: str
+    sorted_by: tuple[str, ...]
+    files: int
+    bytes: int
+    rows: int
+    commits: int
+    sorted_files: int
 
     @property
     def changes(self) -> bool:
@@ -73,12 +83,19 @@ class SortPlan:
 
 @dataclass(frozen=True)
 class SortResult:
-    """The result of a rewrite of a table in an order."""
+    """The result of a rewrite of a table in an order.
 
-    files_before: int  # the number of data files of the table before it
-    files_after: int  # their number after it
-    commits: int  # the number of commits
-    complete: bool = True  # False if the deadline ended it early; the next rewrite in this order continues
+    Attributes:
+        files_before: The number of data files of the table before it.
+        files_after: Their number after it.
+        commits: The number of commits.
+        complete: False if the deadline ended it early; the next rewrite in this order continues.
+    """
+
+    files_before: int
+    files_after: int
+    commits: int
+    complete: bool = True
 
 
 class Sorting:
