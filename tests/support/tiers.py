@@ -28,7 +28,7 @@ CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "securi
 # One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
 END_TO_END = frozenset(
     {
-        "tests/docs/test_readme.py",
+        "tests/docs/test_pages.py",
         "tests/engines/spark/connect/test_engine.py",
         "tests/engines/spark/read/test_deletes.py",
         "tests/lake/test_lake.py",

@@ -1,0 +1,173 @@
+"""Pages run in order in a fresh folder, as a reader would run them, and give the output that they show."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from shell import run_shell
+from source_tree import REPOSITORY
+
+import lakeconf
+from lakeconf.cli.app import run
+from lakeconf.inspection.doctor import diagnose
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INIT = """
+import lakeconf
+from lakeconf.cli.app import run
+run(["init", "--yes"])
+"""
+EVENTS = f"""{INIT}
+with lakeconf.init().get_store().open() as lake:
+    table = lake.create_table("raw.events", {{"id": "BIGINT", "kind": "VARCHAR"}})
+    table.append([{{"id": 1, "kind": "view"}}, {{"id": 2, "kind": "view"}}])
+    table.delete("id = 1")
+    table.append([{{"id": 3, "kind": "buy"}}])
+"""
+FILES = """
+from pathlib import Path
+Path("events").mkdir()
+Path("events/1.csv").write_text("id,day,revenue\\n1,2024-01-01,9.99\\n2,2024-01-01,29.99\\n3,2024-01-02,5\\n")
+Path("orders.csv").write_text("id,item,price\\n1,tea,3.50\\n2,cup,9.00\\n")
+"""
+TWO_STORES = """
+import lakeconf
+from pathlib import Path
+with Path("lakeconf.toml").open("w") as file:
+    print('default_store = "dev"', file=file)
+    for name in ("dev", "prod"):
+        print(f'[stores.{name}]', file=file)
+        print(f'metadata_backend = {{ type = "sqlite", uri = "{name}.sqlite" }}', file=file)
+        print(f'storage_backend = {{ type = "local", path = "{name}" }}', file=file)
+for name in ("dev", "prod"):
+    with lakeconf.init().get_store(name).open() as lake:
+        lake.create_table("raw.orders", {"id": "BIGINT"}).append([{"id": 1}])
+"""
+# What each page takes for granted.
+PAGES = {
+    "README.md": "",
+    "docs/getting-started.md": "",
+    "docs/writing.md": INIT,
+    "docs/sql.md": TWO_STORES,
+    "docs/inspect.md": EVENTS,
+    "docs/doctor.md": EVENTS,
+    "docs/maintenance.md": EVENTS,
+    "docs/load-files.md": INIT + FILES,
+    "docs/pipelines.md": FILES,
+}
+# What a query of the lake returns at the end of a page.
+RESULTS = {
+    "docs/writing.md": (
+        "SELECT DISTINCT id, event_type, amount::BIGINT FROM raw.events WHERE id IN (1, 2, 3, 99) ORDER BY ALL",
+        [(2, "sale", 207), (99, "sale", 5)],
+    ),
+    "docs/pipelines.md": ("SELECT id, revenue::DOUBLE FROM marts.large", [(2, 29.99)]),
+}
+ON_SPARK = ("README.md", "docs/getting-started.md", "docs/writing.md", "docs/sql.md")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NAME = re.compile(r"(?:#|--) (\S+\.(?:py|sql|toml))\n")
+
+
+class Reader:
+    """Follows a page in the working folder.
+
+    Attributes:
+        names: What the Python blocks have defined.
+        printed: The output of the last Python block.
+    """
+
+    def __init__(self, folder: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys, self.printed = folder, capsys, ""
+        self.names: dict[str, Any] = {"spark": spark, "__name__": "page"}
+
+    def follow(self, language: str, block: str) -> None:
+        config = self.folder / "lakeconf.toml"
+        if found := NAME.match(block):
+            (self.folder / found[1]).write_text(block)
+        elif language == "python":
+            code = block.replace(".open()  # on Spark", ".open(spark)  #") if self.names["spark"] else block
+            exec(compile(code, "page", "exec"), self.names)  # noqa: S102 - that is the test
+            self.printed = self.output()
+            assert_healthy(code)
+        elif language == "text":
+            assert self.printed == block
+        elif language == "toml" and block not in (config.read_text() if config.exists() else ""):
+            with config.open("a") as file:
+                file.write(f"\n{block}")
+        elif language == "sql" and self.names["spark"]:
+            with lakeconf.init().get_store().open(self.names["spark"]) as lake:
+                lake.sql(block, dialect="spark").collect("pyarrow")
+        elif language == "console":
+            for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                line, _, shown = command.partition("\n")
+                assert self.command(line) == shown, line
+        elif language == "sh" and not block.startswith("pip install"):
+            for line in block.splitlines():
+                self.command(line)
+
+    def command(self, line: str) -> str:
+        """Runs a command and returns its output."""
+        words = shlex.split(line)
+        if words[0] == "python":
+            words += ["spark"] if self.names["spark"] else []
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", words[1:])
+                runpy.run_path(words[1], run_name="__main__")
+        elif words[0] == "lakeconf" and ">" not in words:
+            assert run(words[1:]) == 0, line
+        else:
+            return run_shell(line)
+        return self.output()
+
+    def output(self) -> str:
+        """What was printed, with the folder and the Java of the pages."""
+        printed = self.capsys.readouterr().out.replace(str(self.folder), "/shop")
+        return re.sub(r"Java in \S+", "Java in /usr/lib/jvm/java-17-openjdk-amd64", printed)
+
+
+def assert_healthy(after: str) -> None:
+    """No step of `lakeconf doctor` fails or warns."""
+    steps = {step.name: (step.status, step.found) for step in diagnose(lakeconf.init().get_store("dev"))}
+    assert [step for step, (status, _) in steps.items() if status not in ("ok", "skipped")] == [], (steps, after)
+
+
+MOST_WORDS, MOST_WORDS_OF_A_PAGE = 29_500, 2_000
+
+
+def test_documentation_stays_short() -> None:
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")]
+    words = {str(page.relative_to(REPOSITORY)): len(page.read_text().split()) for page in pages}
+    assert {page: number for page, number in words.items() if number > MOST_WORDS_OF_A_PAGE} == {}
+    assert sum(words.values()) <= MOST_WORDS
+
+
+CASES = [*((page, "duckdb") for page in PAGES if page != "docs/sql.md"), *((page, "spark") for page in ON_SPARK)]
+
+
+@pytest.mark.parametrize(("page", "engine"), CASES)
+def test_page_runs_in_order(
+    page: str,
+    engine: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reader = Reader(tmp_path, request.getfixturevalue("spark") if engine == "spark" else None, capsys)
+    exec(PAGES[page], {})  # noqa: S102 - prepares the folder
+    reader.output()
+    for language, block in FENCE.findall((REPOSITORY / page).read_text()):
+        reader.follow(language, block)
+    assert_healthy(page)
+    if page in RESULTS:
+        query, rows = RESULTS[page]
+        with lakeconf.init().get_store("dev").open() as lake:
+            assert lake.sql(query).to_native().fetchall() == rows
