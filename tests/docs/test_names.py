@@ -8,10 +8,12 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from source_tree import REPOSITORY, sources
 
 import lakeconf
+from lakeconf.cli.app import COMMANDS, commands
 from lakeconf.config.config import Config
 from lakeconf.lake.maintenance import Maintenance
 
@@ -95,6 +97,29 @@ def missing_paths(code: str, page: Path) -> list[str]:
 def test_what_a_page_names_exists(page: Path) -> None:
     found = [name for code in code_of(page) for name in (*missing_names(code), *missing_paths(code, page))]
     assert found == []
+
+
+def missing_commands(line: str) -> list[str]:
+    """The command or options that a command line such as `lakeconf tables --limit 3` names and that do not exist."""
+    _, name, *words = line.split()
+    if name.startswith("-") or not name.islower():
+        return []
+    if name not in COMMANDS:
+        return [name]
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    return [f"{name} {word}" for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_commands_of_a_page_exist(page: Path) -> None:
+    shell = "".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    inline = "\n".join(code_of(page))
+    lines = re.findall(r"^(?:\$ )?(lakeconf [^\n|>]+)", f"{shell}\n{inline}", re.MULTILINE)
+    assert [missing for line in lines for missing in missing_commands(line)] == []
+    assert missing_commands("lakeconf compact") == ["compact"]
+    assert missing_commands("lakeconf tables --vacuum") == ["tables --vacuum"]
 
 
 def test_what_docstrings_name_exists() -> None:

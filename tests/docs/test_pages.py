@@ -88,7 +88,6 @@ class Reader:
         self.names: dict[str, Any] = {"spark": spark, "__name__": "page"}
 
     def follow(self, language: str, block: str) -> None:
-        config = self.folder / "lakeconf.toml"
         if found := NAME.match(block):
             (self.folder / found[1]).write_text(block)
         elif language == "python":
@@ -98,9 +97,8 @@ class Reader:
             assert_healthy(code)
         elif language == "text":
             assert self.printed == block
-        elif language == "toml" and block not in (config.read_text() if config.exists() else ""):
-            with config.open("a") as file:
-                file.write(f"\n{block}")
+        elif language == "toml":
+            self.configure(block)
         elif language == "sql" and self.names["spark"]:
             with lakeconf.init().get_store().open(self.names["spark"]) as lake:
                 lake.sql(block, dialect="spark").collect("pyarrow")
@@ -111,6 +109,16 @@ class Reader:
         elif language == "sh" and not block.startswith("pip install"):
             for line in block.splitlines():
                 self.command(line)
+
+    def configure(self, block: str) -> None:
+        """Adds tables to the configuration, if it does not have them yet as shown."""
+        config = self.folder / "lakeconf.toml"
+        (header, *_) = re.findall(r"^\[.*\]$", block, re.MULTILINE)
+        if header in config.read_text():
+            assert block in config.read_text()
+        else:
+            with config.open("a") as file:
+                file.write(f"\n{block}")
 
     def command(self, line: str) -> str:
         """Runs a command and returns its output."""
