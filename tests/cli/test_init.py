@@ -146,7 +146,7 @@ def test_numbers_are_written_as_numbers(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_getting_started_needs_only_the_package_that_it_installs(folder: Path) -> None:
-    assert run(["init", "--yes"]) == 0
+    assert run(["init"]) == 0
     code, *_ = blocks("getting-started.md", "python")
     without = "import sys; sys.modules |= dict.fromkeys(['pyarrow', 'pandas', 'numpy', 'polars', 'pyspark'])\n"
     subprocess.run([sys.executable, "-c", without + code], check=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INIT = """
 import lakeconf
 from lakeconf.cli.app import run
-run(["init", "--yes"])
+run(["init"])
 """
 EVENTS = f"""{INIT}
 with lakeconf.init().get_store().open() as lake:

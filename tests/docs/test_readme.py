@@ -35,6 +35,6 @@ def test_commands_that_write_a_configuration_run_without_a_terminal(
     command = commands.get_command(click.Context(commands), "init")
     assert command is not None
     (text,) = re.findall(r"lakeconf (init --store [^`\n]*)", str(command.help))
-    assert run(["init", "--yes", "--force"]) == 0
+    assert run(["init"]) == 0
     assert run(text.split()) == 0
     assert [*read(None).names] == ["dev", "prod"]
