@@ -21,7 +21,6 @@ class Statements:
     """SQL that DuckDB runs inside the commit's transaction.
 
     Attributes:
-        sql: The statements, in order.
         counts: The number of rows that each must change; empty if it is not known in advance.
         deletes: True if they delete or update rows.
         inserts: True if they insert rows whose number is not known in advance.
@@ -50,8 +49,6 @@ class Files:
     """New rows of a table: files that become files of the table, and rows that DuckDB inserts besides.
 
     Attributes:
-        table: The table.
-        staged: The rows.
         own_row_ids: True if the files contain the ids of their rows, which an `Outcome` deletes elsewhere.
     """
 
@@ -81,8 +78,6 @@ class Replacement:
     """New files with the rows of a group of files; all changes of the commit are replacements in this table.
 
     Attributes:
-        table: The table.
-        group: The files that they replace.
         footers: What the footers of the new files say; at least one file.
     """
 
@@ -105,7 +100,7 @@ class Change:
             append.
         key: Idempotency key; the change is skipped if it was already committed.
         written_for: The table for which the rows were written; None if this transaction creates or changes the table.
-        decision: For a merge on Spark, the engine that computed it and the reason for the choice.
+        decision: The engine that carries out the write, and the reason; None for a part of a write.
     """
 
     table: str

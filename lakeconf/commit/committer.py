@@ -94,14 +94,7 @@ class Catalog(Protocol):
 
 @dataclass
 class Commit:
-    """One attempt to commit.
-
-    Attributes:
-        catalog: The catalog.
-        token: The id of the write, which identifies its snapshot.
-        phase: The phase of the attempt.
-        made: The snapshot that the attempt created; None if it created none or the number is unknown.
-    """
+    """One attempt to commit."""
 
     catalog: Catalog
     token: str

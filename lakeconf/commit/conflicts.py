@@ -30,8 +30,6 @@ class ReadDependency:
     """A table whose state at the read snapshot a change depends on.
 
     Attributes:
-        table_id: The id of the table.
-        table: The full name of the table.
         since: The snapshot at which the thread that made the change has read the table, or that of the base.
         on_rows: True if the change depends on rows; False if it depends on columns only.
         unseen: Own snapshots of the lake that are conflicts, because another thread committed them after that read.

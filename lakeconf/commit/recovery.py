@@ -195,12 +195,8 @@ class AttachedCatalog:
     """The catalog of an attached lake, for an attempt to commit; implements `committer.Catalog`.
 
     Attributes:
-        alias: The alias of the lake.
-        writer: The connection that commits.
-        reader: Reads the catalog on another connection.
         reconnect: Opens a new connection with the lake attached.
         barrier: The statement that waits for commits in progress on a server, or what commits instead of a server.
-        token: The id of the write.
         kept: The files that DuckLake has written for the commit.
     """
 

@@ -6,21 +6,15 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.tables import tables
-from lakeconf.deferred import deferred
+from lakeconf.commit.conflicts import Base
+from lakeconf.commit.session import Session
+from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError
-
-if TYPE_CHECKING:
-    from lakeconf.commit.conflicts import Base
-    from lakeconf.commit.session import Session
-    from lakeconf.commit.transaction import Transaction
-    from lakeconf.guard.locks import Held
-else:
-    Transaction = deferred("lakeconf.commit.transaction", "Transaction")
+from lakeconf.guard.locks import Held
 
 
 @dataclass(frozen=True)

@@ -38,21 +38,16 @@ class Session:
     """An open lake. A lake, its tables, its transactions and the lakes of `Lake.at` share one session.
 
     Attributes:
-        store: The name of the store.
-        alias: The alias of the lake.
-        reader: Reads the catalog, on the connection for reading.
         writer: The connection that commits; nothing else runs on it.
-        engine: Reads and writes the data files.
         guard: The locks of the lake and its tables, and the marker below its data path.
         clock: The time by which the ages of its snapshots and files are measured.
         reconnect: Opens another connection, to look up a commit whose reply was lost.
         barrier: The statement that waits for commits in progress; see `recovery.AttachedCatalog`.
         base: The snapshot from which conflict checks start.
-        read_only: True if the store is read-only.
         pinned: True if the store is attached at a fixed snapshot.
         deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
         memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
-        committer: Who commits merges of Spark, one of `backends.committers`; see `write.staged_outcome`.
+        committer: Who commits outcomes of Spark, one of `store_options.COMMITTERS`; see `write.decision`.
         config: The configuration file that declares the store; None if Python code made it.
         writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     """

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
@@ -47,6 +47,9 @@ from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
+
+# What `engine=` of a write demands: a statement, or an outcome of Spark.
+EngineName: TypeAlias = Literal["duckdb", "spark"]
 
 
 def default_author() -> str:
@@ -94,20 +97,17 @@ class Transaction:
         snapshot_id: The snapshot that it reads.
         base: The snapshot from which its conflict checks start. A copy, because other threads may refresh the lake, or
             commit with it, before this transaction ends.
-        message: The commit message.
         author: The author of the commit; None for the user and the host of this process.
         extra: Additional keys for the commit info.
         explicit: True for `lake.transaction()`; False for the transaction of a single write.
         key: The idempotency key of its single write; None if there is none.
         token: The id of this write, which identifies its snapshot.
-        changes: The collected changes.
-        audits: Conditions on the new state.
         targets: Tables that this transaction created or changed, by full name in lower case.
         read: Other tables that the write in progress has looked up, in the same way; None if there is no such write.
         events: The events of models that this transaction records.
+        wanted: The engine that the write in progress demands; None if `write.decision` chooses.
         held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
         writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
-        attempt: The last attempt to commit.
     """
 
     session: Session
@@ -124,6 +124,7 @@ class Transaction:
     targets: dict[str, Target] = field(default_factory=dict)
     read: dict[str, Target] | None = None
     events: list[Event] = field(default_factory=list)
+    wanted: EngineName | None = None
     held: Held | None = None
     writing: threading.RLock = field(default_factory=threading.RLock)
     _resources: ExitStack = field(default_factory=ExitStack)
@@ -369,7 +370,7 @@ class Transaction:
             "seconds": round(time.monotonic() - self._started, 3),
         }
         decisions = {change.table: change.decision for change in changes if change.decision is not None}
-        info |= {"merged_by": decisions} if decisions else {}
+        info |= {"written_by": decisions} if decisions and self.session.engine.name != "duckdb" else {}
         return commit_json(info, self.extra)
 
     def _release(self, staged: Staged) -> None:

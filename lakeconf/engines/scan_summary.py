@@ -1,10 +1,10 @@
-"""What a scan reads, and the size up to which DuckDB computes a merge into these files for Spark."""
+"""What a scan reads and skips, and how writes to these files would be carried out."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.pruning.scan_plan import plan_scan
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from lakeconf.catalog.pruning.where import Where
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.engines.engine import Engine
-
-
-# Sizes of Parquet files. DuckDB keeps the frame in memory; of the files it reads the keys and the rows that change.
-MOST_FRAME_BYTES = 128 * 1024**2
-MOST_FILE_BYTES = 4 * 1024**3
-
-
-def size_refusal(frame_bytes: int, file_bytes: int) -> str | None:
-    """Why Spark must compute a merge because of its size; None if it is small."""
-    if frame_bytes > MOST_FRAME_BYTES:
-        return f"the frame has {byte_size(frame_bytes)}, more than {byte_size(MOST_FRAME_BYTES)}"
-    if file_bytes > MOST_FILE_BYTES:
-        return f"the files have {byte_size(file_bytes)}, more than {byte_size(MOST_FILE_BYTES)}"
-    return None
 
 
 @dataclass(frozen=True)
@@ -49,8 +35,7 @@ class ScanSummary:
         inlined_deletes: Number of rows in these data files that the catalog lists as deleted.
         inlined_rows: Number of rows that the catalog contains, whether they match or not.
         refusal: Why the engine refuses the scan; None if it accepts it.
-        merge: Which engine would compute a merge into these files, and when; None if there is no choice.
-        commit: Who would commit the rows that Spark updates in a merge; None if there is no choice.
+        writes: Who would carry out each kind of write to these files, and why; empty if DuckDB carries out all.
     """
 
     table: str
@@ -64,8 +49,7 @@ class ScanSummary:
     inlined_deletes: int
     inlined_rows: int
     refusal: str | None = None
-    merge: str | None = None
-    commit: str | None = None
+    writes: Mapping[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -78,10 +62,7 @@ class ScanSummary:
             f"  delete files  {self.delete_files}",
             f"  in catalog    {self.inlined_rows} rows, {self.inlined_deletes} deletes",
         ]
-        if self.merge is not None:
-            lines.append(f"  merge         {self.merge}")
-        if self.commit is not None:
-            lines.append(f"  commit        {self.commit}")
+        lines += [f"  {kind:<12}  {way}" for kind, way in self.writes.items()]
         if self.refusal is not None:
             lines.append(f"  refused       {self.refusal}")
         return "\n".join(lines)
@@ -115,12 +96,4 @@ def summary(
         inlined_deletes=sum(len(file.inlined_deletes) for file in plan.files),
         inlined_rows=plan.inlined_row_count,
         refusal=refusal,
-        merge=None if engine.for_small_merges() is None else _merge(read),
     )
-
-
-def _merge(size: int) -> str:
-    refused = size_refusal(0, size)
-    if refused is not None:
-        return f"by Spark: {refused}"
-    return f"by DuckDB, if the frame has at most {byte_size(MOST_FRAME_BYTES)}"

@@ -40,7 +40,7 @@ from lakeconf.lake.compaction import RewrittenFiles, SmallFiles, all_tables, mer
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal, qualified
-from lakeconf.write.staged_refusal import hides_places, lake_refusal
+from lakeconf.write.decision import hides_places, lake_refusal
 from lakeconf.write.writes import Writing, quoted
 
 # What one transaction reads, and writes, at most.

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from lakeconf.catalog.pruning.where import Where
     from lakeconf.catalog.tables import Comments, comments
     from lakeconf.commit.scope import Scope
+    from lakeconf.commit.transaction import EngineName
     from lakeconf.engines.scan_summary import ScanSummary, summary
     from lakeconf.lake.limits import TimeLimit, limited_memory
     from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
-    from lakeconf.write import merge, row_changes, update, writes
+    from lakeconf.write import decision, merge, row_changes, update, writes
     from lakeconf.write.schema_changes import Evolution, evolve, set_comments
-    from lakeconf.write.staged_refusal import committer_of_merges
 else:
     nw = deferred("narwhals")
     comments = deferred("lakeconf.catalog.tables", "comments")
@@ -45,7 +45,7 @@ else:
     check_range = deferred("lakeconf.catalog.changes", "check_range")
     summary = deferred("lakeconf.engines.scan_summary", "summary")
     writes = deferred("lakeconf.write.writes")
-    committer_of_merges = deferred("lakeconf.write.staged_refusal", "committer_of_merges")
+    decision = deferred("lakeconf.write.decision")
     limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
     Sorting = deferred("lakeconf.lake.sorting", "Sorting")
     TimeLimit = deferred("lakeconf.lake.limits", "TimeLimit")
@@ -227,7 +227,7 @@ class TableReads(PublicNames):
             return frame.collect(library).to_native()
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
-        """The files that a scan would read and skip, according to the catalog; no rows are read.
+        """The files that a scan would read and skip, and how writes to them would be carried out; no rows are read.
 
         Args:
             columns: As for `scan`.
@@ -243,10 +243,7 @@ class TableReads(PublicNames):
         """
         snapshot_id = self._scope.snapshot_id
         found = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
-        if found.merge is None:
-            return found
-        info = load_table(self._session.reader, self.name, snapshot_id)
-        return replace(found, commit=committer_of_merges(self._session, info, snapshot_id))
+        return replace(found, writes=decision.explained(self._scope, self.name, where))
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with the deleted rows of each.
@@ -307,7 +304,14 @@ class Table(TableReads):
         name: `schema.table`, or `table` for the schema `main`.
     """
 
-    def append(self, frame: object, *, evolve: bool = False, idempotency_key: str | None = None) -> int:
+    def append(
+        self,
+        frame: object,
+        *,
+        evolve: bool = False,
+        idempotency_key: str | None = None,
+        engine: EngineName | None = None,
+    ) -> int:
         """Adds the rows of a frame.
 
         Args:
@@ -319,6 +323,8 @@ class Table(TableReads):
                 committed to this table, nothing is written, even if its snapshot has expired. The key belongs to the
                 table: it follows renames, and a new table with the same name starts without keys. It is recorded in
                 `lakeconf.commits`.
+            engine: `"duckdb"` for a statement, `"spark"` for an outcome of Spark; lakeconf chooses by default. See
+                `docs/large-writes.md`.
 
         Returns:
             The new snapshot; if the key was already committed, its snapshot; in a transaction, the snapshot that it
@@ -326,14 +332,21 @@ class Table(TableReads):
 
         Raises:
             SchemaError: A column is missing, unknown, or of a type that does not fit; nothing was written.
+            UnsupportedError: `engine="spark"`, and Spark cannot carry out the write.
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
         change = partial(row_changes.append, frame=frame, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
     def overwrite(
-        self, frame: object, where: Where | None = None, *, evolve: bool = False, idempotency_key: str | None = None
+        self,
+        frame: object,
+        where: Where | None = None,
+        *,
+        evolve: bool = False,
+        idempotency_key: str | None = None,
+        engine: EngineName | None = None,
     ) -> int:
         """Replaces rows with those of a frame, in one snapshot.
 
@@ -343,6 +356,7 @@ class Table(TableReads):
                 must satisfy it.
             evolve: As for `append`.
             idempotency_key: As for `append`.
+            engine: As for `append`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -355,10 +369,15 @@ class Table(TableReads):
         """
         check_flags(evolve=evolve)
         change = partial(row_changes.overwrite, frame=frame, where=where, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
     def overwrite_partitions(
-        self, frame: object, *, recurring: bool = False, idempotency_key: str | None = None
+        self,
+        frame: object,
+        *,
+        recurring: bool = False,
+        idempotency_key: str | None = None,
+        engine: EngineName | None = None,
     ) -> int:
         """Replaces the partitions for which a frame has rows, in one snapshot; other partitions are not changed.
 
@@ -368,6 +387,7 @@ class Table(TableReads):
                 so rows of all years are replaced. The same applies to `day(…)` without the month and `hour(…)` without
                 the day.
             idempotency_key: As for `append`.
+            engine: As for `append`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -379,14 +399,15 @@ class Table(TableReads):
         """
         check_flags(recurring=recurring)
         change = partial(row_changes.overwrite_partitions, frame=frame, recurring=recurring)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
-    def delete(self, where: Where, *, idempotency_key: str | None = None) -> int:
+    def delete(self, where: Where, *, idempotency_key: str | None = None, engine: EngineName | None = None) -> int:
         """Deletes the rows that satisfy a condition.
 
         Args:
             where: As for `scan`.
             idempotency_key: As for `append`.
+            engine: As for `append`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -397,15 +418,23 @@ class Table(TableReads):
             CommitError: Nothing was written.
         """
         change = partial(row_changes.delete, where=where)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
-    def update(self, values: Mapping[str, object], where: Where, *, idempotency_key: str | None = None) -> int:
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: Where,
+        *,
+        idempotency_key: str | None = None,
+        engine: EngineName | None = None,
+    ) -> int:
         """Sets columns in the rows that satisfy a condition; the rows keep their row ids.
 
         Args:
             values: New values by column name: a constant, or a narwhals expression over the table's columns.
             where: As for `scan`.
             idempotency_key: As for `append`.
+            engine: As for `append`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -417,7 +446,7 @@ class Table(TableReads):
             CommitError: Nothing was written.
         """
         change = partial(update.update, values=values, where=where)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
     def merge(
         self,
@@ -429,6 +458,7 @@ class Table(TableReads):
         not_matched_by_source: Delete | None = None,
         evolve: bool = False,
         idempotency_key: str | None = None,
+        engine: EngineName | None = None,
     ) -> int:
         """Updates, deletes and inserts rows by comparing the table with a frame, in one snapshot.
 
@@ -445,6 +475,7 @@ class Table(TableReads):
             not_matched_by_source: The action for a row of the table without a match.
             evolve: As for `append`.
             idempotency_key: As for `append`.
+            engine: As for `append`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -459,7 +490,7 @@ class Table(TableReads):
         actions = tuple(matched or ()) if matched is None or isinstance(matched, (list, tuple)) else (matched,)
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
         change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change)
+        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
 
     def rewrite(
         self,

@@ -237,14 +237,7 @@ _OTHER_NAME = "give the frame another name"
 
 @dataclass(frozen=True)
 class _Execution:
-    """A statement, and what it needs.
-
-    Attributes:
-        statement: The statement.
-        transaction: The transaction that it becomes a part of.
-        target: The table that it changes.
-        frames: The frames, by their names in lower case.
-    """
+    """A statement, and what it needs."""
 
     statement: Statement
     transaction: Transaction
@@ -313,7 +306,8 @@ def _run_by_duckdb(execution: _Execution) -> None:
     # Columns of these types that the statement sets were refused above.
     kept = inexact_types(execution.target.types) if statement.kind == "update" else {}
     body = Statements((statement.text,), deletes=not is_insert, inserts=is_insert, kept=kept)
-    transaction.add(Change(name, body, depends_on, written_for=writes.written_for(transaction, info)))
+    read = writes.written_for(transaction, info)
+    transaction.add(Change(name, body, depends_on, written_for=read, decision="duckdb: SQL runs in the commit"))
     _depend_on(transaction, (statement.name_of(one) for one in _tables(execution)))
     _depend_on(transaction, _behind_views(execution))
     drops = tuple(f"DROP VIEW temp.main.{identifier(one)}" for one in execution.frames)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import narwhals as nw
@@ -21,6 +20,7 @@ from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write import writes
+from lakeconf.write.decision import Decision, decide, of_rows, updated
 from lakeconf.write.merge_clauses import (
     ACTION,
     DELETE,
@@ -37,9 +37,7 @@ from lakeconf.write.merge_clauses import (
 )
 from lakeconf.write.merge_source import Source, merge_source
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_refusal import outcome_refusal
 from lakeconf.write.writes import (
-    are_in_files,
     check_matches,
     check_required,
     constant_row,
@@ -58,13 +56,15 @@ def _add_outcome(
     staged: Staged,
     counts: Mapping[str, int],
     on: Sequence[str],
-    decision: str | None,
-) -> str | None:
-    """Adds the changes of a staged commit that carries out actions on rows."""
+    decision: Decision,
+) -> Decision:
+    """Adds the changes of a staged commit that carries out actions on rows, if their files can be a part of it."""
     session, info = transaction.session, target.info
     parts = {kind: _part(transaction, target, staged, kind) for kind in (UPDATE, INSERT) if counts.get(kind)}
-    if not all(map(are_in_files, parts.values())):
-        return "the partitions of some rows"
+    for part in parts.values():
+        placed = of_rows(transaction, info, part)
+        if not placed.by_spark:
+            return placed
     for kind, part in parts.items():
         found = sum(footer.row_count for footer in read_footers(session.writer, part.files))
         updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
@@ -82,10 +82,10 @@ def _add_outcome(
         in_catalog=f"rowid IN (SELECT {ROW_ID} FROM ({staged.source}) WHERE {in_catalog})",
         row_count=gone,
     )
-    transaction.add(replace(row_change(target, transaction, outcome), decision=decision))
+    transaction.add(row_change(target, transaction, outcome, decision))
     for kind, part in parts.items():
         transaction.add(row_change(target, transaction, Files(info, part, own_row_ids=kind == UPDATE)))
-    return None
+    return decision
 
 
 def _part(transaction: Transaction, target: Target, staged: Staged, kind: str) -> Staged:
@@ -176,22 +176,23 @@ def carry_out(
     target: Target,
     staged: Staged,
     on: Sequence[str],
-    decision: str | None = None,
-) -> None:
+    decision: Decision,
+) -> Decision:
     """Adds the changes that carry out staged actions on rows: an outcome, or statements."""
     session, info = transaction.session, target.info
     counts = dict(session.writer.rows(f"SELECT {ACTION}, count(*) FROM ({staged.source}) GROUP BY ALL"))
     acted = counts.get(UPDATE, 0) + counts.get(DELETE, 0)
     check_required(session.writer, info, staged, target.types, f"{ACTION} IN ('{UPDATE}', '{INSERT}')")
-    refused: str | None = None
     if acted and isinstance(engine, SparkOperations):
-        refused = outcome_refusal(transaction, info, updated=counts.get(UPDATE, 0))
-        refused = refused or _add_outcome(transaction, target, staged, counts, on, decision)
-        if refused is None:
-            return
-        decision = decision and f"{decision}; not staged: {refused}"
+        committed = decide(transaction, info, updated(session, info, counts.get(UPDATE, 0)))
+        if committed.by_spark:
+            committed = _add_outcome(transaction, target, staged, counts, on, decision)
+        if committed.by_spark:
+            return committed
+        decision = decision._replace(reason=f"{decision.reason}; not staged: {committed.reason}")
     check_matches(session.writer, info, staged, on)
     _add_statements(engine, transaction, target, staged, counts, decision)
+    return decision
 
 
 def _add_statements(
@@ -200,7 +201,7 @@ def _add_statements(
     target: Target,
     staged: Staged,
     counts: Mapping[str, int],
-    decision: str | None,
+    decision: Decision,
 ) -> None:
     session, info, sql = transaction.session, target.info, dict[str, int]()
     if counts.get(DELETE):
@@ -211,20 +212,23 @@ def _add_statements(
         updated = f"SELECT * FROM ({staged.source}) WHERE {ACTION} = '{UPDATE}'"
         sql[update_statement(session, target, settings, updated)] = counts[UPDATE]
     statements = Statements(tuple(sql), tuple(sql.values()), deletes=True)
-    transaction.add(replace(row_change(target, transaction, statements), decision=decision))
+    transaction.add(row_change(target, transaction, statements, decision))
     if counts.get(INSERT):
         request = StagingRequest(info, target.types, transaction.next_token())
         inserted = transaction.own(engine.stage_part(staged, f"{ACTION} = '{INSERT}'", request))
+        if transaction.wanted == "spark":
+            of_rows(transaction, info, inserted)
         transaction.add(
             Change(info.full_name, Files(info, inserted), written_for=writes.written_for(transaction, info))
         )
 
 
-def row_change(target: Target, transaction: Transaction, body: Body) -> Change:
+def row_change(target: Target, transaction: Transaction, body: Body, decision: Decision | None = None) -> Change:
     """A change of rows that is based on a read of the table."""
     info = target.info
     depends_on = writes.read_dependency(transaction, info)
-    return Change(info.full_name, body, depends_on, written_for=writes.written_for(transaction, info))
+    way = None if decision is None else str(decision)
+    return Change(info.full_name, body, depends_on, written_for=writes.written_for(transaction, info), decision=way)
 
 
 def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses) -> tuple[Column, ...]:

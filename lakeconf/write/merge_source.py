@@ -17,12 +17,11 @@ from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import Engine, Staged, StagingRequest
-from lakeconf.engines.scan_summary import size_refusal
 from lakeconf.errors import LakeconfError, PredicateError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import files_sql, folded, identifier
-from lakeconf.wording import byte_size
-from lakeconf.write import writes
+from lakeconf.write import decision, writes
+from lakeconf.write.decision import Decision, by_size, by_statement, engine_refusal, merged
 from lakeconf.write.merge_clauses import Clauses
 
 # As many values as planning compares one by one with the statistics of files.
@@ -87,15 +86,13 @@ class Source:
 
     Attributes:
         rows: A frame of `engine` with the table's columns that the merge's frame has, in the table's types.
-        engine: The engine that joins and stages the actions.
         where: A condition for the rows of the table that can match; None for all rows.
-        decision: The engine and the reason for it; None if there is no choice.
     """
 
     rows: Any
     engine: Engine
+    decision: Decision
     where: Predicate | None = None
-    decision: str | None = None
 
 
 def merge_source(
@@ -107,16 +104,18 @@ def merge_source(
     conformed = engine.conform(adopted, {column: target.types[column.name] for column in given})
     small = engine.for_small_merges()
     if small is None or isinstance(conformed, duckdb.DuckDBPyRelation):
-        return Source(conformed, small or engine)
+        only = "the frame is one of DuckDB" if small else str(engine_refusal(transaction.session))
+        return Source(conformed, small or engine, by_statement(transaction, target.info, only))
     request = StagingRequest(target.info, types, transaction.next_token())
     staged = transaction.own(engine.stage_rows(conformed, request))
     size = sum(footer.file_size_bytes for footer in read_footers(transaction.session.writer, staged.files))
     where = None if clauses.not_matched_by_source else _bounds(transaction, read, staged, size, clauses)
-    refusal, sizes = _refusal(transaction, target, size, where)
-    chosen = engine if refusal else small
-    decision = f"{chosen.name}: {refusal or sizes}"
-    _log.info("merge into %s by %s", target.info.full_name, decision)
-    return Source(chosen.staged_rows(staged, list(types)), chosen, where, decision)
+    name = writes.quoted_name(target.info)
+    plan = plan_scan(transaction.session.reader, name, transaction.snapshot_id, None, where)
+    chosen_by = by_size(transaction.session, merged(size, plan), transaction.wanted)
+    chosen = engine if chosen_by.by_spark else small
+    _log.info("merge into %s by %s", target.info.full_name, chosen_by)
+    return Source(chosen.staged_rows(staged, list(types)), chosen, chosen_by, where)
 
 
 def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int, clauses: Clauses) -> Predicate | None:
@@ -124,14 +123,5 @@ def _bounds(transaction: Transaction, read: TableInfo, staged: Staged, size: int
     wanted = set(map(folded, clauses.on))
     keys = [key for key in read.columns if folded(key.name) in wanted]
     partitioned = {field.field_id for field in read.partition_fields}
-    listed = [key for key in keys if key.field_id in partitioned and size_refusal(size, 0) is None]
+    listed = [key for key in keys if key.field_id in partitioned and size <= decision.MOST_FRAME_BYTES]
     return key_bounds(transaction.session.writer, staged.files, keys, listed)
-
-
-def _refusal(transaction: Transaction, target: Target, size: int, where: Predicate | None) -> tuple[str | None, str]:
-    """Why DuckDB must not compute a merge, or None; and the sizes that decided."""
-    name = writes.quoted_name(target.info)
-    plan = plan_scan(transaction.session.reader, name, transaction.snapshot_id, None, where)
-    files = sum(file.file_size_bytes for file in plan.files)
-    sizes = f"the frame has {byte_size(size)}; files that can match: {len(plan.files)}, {byte_size(files)}"
-    return size_refusal(size, files), sizes

@@ -29,15 +29,22 @@ from lakeconf.errors import (
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
+from lakeconf.write.decision import (
+    SEVERAL,
+    Decision,
+    after_error,
+    by_size,
+    by_statement,
+    decide,
+    deleted,
+    engine_refusal,
+    of_rows,
+    searched,
+)
 from lakeconf.write.schema_changes import evolve_for
-from lakeconf.write.staged_refusal import outcome_refusal
-from lakeconf.write.writes import are_in_files, check_condition, sorted_positions
+from lakeconf.write.writes import check_condition, sorted_positions
 
 _log = EventLogger("stage")
-# DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
-ROWS_PER_STATEMENT = 2_000_000
-# DuckLake's DELETE needs 6 MB for so many rows. It keeps deletes of few rows in the catalog.
-FEWEST_POSITIONS = 100_000
 
 
 def add_deletion(
@@ -52,41 +59,49 @@ def add_deletion(
     A statement deletes the rows; or Spark finds them now, in large files, if a staged commit is possible.
     """
     info = target.info
-    outcome = None
-    if predicate is not None or condition is None:
-        outcome = _outcome(transaction, target, predicate, condition or "true", added)
+    outcome, decision = None, _decided(transaction, target, predicate, condition, added)
+    if decision.by_spark:
+        outcome, decision = _outcome(transaction, target, predicate, condition or "true", decision)
     where = "" if condition is None else f" WHERE {condition}"
     sql = f"DELETE FROM {writes.quoted(transaction.session, info)}{where}"
     depends_on, read = writes.read_dependency_at_commit(transaction, info), writes.written_for(transaction, info)
     body = outcome or Statements((sql,), deletes=True)
-    transaction.add(Change(info.full_name, body, depends_on, written_for=read))
+    transaction.add(Change(info.full_name, body, depends_on, written_for=read, decision=str(decision)))
     if added is not None:
         transaction.add(Change(info.full_name, Files(info, added), written_for=read))
 
 
-def _outcome(
-    transaction: Transaction, target: Target, predicate: Predicate | None, condition: str, added: Staged | None
-) -> Outcome | None:
-    """The rows as Spark finds them; None if a statement should delete them."""
+def _decided(
+    transaction: Transaction,
+    target: Target,
+    predicate: Predicate | None,
+    condition: str | None,
+    added: Staged | None,
+) -> Decision:
+    """Decides who finds the rows, and whether the added rows can be a part of a staged commit."""
     session, info = transaction.session, target.info
-    if not isinstance(session.engine, SparkOperations) or info.table_id == NO_ID:
-        return None
-    if added is not None and not are_in_files(added):
-        return None
+    refused = SEVERAL if info.table_id == NO_ID else engine_refusal(session, transaction.wanted)
+    if refused is None and predicate is None and condition is not None:
+        refused = "the partitions are no condition that Spark computes"
+    if refused is not None:
+        return by_statement(transaction, info, refused)
+    if added is not None and not (placed := of_rows(transaction, info, added)).by_spark:
+        return placed
     try:
         plan = plan_delete(session.reader, info, predicate)
     except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
-        return None  # the commit reports it
-    is_auto = session.committer == "auto"
+        return after_error(transaction)  # the commit reports it
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
-    if plan.table.columns != info.columns or not plan.files:
-        return None
-    if is_auto and sum(file.record_count for file in plan.files) <= ROWS_PER_STATEMENT:
-        return None
-    refused = outcome_refusal(transaction, info, adds_rows=added is not None)
-    if refused is not None:
-        _log.debug("a statement deletes the rows of %s: %s", info.full_name, refused)
-        return None
+    if plan.table.columns != info.columns:
+        return by_statement(transaction, info, "another writer has changed the columns")
+    return decide(transaction, info, searched(plan), adds_rows=added is not None)
+
+
+def _outcome(
+    transaction: Transaction, target: Target, predicate: Predicate | None, condition: str, decision: Decision
+) -> tuple[Outcome | None, Decision]:
+    """The rows as Spark finds them; None if a statement should delete them."""
+    session, info = transaction.session, target.info
     folder = transaction.new_folder(info)
 
     def search(plan: ScanPlan) -> Positions:
@@ -97,12 +112,15 @@ def _outcome(
     except (PredicateError, QueryError, UnsupportedError) as error:
         # DuckDB deletes the rows, or raises the error of the delete: Spark may refuse what DuckDB computes.
         _log.info("DuckDB finds the rows of %s: %s", info.full_name, error.message)
-        return None
-    if not found.row_count:
-        return None
+        return None, after_error(transaction)
     outcome = Outcome(info, folder, found, search, condition, predicate)
     partial = _partial_rows(found, session.reader.data_path)
-    return replace(outcome, is_few=is_auto and 0 < partial <= FEWEST_POSITIONS)
+    if partial and not (few := by_size(session, deleted(partial), transaction.wanted)).by_spark:
+        return replace(outcome, is_few=True), few
+    if outcome.by_statements:
+        reason = "all rows of a file with deletes in the catalog are deleted"
+        return outcome, by_statement(transaction, info, reason)
+    return outcome, decision
 
 
 def _search(transaction: Transaction, info: TableInfo, folder: str, plan: ScanPlan) -> Positions:
@@ -228,8 +246,9 @@ def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) 
     target = writes.target(transaction, name)
     staged = writes.stage(transaction, adopted, target)
     # The key of a frame without rows is recorded too.
-    read = writes.written_for(transaction, target.info)
-    transaction.add(Change(target.info.full_name, Files(target.info, staged), written_for=read))
+    info, read = target.info, writes.written_for(transaction, target.info)
+    decision = str(of_rows(transaction, info, staged))
+    transaction.add(Change(info.full_name, Files(info, staged), written_for=read, decision=decision))
 
 
 def overwrite(transaction: Transaction, name: str, *, frame: object, where: Where | None, evolve: bool) -> None:

@@ -11,6 +11,7 @@ from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import Where, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
+from lakeconf.catalog.tables import NO_ID
 from lakeconf.commit.change import Statements
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.commit.transaction import Target, Transaction
@@ -22,9 +23,18 @@ from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier
 from lakeconf.write import writes
 from lakeconf.write.ddl import constant
+from lakeconf.write.decision import (
+    SEVERAL,
+    Decision,
+    after_error,
+    by_size,
+    by_statement,
+    decide,
+    engine_refusal,
+    updated,
+)
 from lakeconf.write.merge import STAGED, carry_out, row_change, settings_of, stage_actions, update_statement
 from lakeconf.write.merge_clauses import ACTION, UPDATE
-from lakeconf.write.staged_refusal import outcome_refusal, size_refusal
 from lakeconf.write.writes import check_required, constant_row, places, readable, rows_to_change
 
 _log = EventLogger("stage")
@@ -44,13 +54,14 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}
     predicate = predicate_of(where, info.columns)
-    if _is_staged(transaction, target, predicate, computed, constants):
+    decision = _decided(transaction, target, predicate, computed, constants)
+    if decision.by_spark:
         return
     if not computed:
         sql = f"UPDATE {writes.quoted(session, info)} SET {settings_of(constants)} WHERE {to_duckdb_sql(predicate)}"
         depends_on = writes.read_dependency_at_commit(transaction, info)
         statement = Statements((sql,), deletes=True, kept=inexact_types(types, named))
-        transaction.add(replace(row_change(target, transaction, statement), depends_on=depends_on))
+        transaction.add(replace(row_change(target, transaction, statement, decision), depends_on=depends_on))
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
     read = readable(transaction, target, computed)
@@ -62,33 +73,31 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     sql = update_statement(session, target, settings, staged.source)
     counts = (_count(session.writer, staged),)
     statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named))
-    transaction.add(row_change(target, transaction, statement))
+    transaction.add(row_change(target, transaction, statement, decision))
     check_required(session.writer, target.info, staged, wanted)
 
 
-def _is_staged(
+def _decided(
     transaction: Transaction,
     target: Target,
     predicate: Predicate,
     computed: Mapping[str, nw.Expr],
     constants: Mapping[str, str],
-) -> bool:
-    """Lets the executors write the updated rows if they are many; false if DuckDB should write them in the commit."""
+) -> Decision:
+    """Decides who updates the rows, and adds the changes if Spark does."""
     info = target.info
-    if outcome_refusal(transaction, info) is not None:
-        return False
-    if not computed and latest(transaction.session.reader).snapshot_id != transaction.snapshot_id:
-        return False  # a statement also updates the rows of newer snapshots; a staged update would be a conflict
+    refused = SEVERAL if info.table_id == NO_ID else engine_refusal(transaction.session, transaction.wanted)
+    if refused is not None:
+        return by_statement(transaction, info, refused)
     try:
-        staged = _stage(transaction, target, predicate, computed, constants)
+        decision, staged = _stage(transaction, target, predicate, computed, constants)
     except LakeconfError as error:
         # DuckDB updates the rows, or raises the error of the update: Spark may refuse what DuckDB computes.
         _log.info("DuckDB updates the rows of %s: %s", info.full_name, error.message)
-        return False
-    if staged is None:
-        return False
-    carry_out(transaction.session.engine, transaction, target, staged, ())
-    return True
+        return after_error(transaction)
+    return (
+        decision if staged is None else carry_out(transaction.session.engine, transaction, target, staged, (), decision)
+    )
 
 
 def _stage(
@@ -97,25 +106,31 @@ def _stage(
     predicate: Predicate,
     computed: Mapping[str, nw.Expr],
     constants: Mapping[str, str],
-) -> Staged | None:
-    """Stages the updated rows with all their columns; None if they are few."""
+) -> tuple[Decision, Staged | None]:
+    """Stages the updated rows with all their columns; None if a statement should update them."""
     session, info, types = transaction.session, target.info, target.types
     engine = session.engine
-    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked by `outcome_refusal`
-    read = readable(transaction, target)
+    assert isinstance(engine, SparkOperations)  # noqa: S101 - checked before
     plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, (), predicate)
-    if size_refusal(session, info, sum(file.record_count for file in plan.files)) is not None:
-        return None
+    decision = decide(transaction, info, updated(session, info, sum(file.record_count for file in plan.files)))
+    if decision.by_spark and not computed and latest(session.reader).snapshot_id != transaction.snapshot_id:
+        # A statement also updates the rows of newer snapshots; an outcome would be a conflict.
+        decision = by_statement(transaction, info, "the lake is not at the latest snapshot")
+    if not decision.by_spark:
+        return decision, None
+    read = readable(transaction, target)
     rows = rows_to_change(session.engine, transaction, target, read, predicate)
-    if session.committer == "auto" and size_refusal(session, info, engine.count(rows)) is not None:
-        return None
+    if session.committer == "auto" and transaction.wanted is None:
+        decision = by_size(session, updated(session, info, engine.count(rows)))
+        if not decision.by_spark:
+            return decision, None
     new = {**computed, **{name: nw.col(f"{_CONSTANT}{index}") for index, name in enumerate(constants)}}
     if constants:
         rows = rows.join(constant_row(engine, transaction, target, constants, _CONSTANT), how="cross")
     with named_columns(types):
         chosen = [new.get(name, nw.col(name)).alias(name) for name in types]
         rows = rows.select(ROW_ID, nw.lit(UPDATE).alias(ACTION), *places(session.engine), *chosen)
-    return stage_actions(session.engine, transaction, target, rows, types, acted=True)
+    return decision, stage_actions(session.engine, transaction, target, rows, types, acted=True)
 
 
 def _count(writer: Connection, staged: Staged) -> int:

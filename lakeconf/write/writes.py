@@ -20,7 +20,7 @@ from lakeconf.commit.deletions import Positions, found_positions, repeated_id
 from lakeconf.commit.journal import CommitKey, recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Target, Transaction
+from lakeconf.commit.transaction import EngineName, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
 from lakeconf.engines.engine import (
@@ -39,6 +39,7 @@ from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violatio
 from lakeconf.errors import CommitError, LakeconfError, PredicateError, TableNotFoundError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, qualified
+from lakeconf.write.decision import SEVERAL, by_statement
 
 _log = EventLogger("stage")
 
@@ -46,8 +47,15 @@ _log = EventLogger("stage")
 class Writing:
     """A context manager for one write: uses the open transaction, or its own, which it commits at the end."""
 
-    def __init__(self, scope: Scope, message: str | None = None, *, key: CommitKey | None = None) -> None:
-        self._scope, self._message, self._key = scope, message, key
+    def __init__(
+        self,
+        scope: Scope,
+        message: str | None = None,
+        *,
+        key: CommitKey | None = None,
+        engine: EngineName | None = None,
+    ) -> None:
+        self._scope, self._message, self._key, self._engine = scope, message, key, engine
         self._guarded = ExitStack()
 
     def __enter__(self) -> Transaction:
@@ -62,7 +70,7 @@ class Writing:
             # Writes of other threads to the same transaction must not be mixed with this one.
             guarded.enter_context(transaction.writing)
             transaction.check_open()  # it may have ended while this write waited
-            transaction.read = {}
+            transaction.read, transaction.wanted = {}, self._engine
             self._check_key(transaction)
             self._guarded = guarded.pop_all()
         self._transaction = transaction
@@ -79,7 +87,7 @@ class Writing:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._guarded:
-            self._transaction.read = None
+            self._transaction.read = self._transaction.wanted = None
             if kind is not None:
                 # A caller may catch the error and continue, so no part of the failed write may be committed.
                 self._transaction.undo(self._mark)
@@ -128,10 +136,12 @@ def current(scope: Scope, name: str) -> Target:
 def adopt(transaction: Transaction, name: str, frame: object) -> Any:
     """Converts a frame to one of the engine; dictionaries get the types of the table where these lose nothing."""
     engine = transaction.session.engine
+    # Otherwise, rows of DuckDB stay in DuckDB.
+    adopted = engine.joinable if transaction.wanted == "spark" else engine.adopt
     if not is_rows(frame):
-        return engine.adopt(without_types(frame, target(transaction, name).types))
+        return adopted(without_types(frame, target(transaction, name).types))
     types = arrow_types(transaction.session.reader.connection, target(transaction, name).types)
-    return engine.adopt(arrow_rows(frame, types))
+    return adopted(arrow_rows(frame, types))
 
 
 def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
@@ -142,7 +152,7 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     _log.info("staging rows for %s (write %s)", info.full_name, token)
     staged = transaction.own(session.engine.stage(adopted, StagingRequest(info, wanted.types, token)))
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
-    return staged
+    return replace(staged, files=(), rest=None) if transaction.wanted == "duckdb" else staged
 
 
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
@@ -162,19 +172,28 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     depends_on, read = read_dependency(transaction, info), written_for(transaction, info)
-    body = Statements((delete,), deletes=True)
-    transaction.add(Change(info.full_name, body, depends_on, written_for=read))
+    body, decision = Statements((delete,), deletes=True), by_statement(transaction, info, SEVERAL)
+    transaction.add(Change(info.full_name, body, depends_on, written_for=read, decision=str(decision)))
 
 
-def write_once(scope: Scope, name: str, idempotency_key: str | None, write: Callable[[Transaction, str], None]) -> int:
+def write_once(
+    scope: Scope,
+    name: str,
+    idempotency_key: str | None,
+    write: Callable[[Transaction, str], None],
+    *,
+    engine: EngineName | None = None,
+) -> int:
     """Writes to a table, unless a write with the same key was committed before."""
+    if engine not in (None, "duckdb", "spark"):
+        raise LakeconfError(f"engine of a write is {engine!r}", hint='write engine="duckdb" or engine="spark"')
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)
     if done is not None:
         if not scope.is_pinned:
             scope.session.advance(done)  # reads after this call see the earlier write
         return done
-    with Writing(scope, key=key) as transaction:
+    with Writing(scope, key=key, engine=engine) as transaction:
         write(transaction, name)
     return scope.snapshot_id
 
@@ -243,11 +262,6 @@ def _at(session: Session, name: str, snapshot_id: int) -> Target:
 def table_key(name: str) -> str:
     """The full name of a table in lower case, by which a transaction finds its target."""
     return folded(full_name(name))
-
-
-def are_in_files(staged: Staged) -> bool:
-    """True if files that can become files of the table contain all staged rows."""
-    return staged.row_count == 0 or (bool(staged.files) and staged.keeps_files and staged.rest is None)
 
 
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:

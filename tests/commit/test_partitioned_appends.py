@@ -11,9 +11,9 @@ from commit_hooks import at_commit
 from partitioned_rows import COLUMNS, FIRST, SECOND, frame, ids_of, parquet_files, writers
 from plain_sql import run_plain
 
-from lakeconf.engines import scan_summary
 from lakeconf.engines.spark.internals import move_file
 from lakeconf.errors import AuditError, CommitConflictError, StorageError
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def test_several_writes_of_a_transaction_are_one_snapshot(lake: Lake, tmp_path: 
 
 
 def test_merge_on_spark_registers_its_new_rows(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", 0)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", 0)
     before = len(parquet_files(tmp_path))
     lake.table("t").merge(frame(*range(10, 20)), on="id")
     assert ids_of(lake) == list(range(20))

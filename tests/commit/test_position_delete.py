@@ -13,7 +13,7 @@ from strength import PROVE
 
 from lakeconf.commit.change import Statements
 from lakeconf.commit.deletions import Outcome
-from lakeconf.write import row_changes
+from lakeconf.write import decision as rule
 from lakeconf.write.row_changes import delete, overwrite
 from lakeconf.write.writes import Writing
 
@@ -78,13 +78,13 @@ def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, 
 @pytest.fixture(params=["statements", "a staged commit"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, searching: None) -> None:
     """Executors find the rows; few of them are deleted by statements, many by a staged commit."""
-    monkeypatch.setattr(row_changes, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
+    monkeypatch.setattr(rule, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
 
 
 @pytest.mark.usefixtures("few")
 def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
     """Other writers change the table after the search."""
-    staged = row_changes.FEWEST_POSITIONS == 0
+    staged = rule.FEWEST_POSITIONS == 0
     others = OTHERS if PROVE else dict(list(OTHERS.items())[int(staged) :: 2])
     make_twins(empty, *(f"{name}{number}" for number in range(len(others)) for name in ("ours", "theirs")))
     for number, (other, statement) in enumerate(others.items()):

@@ -88,8 +88,8 @@ def test_scan_that_the_engine_refuses_has_the_reason(usual: Lake, spark: SparkSe
 
 def test_text_of_a_summary() -> None:
     found = ScanSummary("main.t", 7, "duckdb", 1, 2, 1024, 512, 3, 4, 5)
-    merged = replace(found, merge="by Spark: why", commit="by DuckDB: why")
-    assert str(merged).endswith("deletes\n  merge         by Spark: why\n  commit        by DuckDB: why")
+    explained = replace(found, writes={"merge": "spark: why", "delete": "duckdb: why"})
+    assert str(explained).endswith("deletes\n  merge         spark: why\n  delete        duckdb: why")
     assert str(found) == (
         "scan of main.t at snapshot 7 by duckdb\n"
         "  data files    1 of 3 read, 1 KiB of 1.5 KiB\n"

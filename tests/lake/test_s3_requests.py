@@ -13,8 +13,8 @@ import pytest
 from merge_cases import committer
 from request_counter import Requests, counted, counted_store
 
-from lakeconf.engines import scan_summary
 from lakeconf.engines.spark.hadoop import configure_session
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def test_merge_on_spark(
     vary.
     """
     if not is_small:
-        monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+        monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     ten = frame.where("id < 5 OR id >= 995").coalesce(1)
     changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
     with store.open(frame.sparkSession) as lake:
@@ -140,7 +140,7 @@ def test_staged_merge_copies_only_files_of_partitions(
 
     The server copies files only to the folders of their partitions, each once.
     """
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     ten = frame.where("id < 5 OR id >= 995").coalesce(1)
     changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
     with store.open(frame.sparkSession) as lake:

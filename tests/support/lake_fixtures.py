@@ -10,7 +10,7 @@ from catalog_lake import Lake
 from catalog_lake import lake as attached_lake
 
 import lakeconf
-from lakeconf.write import row_changes
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,4 +83,4 @@ def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark searches files of any size."""
-    monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", -1)
+    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", -1)

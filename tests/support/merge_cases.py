@@ -213,7 +213,7 @@ def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple
             f"FROM dev.table_changes('{name}', {lake.snapshot_id}, {lake.snapshot_id})",
         ):
             feed.append(shown([row_id if row_id <= newest else None, kind, *row]))
-        decision = commit_info(lake).get("merged_by", {}).get(f"main.{name}")
+        decision = commit_info(lake).get("written_by", {}).get(f"main.{name}")
     kept = {row_id: row for row_id, row in found.items() if row_id <= newest}
     new = sorted(row for row_id, row in found.items() if row_id > newest)
     return Outcome(kept, new, sorted(feed), error), decision

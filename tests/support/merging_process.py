@@ -18,8 +18,8 @@ import lakeconf
 from lakeconf.commit import transaction
 from lakeconf.commit.committer import Phase
 from lakeconf.connection.connection import Connection
-from lakeconf.engines import scan_summary
 from lakeconf.engines.spark.classic_engine import SparkEngine
+from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import ACTION
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def main() -> None:
     """Merges as specified in the input line, and prints when it is ready and when it is done."""
     task = json.loads(sys.stdin.readline())
     config, number = task["config"], task["number"]
-    scan_summary.MOST_FRAME_BYTES = -1
+    rule.MOST_FRAME_BYTES = -1
     spark = lakeconf.spark_session(settings=task["spark"])
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     with lakeconf.init(config).get_store("dev").open(spark) as lake:

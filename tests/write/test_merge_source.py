@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from merge_cases import commit_info
 
-from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
+from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import Delete, Update
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
 
 def decision(lake: Lake) -> str:
     """The recorded decision of the last commit."""
-    found: str = commit_info(lake)["merged_by"]["main.t"]
+    found: str = commit_info(lake)["written_by"]["main.t"]
     return found
 
 
@@ -50,7 +50,7 @@ def names(lake: Lake) -> dict[int, str | None]:
 def test_small_merge_is_computed_by_duckdb(lake: Lake) -> None:
     lake.table("t").merge(CHANGES, on="id")
     assert decision(lake).startswith("duckdb: the frame has ")
-    assert "; files that can match: 1, " in decision(lake)
+    assert "; the files that can match (1) have " in decision(lake)
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
     assert lake._session.writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
 
@@ -59,18 +59,18 @@ def test_merge_that_may_delete_unmatched_rows_can_match_every_file(lake: Lake) -
     count = lake.table("t").explain().files
     assert count > 1
     lake.table("t").merge(CHANGES, on="id", not_matched_by_source=Delete(when=nw.col("target_id") < 3))
-    assert f"; files that can match: {count}, " in decision(lake)
+    assert f"; the files that can match ({count}) have " in decision(lake)
     assert names(lake) == {2: "B", 3: None, 9: "i"}
 
 
 @pytest.mark.parametrize(
     ("limit", "reason"),
-    [("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files have ")],
+    [("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files that can match (1) have ")],
 )
 def test_merge_above_a_limit_is_computed_by_spark(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
-    monkeypatch.setattr(scan_summary, limit, 0)
+    monkeypatch.setattr(rule, limit, 0)
     lake.table("t").merge(CHANGES, on="id")
     assert decision(lake).startswith(f"spark: {reason}")
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
@@ -95,11 +95,11 @@ def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_
     assert names(lake) == {1: "a", 2: "run 1!", 3: None, 9: "run 1!"}
 
 
-@pytest.mark.parametrize("limit", [scan_summary.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
+@pytest.mark.parametrize("limit", [rule.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
 def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     lake: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", limit)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", limit)
     with store.open() as other:
         other.table("t").update({"name": "other"}, "id = 2")
     with pytest.raises(CommitConflictError):
@@ -108,16 +108,6 @@ def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     lake.refresh()
     lake.table("t").merge(CHANGES, on="id")
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
-
-
-def test_explain_tells_which_engine_would_merge(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_duckdb = "by DuckDB, if the frame has at most 128 MiB"
-    summary = lake.table("t").explain(where="id = 2")
-    assert (summary.files, summary.merge) == (1, by_duckdb)
-    assert f"  merge         {by_duckdb}" in str(summary).splitlines()
-    monkeypatch.setattr(scan_summary, "MOST_FILE_BYTES", summary.bytes)
-    assert lake.table("t").explain(where="id = 2").merge == by_duckdb
-    assert str(lake.table("t").explain().merge).startswith("by Spark: the files have ")
 
 
 def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: SparkSession) -> None:
@@ -131,4 +121,4 @@ def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: 
         native: Any = lake.sql("SELECT day, id FROM dev.p WHERE day IN (0, 5)").to_native()
         assert sorted(native.fetchall()) == [(0, 0), (0, 1), (0, 100), (5, 10), (5, 11)]
     assert files == 6
-    assert "; files that can match: 1, " in info["merged_by"]["main.p"]  # the ids are between 11 and 100
+    assert "; the files that can match (1) have " in info["written_by"]["main.p"]  # the ids are between 11 and 100

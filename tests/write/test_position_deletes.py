@@ -14,7 +14,7 @@ from plain_sql import run_plain
 import lakeconf
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CatalogError, PredicateError, SchemaError
-from lakeconf.write import row_changes
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def test_driver_reads_positions_only(lake: Lake, spark: SparkSession, monkeypatc
     table.append(numbers)
     size = sum(file.bytes for file in table.files())
     by_duckdb = driver_reads(lambda: table.delete("x < 0.01"))
-    monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", 0)
+    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 0)
     by_spark = driver_reads(lambda: table.delete("x < 0.02"))
     assert by_duckdb > size / 2
     assert by_spark < size / 8

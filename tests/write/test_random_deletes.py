@@ -20,7 +20,7 @@ from lakeconf.catalog.pruning.where import parse
 from lakeconf.catalog.tables import load_table
 from lakeconf.commit.deletions import Outcome
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError
-from lakeconf.write import row_changes
+from lakeconf.write import decision as rule
 from lakeconf.write.row_changes import delete
 from lakeconf.write.writes import Writing
 
@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> lakeconf.Store:
 @pytest.fixture(params=["statements", "a staged commit"])
 def seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, searching: None) -> Counter[str]:
     """The number of deletes, and of outcomes; few rows are deleted by statements, many by a staged commit."""
-    monkeypatch.setattr(row_changes, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
+    monkeypatch.setattr(rule, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
     seen, current = Counter[str](), Outcome._current
 
     def counted(self: Outcome, *arguments: Any) -> Any:

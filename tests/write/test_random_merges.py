@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from local_stores import store_of
 from strength import PROVE
 
-from lakeconf.engines import scan_summary
+from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     store = store_of(tmp_path_factory.mktemp("merges"))
     session = request.getfixturevalue("spark") if request.param == "on_spark" else None
     with pytest.MonkeyPatch.context() as patch, store.open(session) as lake:
-        patch.setattr(scan_summary, "MOST_FRAME_BYTES", 0)  # otherwise DuckDB computes merges for Spark
+        patch.setattr(rule, "MOST_FRAME_BYTES", 0)  # otherwise DuckDB computes merges for Spark
         yield lake
 
 

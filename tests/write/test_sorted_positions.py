@@ -11,8 +11,8 @@ from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
 from lakeconf.commit.deletions import Outcome
-from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError, CommitError
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ MERGED = sorted([*((i, "new") for i in range(0, 212, 2)), *((i, "old") for i in 
 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     with store_of(tmp_path, data_inlining_row_limit=5).open(spark) as opened:
         run_plain(opened, *CREATE)
         opened.refresh()

@@ -15,7 +15,7 @@ import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitConflictError
-from lakeconf.write import row_changes
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -125,7 +125,7 @@ def test_only_large_deletes_are_staged_by_default(
     with local.open(spark) as lake:
         lake.table("t").delete("day = DATE '2024-01-01'")
         assert committer(lake) == "public"
-        monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 10)
         statements = list[str]()
         execute = Connection.execute
 
@@ -172,7 +172,7 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckLake keeps few deletes in the catalog; in a file, they are wrong in its feed if the data file was flushed."""
-    monkeypatch.setattr(row_changes, "ROWS_PER_STATEMENT", 10)
+    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 10)
     with store_of(tmp_path, data_inlining_row_limit=15).open(spark) as lake:
         run_plain(lake, "CREATE TABLE t AS SELECT 0::BIGINT AS id", "INSERT INTO t SELECT i FROM range(1, 15) AS r(i)")
         run_plain(lake, "CALL ducklake_flush_inlined_data('dev')")
@@ -182,7 +182,7 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
         made = lake.snapshot_id
         query = "SELECT snapshot_id, change_type, count(*) FROM dev.table_changes('t', 3, {}) GROUP BY ALL"
         assert (made, "delete", 7) in fetched(lake, query.format(made))
-        monkeypatch.setattr(row_changes, "FEWEST_POSITIONS", 1)
+        monkeypatch.setattr(rule, "FEWEST_POSITIONS", 1)
         lake.table("t").delete("id IN (2, 4)")
         assert committer(lake) == "staged"
         lake.table("t").delete("id = 0")

@@ -12,7 +12,7 @@ from staged_changes import COLUMNS, staged, with_key
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.write import writes
-from lakeconf.write.staged_refusal import key_refusal
+from lakeconf.write.decision import key_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,10 +19,9 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.commit.session import RowsChangedError
-from lakeconf.engines import scan_summary
 from lakeconf.errors import CommitConflictError
 from lakeconf.lake.rewriting import flush_table, newest
-from lakeconf.write import staged_refusal
+from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import Delete, Update
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def decision(lake: Lake, name: str) -> str | None:
-    found: str | None = commit_info(lake).get("merged_by", {}).get(f"main.{name}")
+    found: str | None = commit_info(lake).get("written_by", {}).get(f"main.{name}")
     return found
 
 
@@ -140,7 +139,7 @@ def check(store: Store, spark: SparkSession, cases: dict[str, Case], seen: Count
 
 def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random tables with partitions, rows in the catalog, deletes, evolved columns; others change them too."""
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
     for seed in range(first, first + (10 if PROVE else 5)):
@@ -169,7 +168,7 @@ def test_twins_with_changed_keys_stay_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of several partitionings; updated rows move to folders of the newest one."""
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     columns = {"k": "BIGINT", "n": "INTEGER", "s": "VARCHAR", "d": "DATE"}
     create = f"CREATE TABLE § ({', '.join(f'{name} {found}' for name, found in columns.items())})"
     rows = "SELECT {0} AS k, ({0} % 3 - 1)::INTEGER AS n, 'a' || {0} % 2 AS s, DATE '2024-12-30' + {0}::INTEGER AS d"
@@ -199,7 +198,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
     "value": (
         "CREATE TABLE § (k BIGINT, v VARCHAR, p VARCHAR); ALTER TABLE § SET PARTITIONED BY (p)",
         {},
-        "the partitions of some rows",
+        "no files of Spark contain all rows",
     ),
     "hidden": ("CREATE TABLE § (k BIGINT, v VARCHAR, filename VARCHAR)", {}, "a column hides the places of rows"),
     "field": (
@@ -213,7 +212,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_other_merges_are_rewritten_by_duckdb(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     frame = pa.table({"k": pa.array([2], pa.int64()), "v": ["new"]})
     with store.open(spark) as lake:
@@ -238,13 +237,14 @@ def test_other_merges_are_rewritten_by_duckdb(
 def test_auto_stages_outcomes_with_many_updated_bytes(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     with store.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i AS id, 'old' AS s FROM range(20) AS r(i)")
     frame = spark.sql("SELECT id, 'new' AS s FROM range(2, 4)")
     with store.open(spark) as lake, monkeypatch.context() as unproven:
-        unproven.setattr(staged_refusal, "PROVEN_STAGED_COMMITS", frozenset())
+        unproven.setattr(rule, "LEAST_BYTES", 1)
+        unproven.setattr(rule, "PROVEN_STAGED_COMMITS", frozenset())
         lake.table("t").merge(frame, on="id")
         assert committer(lake) == "public"
         assert "; not staged: the committer auto waits for proof: " in str(decision(lake, "t"))
@@ -252,8 +252,9 @@ def test_auto_stages_outcomes_with_many_updated_bytes(
         lake.table("t").merge(frame, on="id")
         assert committer(lake) == "public"
         assert "; not staged: the updated rows have about " in str(decision(lake, "t"))
-        assert str(lake.table("t").explain().commit) == "by a staged commit, if the updated rows have at least 64 MiB"
-        monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
+        merge = lake.table("t").explain().writes["merge"]
+        assert merge.endswith("; staged, if the updated rows have more than 64 MiB")
+        monkeypatch.setattr(rule, "LEAST_BYTES", 1)
         lake.table("t").merge(frame, on="id", matched=[Delete(nw.col("source_id") == 2)])
         assert committer(lake) == "public"  # no row is updated
         lake.table("t").merge(frame, on="id")
@@ -268,7 +269,7 @@ def test_texts_of_every_kind_hide_no_rows_from_duckdb(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A file without bounds makes DuckLake forget those of the table; it then takes the bounds of the next insert."""
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path)
     with store.connect() as connection:
         connection.execute("CREATE TABLE t (id BIGINT, s VARCHAR, u VARCHAR)")
@@ -292,7 +293,7 @@ def test_files_of_a_keyed_merge_into_partitions(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, committed: bool
 ) -> None:
     """All files of a committed merge are known to the catalog; a conflict leaves none."""
-    monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", -1)
+    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     store = store_of(tmp_path, data_inlining_row_limit=0)
     with store.open() as lake:
         columns = {"id": "BIGINT", "day": "DATE", "s": "VARCHAR"}

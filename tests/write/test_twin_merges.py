@@ -12,7 +12,7 @@ from local_stores import on_postgres, store_of
 from merge_cases import Case, Outcome, merged, random_case
 from strength import PROVE
 
-from lakeconf.engines import scan_summary
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def twin_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def test_each_path_of_a_merge_has_the_same_outcome(
     twin_store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, number, limit = Counter[str](), iter(range(10**6)), scan_summary.MOST_FRAME_BYTES
+    seen, number, limit = Counter[str](), iter(range(10**6)), rule.MOST_FRAME_BYTES
 
     def on_engine(engine: Any, names: dict[str, Case]) -> dict[str, Outcome]:
         outcomes = {}
@@ -54,7 +54,7 @@ def test_each_path_of_a_merge_has_the_same_outcome(
                         connection.execute(statement.replace("§", f"{prefix}_{key}"))
         outcomes = []
         for prefix, engine, most in zip(prefixes, (None, spark, spark), (limit, limit, -1), strict=True):
-            monkeypatch.setattr(scan_summary, "MOST_FRAME_BYTES", most)
+            monkeypatch.setattr(rule, "MOST_FRAME_BYTES", most)
             outcomes.append(on_engine(engine, {f"{prefix}_{key}": case for key, case in numbered.items()}))
         for key in numbered:
             assert outcomes[1][key] == outcomes[0][key], numbered[key]

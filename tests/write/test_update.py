@@ -19,7 +19,7 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.errors import CommitConflictError, SchemaError
-from lakeconf.write import staged_refusal
+from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +108,7 @@ def test_auto_stages_updates_of_many_bytes(local: Store, spark: SparkSession, mo
     with local.open(spark) as lake:
         lake.table("t").update({"s": "new"}, "id < 3")
         assert committer(lake) == "public"
-        monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
+        monkeypatch.setattr(rule, "LEAST_BYTES", 1)
         changes: list[dict[str, object]] = [{"s": "newer"}, {"id": nw.col("id") + 100}]
         for number, values in enumerate(changes):
             lake.table("t").update(values, "id < 3")
@@ -166,7 +166,7 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
     local: Store, spark: SparkSession, committer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """DuckDB casts texts that Spark may read differently; with few rows, and before staged updates, it did."""
-    monkeypatch.setattr(staged_refusal, "LEAST_BYTES", 1)
+    monkeypatch.setattr(rule, "LEAST_BYTES", 1)
     with local.open(spark) as lake:
         lake._session.committer = committer
         lake.table("t").update({"s": " 1.0"}, "id = 3")
