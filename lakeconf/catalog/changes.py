@@ -328,14 +328,9 @@ def plan_changes_with_inlined_rows(
 
 
 def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Table:
-    """Reads the inlined rows that the range inserted or deleted.
+    """Reads the inlined rows that the range inserted or deleted, with the columns and DuckDB types of its end.
 
-    Queries DuckDB for all rows ever inlined, including deleted ones: DuckDB returns them with the columns and types of
-    the end of the range.
-
-    Returns:
-        The table's columns as of the end of the range, in DuckDB's types, and `ROW_ID`, `BEGIN` and `END` as in
-        `InlinedRow`. Without rows, only these three columns.
+    Queries DuckDB for all rows ever inlined, including deleted ones. The last columns are `ROW_ID`, `BEGIN` and `END`.
     """
     import pyarrow
 

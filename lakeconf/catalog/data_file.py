@@ -392,9 +392,8 @@ class FolderKey:
 def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey, ...]:
     """The parts of the paths of a table's files, in order; empty if files in such folders cannot be committed.
 
-    Args:
-        registered: True if DuckLake reads the values of the files from their paths. It confuses two keys on one column,
-            and folders above the table that look like keys.
+    If DuckLake reads the values of `registered` files from their paths, it confuses two keys on one column, and folders
+    above the table that look like keys.
     """
     columns = {column.field_id: column for column in table.columns}
     fields = table.partition_fields

@@ -84,18 +84,13 @@ class Definitions(Generic[Definition]):
         self._seen = _Seen()
 
     def get(self, name: str, state: Callable[[int, int], Sequence[Any]], read: Callable[..., Definition]) -> Definition:
-        """The definition of a table at a snapshot.
+        """The definition of a table at a snapshot; `state` reads the row of `STATE`, given two other snapshots.
 
-        Args:
-            name: The name of the table.
-            state: The row of `STATE` for the snapshot, given two other ones.
-            read: Reads the definition in the same state of the catalog; its argument `exists` is True if the snapshot
-                does.
+        Calls `read` if the definition is not remembered, or nothing proves it, and if the snapshot does not exist; its
+        argument `exists` is True if the snapshot does.
 
         Raises:
             CatalogError: The catalog was replaced, as by a backup, and has taken another way.
-            LakeconfError: `read` raises it. It is called if the definition is not remembered, or nothing proves it, and
-                if the snapshot does not exist.
         """
         found = self._remembered.get(name)
         newest = -1 if found is None else found.proof.newest

@@ -288,8 +288,7 @@ class CatalogReader:
             )
         except QueryError as error:
             raise CatalogError(
-                f"{metadata} does not contain the metadata of a DuckLake: {error.message}",
-                hint="check metadata_schema",
+                f"{metadata} does not contain the metadata of a DuckLake: {error.message}", hint="check metadata_schema"
             ) from error
         versions = [version for version, _ in found]
         if versions != [SUPPORTED_VERSION]:
@@ -367,21 +366,11 @@ class MetadataTransaction:
 
 
 def own_rows(
-    transaction: MetadataTransaction,
-    sql: str,
-    columns: str,
-    parameters: Sequence[object] = (),
-    *,
-    order: str = "",
+    transaction: MetadataTransaction, sql: str, columns: str, parameters: Sequence[object] = (), *, order: str = ""
 ) -> list[tuple[Any, ...]]:
-    """Runs a query on the metadata tables, in the state that the transaction sees.
+    """Runs a query on the metadata tables that DuckDB and the catalog understand alike, as the transaction sees them.
 
-    Args:
-        sql: The query, in SQL that DuckDB and the catalog understand alike.
-        columns: Its columns and DuckDB's types of their values, such as `a BIGINT, b VARCHAR`: a catalog may return
-            texts.
-        parameters: Values for its `?` or `$1`.
-        order: The columns that order the rows; empty for any order.
+    `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return texts.
     """
     text, unbound = with_literals(sql, parameters)
     ordered = f" ORDER BY {order}" if order else ""

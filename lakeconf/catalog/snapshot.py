@@ -79,8 +79,7 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
     with reader.transaction() as transaction:
         # Order by time before version, as DuckDB does: the clocks of writers may differ.
         found = transaction.rows(
-            _SNAPSHOTS + " WHERE microseconds <= ? ORDER BY microseconds DESC, snapshot_id DESC LIMIT 1",
-            [microseconds],
+            _SNAPSHOTS + " WHERE microseconds <= ? ORDER BY microseconds DESC, snapshot_id DESC LIMIT 1", [microseconds]
         )
         if not found:
             raise SnapshotNotFoundError(

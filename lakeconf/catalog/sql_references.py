@@ -67,14 +67,7 @@ class References:
 
 
 def find_references(connection: Connection, sql: str) -> References | None:
-    """Finds the names in a query.
-
-    Args:
-        connection: Any connection. A cursor of it parses the query, without a lake in the search path.
-
-    Returns:
-        The names; None if the SQL is not exactly one SELECT statement that DuckDB can describe.
-    """
+    """The names in a query; None if the SQL is not exactly one SELECT statement that DuckDB can describe."""
     parsed = _parse(connection, sql)
     if parsed is None or parsed["error"] or len(parsed["statements"]) != 1:
         return None

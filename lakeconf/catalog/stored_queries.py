@@ -132,12 +132,7 @@ class StoredQueries:
     @classmethod
     @repeated
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
-        """Reads the stored SQL from the catalog without binding it.
-
-        Args:
-            snapshot_id: The snapshot that queries read; default: the latest.
-            names: False to read `relations` only if there is stored SQL, which may use them.
-        """
+        """Reads the stored SQL without binding it; without `names`, `relations` only if there is stored SQL."""
         with reader.transaction() as transaction:
             found = stored_sql(transaction, names=names)
         stored = tuple(
@@ -149,11 +144,7 @@ class StoredQueries:
         return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
-        """Rejects a query that uses a view or macro that does more than compute from the lake's tables.
-
-        Args:
-            query: The names that the query refers to; None if they are unknown: then it may use any view and macro.
-        """
+        """Rejects a query that uses a view or macro that does more than compute; None may use any of them."""
         if not self.queries:
             return
         waiting, past = [query], query is None or query.past
@@ -271,12 +262,7 @@ class StoredQueries:
 def prepare_query(
     reader: CatalogReader, sql: str, connection: Connection | None = None, *, frames: Iterable[str] = ()
 ) -> None:
-    """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted.
-
-    Args:
-        connection: The connection that will run it; default: the reader's.
-        frames: Names in the query that are frames, not tables of the lake.
-    """
+    """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted."""
     check_placeholders(sql, "the query")
     stored = StoredQueries.load(reader)
     runner = connection or reader.connection

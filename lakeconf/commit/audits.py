@@ -28,20 +28,14 @@ Check: TypeAlias = str | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Audit:
-    """A condition, defined by a check for rows that violate it.
+    """A condition, defined by a check for rows that violate it."""
 
-    Attributes:
-        name: The name that errors show.
-        check: SQL, or a function that takes the table's new rows as a lazy frame; both return the rows that violate
-            the condition.
-        source: The quoted name of the table that a function checks; None for SQL.
-        kind: What errors call it: tests of columns are run like audits.
-    """
-
-    name: str
+    name: str  # the name that errors show
+    # SQL, or a function that takes the table's new rows as a lazy frame; both return the rows that violate the
+    # condition.
     check: Check
-    source: str | None = None
-    kind: Literal["audit", "test"] = "audit"
+    source: str | None = None  # the quoted name of the table that a function checks; None for SQL
+    kind: Literal["audit", "test"] = "audit"  # what errors call it: tests of columns are run like audits
 
     def __str__(self) -> str:
         return f"the {self.kind} {self.name!r}"
@@ -71,8 +65,7 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
         more = f"\n  and {count - len(sample)} more" if count > len(sample) else ""
         found = f"{count} row{'s' if count > 1 else ''}"
         raise AuditError(
-            f"{audit} found {found}, so nothing was written:\n{rows}{more}",
-            hint=f"fix the rows or the {audit.kind}",
+            f"{audit} found {found}, so nothing was written:\n{rows}{more}", hint=f"fix the rows or the {audit.kind}"
         )
 
 

@@ -18,22 +18,15 @@ from lakeconf.sql import exact_paths, identifier, literal, qualified
 
 @dataclass(frozen=True)
 class Statements:
-    """SQL that DuckDB runs inside the commit's transaction.
-
-    Attributes:
-        counts: The number of rows that each must change; empty if it is not known in advance.
-        deletes: True if they delete or update rows.
-        inserts: True if they insert rows whose number is not known in advance.
-        checked: The user's own SQL, whose views and macros are checked at the commit.
-        kept: The columns that the statements do not set in the rows that they update, and that files store inexactly,
-            with their types.
-    """
+    """SQL that DuckDB runs inside the commit's transaction."""
 
     sql: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
-    deletes: bool = False
-    inserts: bool = False
-    checked: str | None = None
+    counts: tuple[int, ...] = ()  # the number of rows that each must change; empty if it is not known in advance
+    deletes: bool = False  # True if they delete or update rows
+    inserts: bool = False  # True if they insert rows whose number is not known in advance
+    checked: str | None = None  # the user's own SQL, whose views and macros are checked at the commit
+    # The columns that the statements do not set in the rows that they update, and that files store inexactly, with
+    # their types.
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,15 +39,11 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class Files:
-    """New rows of a table: files that become files of the table, and rows that DuckDB inserts besides.
-
-    Attributes:
-        own_row_ids: True if the files contain the ids of their rows, which an `Outcome` deletes elsewhere.
-    """
+    """New rows of a table: files that become files of the table, and rows that DuckDB inserts besides."""
 
     table: TableInfo
     staged: Staged
-    own_row_ids: bool = False
+    own_row_ids: bool = False  # True if the files contain the ids of their rows, which an `Outcome` deletes elsewhere
 
     def statements(self, alias: str) -> tuple[str, ...]:
         """The SQL that registers the files and inserts the other rows."""
@@ -75,15 +64,11 @@ class Files:
 
 @dataclass(frozen=True)
 class Replacement:
-    """New files with the rows of a group of files; all changes of the commit are replacements in this table.
-
-    Attributes:
-        footers: What the footers of the new files say; at least one file.
-    """
+    """New files with the rows of a group of files; all changes of the commit are replacements in this table."""
 
     table: TableInfo
     group: FileGroup
-    footers: tuple[Footer, ...]
+    footers: tuple[Footer, ...]  # what the footers of the new files say; at least one file
 
 
 Body: TypeAlias = Statements | SchemaChange | Files | Outcome | Replacement
@@ -91,24 +76,16 @@ Body: TypeAlias = Statements | SchemaChange | Files | Outcome | Replacement
 
 @dataclass(frozen=True)
 class Change:
-    """One change in a commit.
+    """One change in a commit."""
 
-    Attributes:
-        table: The table's full name.
-        body: What is done.
-        depends_on: The table state that other writers must not have changed since the read snapshot; None for a plain
-            append.
-        key: Idempotency key; the change is skipped if it was already committed.
-        written_for: The table for which the rows were written; None if this transaction creates or changes the table.
-        decision: The engine that carries out the write, and the reason; None for a part of a write.
-    """
-
-    table: str
-    body: Body
+    table: str  # the table's full name
+    body: Body  # what is done
+    # The table state that other writers must not have changed since the read snapshot; None for a plain append.
     depends_on: ReadDependency | None = None
-    key: CommitKey | None = None
+    key: CommitKey | None = None  # idempotency key; the change is skipped if it was already committed
+    # The table for which the rows were written; None if this transaction creates or changes the table.
     written_for: TableInfo | None = None
-    decision: str | None = None
+    decision: str | None = None  # the engine that carries out the write, and the reason; None for a part of a write
 
     @property
     def deletes(self) -> bool:

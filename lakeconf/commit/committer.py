@@ -47,12 +47,7 @@ class Catalog(Protocol):
         ...
 
     def keep_written(self, tables: Collection[str], begun: int) -> None:
-        """Keeps the files that the transaction has written, if the reply to COMMIT can be lost.
-
-        Args:
-            tables: The full names of the tables for which DuckLake has written files.
-            begun: The snapshot that the transaction reads.
-        """
+        """Keeps the files that DuckLake has written for some tables, if the reply to COMMIT can be lost."""
         ...
 
     def restore_written(self) -> None:
@@ -76,15 +71,7 @@ class Catalog(Protocol):
         ...
 
     def find(self, begun: int, *, answered: bool) -> int | None:
-        """Looks for the commit in the catalog.
-
-        Args:
-            begun: The snapshot that the transaction read.
-            answered: False if the commit may still be running on the server.
-
-        Returns:
-            The snapshot of the commit; None if the catalog proves that the commit failed.
-        """
+        """The snapshot of the commit; None if it has failed for sure. If not `answered`, it may still be running."""
         ...
 
     def check_written(self, snapshot_id: int) -> None:
@@ -128,15 +115,7 @@ class Commit:
         return error.overtaken or (conflicts and isinstance(error, CommitConflictError))
 
     def run(self, work: Callable[[int], int | None]) -> int:
-        """Runs the attempt.
-
-        Args:
-            work: Runs everything inside the transaction. Takes the snapshot that the transaction reads. Returns None,
-                or, if there is nothing to commit, the snapshot to return.
-
-        Returns:
-            The new snapshot, or the snapshot that `work` returned.
-        """
+        """Runs the attempt; returns the new snapshot, or the snapshot of `work` if there is nothing to commit."""
         try:
             return self._run(work)
         finally:

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 from lakeconf.catalog.changes import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import TableInfo, find_table
-from lakeconf.errors import (
-    CatalogLockedError,
-    CommitConflictError,
-    TableNotFoundError,
-    UnsupportedError,
-)
+from lakeconf.errors import CatalogLockedError, CommitConflictError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
@@ -27,18 +22,13 @@ _OF_COLUMNS = ("altered_table", "dropped_table")
 
 @dataclass(frozen=True)
 class ReadDependency:
-    """A table whose state at the read snapshot a change depends on.
-
-    Attributes:
-        since: The snapshot at which the thread that made the change has read the table, or that of the base.
-        on_rows: True if the change depends on rows; False if it depends on columns only.
-        unseen: Own snapshots of the lake that are conflicts, because another thread committed them after that read.
-    """
+    """A table whose state at the read snapshot a change depends on."""
 
     table_id: int
     table: str
-    since: int
-    on_rows: bool = True
+    since: int  # the snapshot at which the thread that made the change has read the table, or that of the base
+    on_rows: bool = True  # True if the change depends on rows; False if it depends on columns only
+    # Own snapshots of the lake that are conflicts, because another thread committed them after that read.
     unseen: frozenset[int] = frozenset()
 
 
@@ -48,17 +38,14 @@ class Base:
 
     It differs from the snapshot that reads see: the lake's own commits move reads past commits of other writers, and
     those may have changed rows that were read before.
-
-    Attributes:
-        snapshot_id: The snapshot up to which commits of other writers are known; only `refresh` moves it.
-        own: The lake's own snapshots after it, each with the thread that committed it.
-        read: The full names of the tables that were read since then, in lower case; None means any table.
-        expired: The changes of later snapshots that this lake has expired, by snapshot id.
     """
 
-    snapshot_id: int
+    snapshot_id: int  # the snapshot up to which commits of other writers are known; only `refresh` moves it
+    # The lake's own snapshots after it, each with the thread that committed it.
     own: dict[int, int] = field(default_factory=dict)
+    # The full names of the tables that were read since then, in lower case; None means any table.
     read: set[str | None] = field(default_factory=set)
+    # The changes of later snapshots that this lake has expired, by snapshot id.
     expired: dict[int, str | None] = field(default_factory=dict)
     # The tables that each thread has read, with the base and the snapshot that the read saw at that time: a refresh by
     # another thread does not move them.

@@ -17,12 +17,7 @@ from lakeconf.catalog.reader import CatalogReader, own_rows, repeated
 from lakeconf.catalog.tables import TableInfo, split_name
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.connection.connection import Connection
-from lakeconf.ducklake import (
-    DELETED_FILE,
-    DELETED_POSITION,
-    INTERNAL_ROW_ID,
-    INTERNAL_SNAPSHOT_ID,
-)
+from lakeconf.ducklake import DELETED_FILE, DELETED_POSITION, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CatalogError, CommitConflictError
 from lakeconf.sql import files_sql, identifier, literal, qualified
@@ -33,16 +28,12 @@ SORTED_IN_MEMORY = 500_000
 
 
 class Positions(NamedTuple):
-    """The positions of rows in data files.
+    """The positions of rows in data files."""
 
-    Attributes:
-        paths: The file with the positions in each data file, by the id of the data file. Its only column is
-            `FILE_ROW_NUMBER`, in ascending order.
-        counts: The numbers of these positions.
-    """
-
+    # The file with the positions in each data file, by the id of the data file. Its only column is `FILE_ROW_NUMBER`,
+    # in ascending order.
     paths: Mapping[int, str]
-    counts: Mapping[int, int]
+    counts: Mapping[int, int]  # the numbers of these positions
 
 
 # Finds the rows to delete in the files of a plan.
@@ -63,16 +54,11 @@ class Found:
 
     Data files do not change, so what was found in a file is right for as long as the file exists and no other row of it
     is deleted.
-
-    Attributes:
-        snapshot_id: The snapshot.
-        files: The data files that were searched, as they were then.
-        positions: The positions; files of which all rows are deleted may have a count only.
     """
 
-    snapshot_id: int
-    files: frozenset[DataFile]
-    positions: Positions
+    snapshot_id: int  # the snapshot
+    files: frozenset[DataFile]  # the data files that were searched, as they were then
+    positions: Positions  # the positions; files of which all rows are deleted may have a count only
 
     @property
     def row_count(self) -> int:
@@ -81,42 +67,26 @@ class Found:
 
 
 class Deleted(NamedTuple):
-    """What a staged commit deletes.
+    """What a staged commit deletes."""
 
-    Attributes:
-        dropped: Files of which every row is deleted.
-        files: The new files of positions in other files.
-        inlined: Rows in the catalog: the name of the catalog's table, and the id of the row.
-    """
-
-    dropped: tuple[DataFile, ...]
-    files: tuple[PositionFile, ...]
-    inlined: tuple[tuple[str, int], ...]
+    dropped: tuple[DataFile, ...]  # files of which every row is deleted
+    files: tuple[PositionFile, ...]  # the new files of positions in other files
+    inlined: tuple[tuple[str, int], ...]  # rows in the catalog: the name of the catalog's table, and the id of the row
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows to delete that an engine has found: all that satisfy a condition at the commit, or a known number of rows.
-
-    Attributes:
-        table: The table.
-        folder: The announced folder for the positions, as they are found and as the commit writes them.
-        found: The rows in data files.
-        search: Finds them in other files, if these are new or have lost rows.
-        in_catalog: SQL that selects the rows in the catalog.
-        predicate: The condition; None for all rows, or if there is a `row_count`.
-        row_count: The number of rows, in files and in the catalog; None for all that satisfy the condition.
-        is_few: True if few rows are deleted in files that keep other rows.
-    """
+    """Rows to delete that an engine has found: all that satisfy a condition, or a known number of rows."""
 
     table: TableInfo
-    folder: str
-    found: Found
-    search: Search
-    in_catalog: str
-    predicate: Predicate | None = None
+    folder: str  # the announced folder for the positions, as they are found and as the commit writes them
+    found: Found  # the rows in data files
+    search: Search  # finds them in other files, if these are new or have lost rows
+    in_catalog: str  # SQL that selects the rows in the catalog
+    predicate: Predicate | None = None  # the condition; None for all rows, or if there is a `row_count`
+    # The number of rows, in files and in the catalog; None for all that satisfy the condition.
     row_count: int | None = None
-    is_few: bool = False
+    is_few: bool = False  # True if few rows are deleted in files that keep other rows
 
     @property
     def delete_folder(self) -> str:
@@ -222,12 +192,9 @@ class Outcome:
 def plan_delete(
     reader: CatalogReader, table: TableInfo, predicate: Predicate | None, snapshot_id: int | None = None
 ) -> ScanPlan:
-    """The files that may contain rows to delete.
+    """The files that may contain rows to delete, by default of the latest snapshot: the commit then finds few changes.
 
-    Args:
-        predicate: The condition on the rows; None for all rows.
-        snapshot_id: The snapshot; by default the latest one, so that the commit finds as little as possible changed. In
-            an older plan, delete files could contain deletes of later snapshots.
+    In an older plan, delete files could contain deletes of later snapshots.
     """
     names = [] if predicate is None else [column.name for column in columns_of(predicate)]
     name, time_zone = qualified(table.schema_name, table.name), reader.time_zone
@@ -246,12 +213,9 @@ def find(
     *,
     is_all: bool,
 ) -> Found:
-    """Finds the rows to delete in the latest files.
+    """Finds the rows to delete in the latest files; files of `known` that have not changed are not searched again.
 
-    Args:
-        known: What was found before; files that have not changed since are not searched again.
-        is_all: True if all rows that satisfy the predicate are deleted: then files can be dropped without a search, if
-            there is no predicate.
+    Without a predicate, and if `is_all`, files can be dropped without a search.
     """
     plan = plan_delete(reader, table, predicate)
     old = frozenset[DataFile]() if known is None else known.files
@@ -285,19 +249,12 @@ def in_files(paths: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PositionFile:
-    """A new file of deleted positions.
+    """A new file of deleted positions."""
 
-    Attributes:
-        path: Its path.
-        data_file: The data file; its live delete file is replaced and contained.
-        row_count: The number of its positions.
-        snapshot_id: The snapshot of the new positions.
-    """
-
-    path: str
-    data_file: DataFile
-    row_count: int
-    snapshot_id: int
+    path: str  # its path
+    data_file: DataFile  # the data file; its live delete file is replaced and contained
+    row_count: int  # the number of its positions
+    snapshot_id: int  # the snapshot of the new positions
 
 
 def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions | None:
@@ -319,10 +276,7 @@ def write_positions(
 ) -> PositionFile:
     """Writes the file of deleted positions of a data file, with those of its live delete file.
 
-    Args:
-        positions: SQL that returns the positions of visible rows in ascending order, each once, in a column named like
-            that of the file.
-        begun: The snapshot that the commit builds on.
+    `positions` is SQL for the positions of visible rows in ascending order, each once.
     """
     snapshot_id, earlier = begun + 1, data_file.delete_file
     if "://" not in folder:

@@ -38,34 +38,22 @@ _PAYLOAD = ("definition", "run", "interval_start", "interval_end", "inputs", "fi
 
 
 class FormerName(NamedTuple):
-    """The current or a former name of a table.
+    """The current or a former name of a table."""
 
-    Attributes:
-        table: The full name.
-        begin: The first snapshot with this name.
-        end: The snapshot in which the table lost the name; None for the current name.
-    """
-
-    table: str
-    begin: int
-    end: int | None
+    table: str  # the full name
+    begin: int  # the first snapshot with this name
+    end: int | None  # the snapshot in which the table lost the name; None for the current name
 
 
 @dataclass(frozen=True)
 class CommitKey:
-    """The idempotency key of a write. It belongs to the table and follows renames.
+    """The idempotency key of a write. It belongs to the table and follows renames."""
 
-    Attributes:
-        table: The table's full name.
-        key: The caller's idempotency key.
-        table_uuid: The table's id in the catalog; None for a table that the same transaction creates.
-        names: The current and former names of the table. A row without a table id matches if the table had the name
-            of the row at that time.
-    """
-
-    table: str
-    key: str
-    table_uuid: str | None = None
+    table: str  # the table's full name
+    key: str  # the caller's idempotency key
+    table_uuid: str | None = None  # the table's id in the catalog; None for a table that the same transaction creates
+    # The current and former names of the table. A row without a table id matches if the table had the name of the row
+    # at that time.
     names: tuple[FormerName, ...] = field(default=(), compare=False)
 
     def is_of(self, table: str, table_uuid: str | None, snapshot_id: int) -> bool:
@@ -81,19 +69,13 @@ class CommitKey:
 
 
 class Event(NamedTuple):
-    """An event of the table of a model, such as a run, which is committed or about to be.
+    """An event of the table of a model, such as a run, which is committed or about to be."""
 
-    Attributes:
-        model: The table of the model.
-        payload: What happened, by column of `lakeconf.commits`; only the one who records it reads it.
-        earlier: The number of events of the model when this one began.
-        snapshot_id: The snapshot of the commit; None before it.
-    """
-
-    model: str
+    model: str  # the table of the model
+    # What happened, by column of `lakeconf.commits`; only the one who records it reads it.
     payload: Mapping[str, str | datetime | None]
-    earlier: int = 0
-    snapshot_id: int | None = None
+    earlier: int = 0  # the number of events of the model when this one began
+    snapshot_id: int | None = None  # the snapshot of the commit; None before it
 
 
 def recorded_name(schema: str, table: str) -> str:
@@ -102,11 +84,7 @@ def recorded_name(schema: str, table: str) -> str:
 
 
 def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[CommitKey, int]:
-    """The keys that have been committed, each with its snapshot.
-
-    Args:
-        connection: A connection with the lake attached. An open transaction also sees its own rows.
-    """
+    """The keys that have been committed, each with its snapshot; an open transaction also sees its own."""
     columns = _columns(connection, alias) if keys else ()
     if not columns:
         return {}

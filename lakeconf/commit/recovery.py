@@ -192,21 +192,16 @@ _KNOWN = """
 
 @dataclass(frozen=True)
 class AttachedCatalog:
-    """The catalog of an attached lake, for an attempt to commit; implements `committer.Catalog`.
-
-    Attributes:
-        reconnect: Opens a new connection with the lake attached.
-        barrier: The statement that waits for commits in progress on a server, or what commits instead of a server.
-        kept: The files that DuckLake has written for the commit.
-    """
+    """The catalog of an attached lake, for an attempt to commit; implements `committer.Catalog`."""
 
     alias: str
     writer: Connection
     reader: CatalogReader
-    reconnect: Callable[[], Connection]
+    reconnect: Callable[[], Connection]  # opens a new connection with the lake attached
+    # The statement that waits for commits in progress on a server, or what commits instead of a server.
     barrier: str | Committing
     token: str
-    kept: KeptFiles = field(init=False)
+    kept: KeptFiles = field(init=False)  # the files that DuckLake has written for the commit
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kept", KeptFiles(self.reader.connection))
@@ -295,12 +290,7 @@ def changed(writer: Connection, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def find_commit(reader: CatalogReader, token: str, begun: int) -> int | None:
-    """The snapshot of a commit; None if the catalog proves that the commit failed.
-
-    Args:
-        reader: Reads the catalog. No commit with this token may still be in progress.
-        begun: The snapshot that the commit's transaction read.
-    """
+    """The snapshot of a commit that is not in progress; None if the catalog proves that the commit failed."""
     with reader.transaction() as transaction:
         found = transaction.rows(
             "SELECT snapshot_id FROM ducklake_snapshot_changes "

@@ -19,17 +19,11 @@ from lakeconf.guard.locks import Held
 
 @dataclass(frozen=True)
 class Scope:
-    """A session, the snapshot that reads see, and the transaction that collects writes.
+    """A session, the snapshot that reads see, and the transaction that collects writes."""
 
-    Attributes:
-        session: The open lake.
-        at: The snapshot of `lake.at()`, which is read-only; None to follow the session.
-        transaction: The open transaction; None if each write commits by itself.
-    """
-
-    session: Session
-    at: int | None = None
-    transaction: Transaction | None = None
+    session: Session  # the open lake
+    at: int | None = None  # the snapshot of `lake.at()`, which is read-only; None to follow the session
+    transaction: Transaction | None = None  # the open transaction; None if each write commits by itself
 
     @property
     def snapshot_id(self) -> int:
@@ -114,8 +108,7 @@ class Scope:
         self.check_writable()
         if self.transaction is not None:
             raise LakeconfError(
-                "a transaction is open, and maintenance cannot be a part of it",
-                hint="call it after the `with` block",
+                "a transaction is open, and maintenance cannot be a part of it", hint="call it after the `with` block"
             )
         reader = self.session.reader
         for info in tables(reader, self.session.snapshot_id):

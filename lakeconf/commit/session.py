@@ -35,39 +35,26 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Session:
-    """An open lake. A lake, its tables, its transactions and the lakes of `Lake.at` share one session.
-
-    Attributes:
-        writer: The connection that commits; nothing else runs on it.
-        guard: The locks of the lake and its tables, and the marker below its data path.
-        clock: The time by which the ages of its snapshots and files are measured.
-        reconnect: Opens another connection, to look up a commit whose reply was lost.
-        barrier: The statement that waits for commits in progress; see `recovery.AttachedCatalog`.
-        base: The snapshot from which conflict checks start.
-        pinned: True if the store is attached at a fixed snapshot.
-        deadline: The time after which maintenance without its own begins no further transaction; None for no limit.
-        memory_limit: The memory of maintenance without its own limit; None for DuckDB's default.
-        committer: Who commits outcomes of Spark, one of `store_options.COMMITTERS`; see `write.decision`.
-        config: The configuration file that declares the store; None if Python code made it.
-        writer_lock: Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
-    """
+    """An open lake. A lake, its tables, its transactions and the lakes of `Lake.at` share one session."""
 
     store: str
     alias: str
     reader: CatalogReader
-    writer: Connection
+    writer: Connection  # the connection that commits; nothing else runs on it
     engine: Engine
-    guard: LakeGuard
-    clock: Clock
-    reconnect: Callable[[], Connection]
-    barrier: str | Committing
-    base: Base
+    guard: LakeGuard  # the locks of the lake and its tables, and the marker below its data path
+    clock: Clock  # the time by which the ages of its snapshots and files are measured
+    reconnect: Callable[[], Connection]  # opens another connection, to look up a commit whose reply was lost
+    barrier: str | Committing  # the statement that waits for commits in progress; see `recovery.AttachedCatalog`
+    base: Base  # the snapshot from which conflict checks start
     read_only: bool = False
-    pinned: bool = False
+    pinned: bool = False  # True if the store is attached at a fixed snapshot
+    # The time after which maintenance without its own begins no further transaction; None for no limit.
     deadline: timedelta | None = None
-    memory_limit: str | None = None
-    committer: str = "auto"
-    config: str | None = None
+    memory_limit: str | None = None  # the memory of maintenance without its own limit; None for DuckDB's default
+    committer: str = "auto"  # who commits outcomes of Spark, one of `store_options.COMMITTERS`; see `write.decision`
+    config: str | None = None  # the configuration file that declares the store; None if Python code made it
+    # Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
     _snapshot_id: int = field(init=False)
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -71,12 +71,9 @@ COLUMNS = {
 
 
 def fill(connection: Connection, rows: Rows) -> None:
-    """Creates the tables with their rows.
+    """Creates the tables with their rows, by name without prefix, on a connection of their own.
 
-    Args:
-        connection: A connection of its own: the default database becomes DuckDB's memory, because a query with a lake
-            as the default begins a transaction of DuckLake.
-        rows: The rows by table, without the prefix of its name.
+    Its default database becomes DuckDB's memory: with a lake as the default, a query begins a transaction of DuckLake.
     """
     connection.execute("USE memory")
     for table, columns in COLUMNS.items():
@@ -152,17 +149,12 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
 
 
 def add_replacement(
-    rows: ReplacedRows,
-    replacement: Replacement,
-    hidden: Callable[[str], str],
-    bounds: Mapping[int, tuple[str, str]],
+    rows: ReplacedRows, replacement: Replacement, hidden: Callable[[str], str], bounds: Mapping[int, tuple[str, str]]
 ) -> None:
     """Adds a replacement to the temporary tables of a staged commit.
 
-    Args:
-        hidden: Returns the name of a file for the function.
-        bounds: The bounds of the table, by field id. Columns without values get them: DuckLake would forget the bounds
-            of the table in its next rewrite because of a file without bounds.
+    Columns without values get the `bounds` of the table: because of a file without bounds, DuckLake would forget them
+    in its next rewrite.
     """
     table, group, first = replacement.table, replacement.group, len(rows["data_file"])
     for number, footer in enumerate(replacement.footers, start=first):

@@ -28,13 +28,7 @@ from lakeconf.commit.change import (
     written_by_ducklake,
 )
 from lakeconf.commit.committer import Commit, Phase
-from lakeconf.commit.conflicts import (
-    Base,
-    check_columns,
-    check_conflicts,
-    check_not_overtaken,
-    run_counted,
-)
+from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, run_counted
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.moved_values import MovedRows
@@ -62,19 +56,13 @@ def default_author() -> str:
 
 @dataclass(frozen=True)
 class Target:
-    """A table as a transaction will leave it.
+    """A table as a transaction will leave it."""
 
-    Attributes:
-        info: The table; its columns are those that rows are written with.
-        types: Its columns and the DuckDB names of their types.
-        ended_by: What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
-        exists: False if the name is free after the transaction.
-    """
-
-    info: TableInfo
-    types: Mapping[str, str]
+    info: TableInfo  # the table; its columns are those that rows are written with
+    types: Mapping[str, str]  # its columns and the DuckDB names of their types
+    # What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
     ended_by: str | None = None
-    exists: bool = True
+    exists: bool = True  # False if the name is free after the transaction
 
 
 class _Mark(NamedTuple):
@@ -90,42 +78,29 @@ _log = EventLogger("commit")
 
 @dataclass
 class Transaction:
-    """Changes that are committed as one snapshot.
+    """Changes that are committed as one snapshot."""
 
-    Attributes:
-        session: The open lake.
-        snapshot_id: The snapshot that it reads.
-        base: The snapshot from which its conflict checks start. A copy, because other threads may refresh the lake, or
-            commit with it, before this transaction ends.
-        author: The author of the commit; None for the user and the host of this process.
-        extra: Additional keys for the commit info.
-        explicit: True for `lake.transaction()`; False for the transaction of a single write.
-        key: The idempotency key of its single write; None if there is none.
-        token: The id of this write, which identifies its snapshot.
-        targets: Tables that this transaction created or changed, by full name in lower case.
-        read: Other tables that the write in progress has looked up, in the same way; None if there is no such write.
-        events: The events of models that this transaction records.
-        wanted: The engine that the write in progress demands; None if `write.decision` chooses.
-        held: The lake's lock that protects the transaction; None if the metadata backend has no locks.
-        writing: Held by the thread that adds a write, so that threads sharing a transaction take turns.
-    """
-
-    session: Session
-    snapshot_id: int
+    session: Session  # the open lake
+    snapshot_id: int  # the snapshot that it reads
+    # The snapshot from which its conflict checks start. A copy, because other threads may refresh the lake, or commit
+    # with it, before this transaction ends.
     base: Base
     message: str | None = None
-    author: str | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
-    explicit: bool = False
-    key: CommitKey | None = None
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    author: str | None = None  # the author of the commit; None for the user and the host of this process
+    extra: Mapping[str, object] = field(default_factory=dict)  # additional keys for the commit info
+    explicit: bool = False  # True for `lake.transaction()`; False for the transaction of a single write
+    key: CommitKey | None = None  # the idempotency key of its single write; None if there is none
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)  # the id of this write, which identifies its snapshot
     changes: list[Change] = field(default_factory=list)
     audits: list[Audit] = field(default_factory=list)
+    # Tables that this transaction created or changed, by full name in lower case.
     targets: dict[str, Target] = field(default_factory=dict)
+    # Other tables that the write in progress has looked up, in the same way; None if there is no such write.
     read: dict[str, Target] | None = None
-    events: list[Event] = field(default_factory=list)
-    wanted: EngineName | None = None
-    held: Held | None = None
+    events: list[Event] = field(default_factory=list)  # the events of models that this transaction records
+    wanted: EngineName | None = None  # the engine that the write in progress demands; None if `write.decision` chooses
+    held: Held | None = None  # the lake's lock that protects the transaction; None if the metadata backend has no locks
+    # Held by the thread that adds a write, so that threads sharing a transaction take turns.
     writing: threading.RLock = field(default_factory=threading.RLock)
     _resources: ExitStack = field(default_factory=ExitStack)
     _started: float = field(default_factory=time.monotonic)

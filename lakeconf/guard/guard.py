@@ -136,10 +136,7 @@ class LakeGuard:
 
 
 def guard_of(
-    reader: CatalogReader,
-    metadata: MetadataBackend,
-    storage: StorageBackend | None,
-    names: StoreNames,
+    reader: CatalogReader, metadata: MetadataBackend, storage: StorageBackend | None, names: StoreNames
 ) -> LakeGuard:
     """The guard of an attached lake."""
     marker = None if storage is None else marker_of(reader, metadata)

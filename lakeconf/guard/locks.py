@@ -20,14 +20,7 @@ from lakeconf.backends.backend import MetadataBackend, StoreNames
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import (
-    CatalogError,
-    CommitError,
-    ConnectionFailed,
-    LakeconfError,
-    StorageError,
-    UnsupportedError,
-)
+from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger, escaped
 
 try:

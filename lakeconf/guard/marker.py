@@ -22,17 +22,13 @@ _LARGEST_BYTES = 10_000
 
 @dataclass
 class LakeMarker:
-    """The marker of an attached lake.
+    """The marker of an attached lake."""
 
-    Attributes:
-        reader: Reads the catalog.
-        places: Returns identifiers of the catalog's location, such as its path. A copy of the catalog has the same lake
-            id, but other identifiers. Without identifiers, the location is not compared.
-        neighbours: Returns location identifiers of the files next to the catalog, if the catalog is a file.
-    """
-
-    reader: CatalogReader
+    reader: CatalogReader  # reads the catalog
+    # Returns identifiers of the catalog's location, such as its path. A copy of the catalog has the same lake id, but
+    # other identifiers. Without identifiers, the location is not compared.
     places: Callable[[], Sequence[str]] = tuple
+    # Returns location identifiers of the files next to the catalog, if the catalog is a file.
     neighbours: Callable[[], Sequence[str]] = tuple
     _checked: bool = field(default=False, repr=False)
 

@@ -73,11 +73,7 @@ class Queries(PublicNames):
         self._session = scope.session
 
     def sql(
-        self,
-        query: str,
-        *parameters: Never,
-        dialect: Literal["duckdb", "spark"] = "duckdb",
-        **frames: Never,
+        self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakeconf.catalog.data_file import (
-    DataFile,
-    FileGroup,
-    groups_of,
-    inlined_deletes,
-)
+from lakeconf.catalog.data_file import DataFile, FileGroup, groups_of, inlined_deletes
 from lakeconf.catalog.health import forgotten_bounds, lost_bounds
 from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.reader import CatalogReader

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakeconf.catalog.data_file import (
-    SORTED_BY,
-    FileGroup,
-    file_groups,
-    is_inlined,
-)
+from lakeconf.catalog.data_file import SORTED_BY, FileGroup, file_groups, is_inlined
 from lakeconf.catalog.health import forgotten_bounds
 from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.sort_keys import sort_keys
@@ -23,11 +18,7 @@ from lakeconf.catalog.tables import TableInfo, load_table, name_list, table_opti
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.sorted_files import SortRequest
-from lakeconf.errors import (
-    CommitConflictError,
-    SchemaError,
-    UnsupportedError,
-)
+from lakeconf.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakeconf.lake.compaction import target_file_size
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.rewriting import add_replacement, flush_table, newest, replacement_refusal

@@ -39,21 +39,15 @@ _MOST_BUCKETS = 2**31 - 1
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to create.
+    """A table to create."""
 
-    Attributes:
-        columns: DuckDB types by column name; a type may be followed by `NOT NULL`.
-        partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
-        sorted_by: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
-        comment: A description of the table.
-        column_comments: Descriptions of its columns, by name.
-    """
-
-    columns: Mapping[str, str]
+    columns: Mapping[str, str]  # DuckDB types by column name; a type may be followed by `NOT NULL`
+    # Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
     partitioned_by: Sequence[str] = ()
+    # Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
     sorted_by: Sequence[str] = ()
-    comment: str | None = None
-    column_comments: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None  # A description of the table
+    column_comments: Mapping[str, str] = field(default_factory=dict)  # descriptions of its columns, by name
 
     def statements(self, quoted_schema: str, quoted: str) -> tuple[str, ...]:
         """The SQL that creates the empty table, and its schema if it does not exist."""

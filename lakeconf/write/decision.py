@@ -220,13 +220,7 @@ def engine_refusal(session: Session, wanted: EngineName | None = None) -> str | 
 
 
 def _refusal(
-    session: Session,
-    info: TableInfo,
-    snapshot_id: int,
-    wanted: EngineName | None,
-    *,
-    several: bool,
-    adds_rows: bool,
+    session: Session, info: TableInfo, snapshot_id: int, wanted: EngineName | None, *, several: bool, adds_rows: bool
 ) -> str | None:
     """Why no staged commit can carry out an outcome; None if one can."""
     unproven = _unproven(session.reader) if session.committer == "auto" and wanted is None else None

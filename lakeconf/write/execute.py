@@ -35,40 +35,25 @@ _QUERIES = ("select", "from", "with", "values", "table", "pivot", "unpivot", "("
 
 
 class _Token(NamedTuple):
-    """A word, a sign or a constant.
+    """A word, a sign or a constant."""
 
-    Attributes:
-        word: The word in lower case, without quotes; a sign as it is.
-        start: Its offset in bytes.
-        depth: The number of parentheses around it.
-        is_quoted: True if it is a name in quotes, which is no keyword.
-    """
-
-    word: str
-    start: int
-    depth: int
-    is_quoted: bool
+    word: str  # the word in lower case, without quotes; a sign as it is
+    start: int  # its offset in bytes
+    depth: int  # the number of parentheses around it
+    is_quoted: bool  # True if it is a name in quotes, which is no keyword
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement.
+    """A statement."""
 
-    Attributes:
-        text: The SQL, as the user wrote it.
-        kind: What it does.
-        alias: The alias of the lake.
-        target: The table that it changes.
-        columns: The columns that it sets, in lower case; empty if it may set all.
-        reads: The names in the rest of the statement. Those of common table expressions are among the relations,
-            because a table of the lake may have the same name.
-    """
-
-    text: str
-    kind: Kind
-    alias: str
-    target: Name
-    columns: frozenset[str]
+    text: str  # the SQL, as the user wrote it
+    kind: Kind  # what it does
+    alias: str  # the alias of the lake
+    target: Name  # the table that it changes
+    columns: frozenset[str]  # the columns that it sets, in lower case; empty if it may set all
+    # The names in the rest of the statement. Those of common table expressions are among the relations, because a table
+    # of the lake may have the same name.
     reads: References
 
     def name_of(self, table: Name) -> str:

@@ -171,12 +171,7 @@ def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses:
 
 
 def carry_out(
-    engine: Engine,
-    transaction: Transaction,
-    target: Target,
-    staged: Staged,
-    on: Sequence[str],
-    decision: Decision,
+    engine: Engine, transaction: Transaction, target: Target, staged: Staged, on: Sequence[str], decision: Decision
 ) -> Decision:
     """Adds the changes that carry out staged actions on rows: an outcome, or statements."""
     session, info = transaction.session, target.info
@@ -280,12 +275,7 @@ def _defaults(
 
 
 def _joined(
-    transaction: Transaction,
-    target: Target,
-    read: TableInfo,
-    source: Source,
-    given: Sequence[Column],
-    clauses: Clauses,
+    transaction: Transaction, target: Target, read: TableInfo, source: Source, given: Sequence[Column], clauses: Clauses
 ) -> nw.LazyFrame[Any]:
     """The frame's rows, joined with the matching rows of the table."""
     frame: nw.LazyFrame[Any] = nw.from_native(source.rows)

@@ -82,17 +82,12 @@ _log = EventLogger("stage")
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of a merge's frame, and how to join them with the table.
+    """The rows of a merge's frame, and how to join them with the table."""
 
-    Attributes:
-        rows: A frame of `engine` with the table's columns that the merge's frame has, in the table's types.
-        where: A condition for the rows of the table that can match; None for all rows.
-    """
-
-    rows: Any
+    rows: Any  # A frame of `engine` with the table's columns that the merge's frame has, in the table's types
     engine: Engine
     decision: Decision
-    where: Predicate | None = None
+    where: Predicate | None = None  # A condition for the rows of the table that can match; None for all rows
 
 
 def merge_source(

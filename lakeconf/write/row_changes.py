@@ -72,11 +72,7 @@ def add_deletion(
 
 
 def _decided(
-    transaction: Transaction,
-    target: Target,
-    predicate: Predicate | None,
-    condition: str | None,
-    added: Staged | None,
+    transaction: Transaction, target: Target, predicate: Predicate | None, condition: str | None, added: Staged | None
 ) -> Decision:
     """Decides who finds the rows, and whether the added rows can be a part of a staged commit."""
     session, info = transaction.session, target.info

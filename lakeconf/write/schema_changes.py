@@ -139,19 +139,13 @@ class Evolution:
     """Changes to a table's columns, applied in this order: drop, rename, promote, add.
 
     Names refer to columns, or with dots to nested fields: `device.os`, `tags.element.kind`, `map.value.kind`.
-
-    Attributes:
-        drop: Names.
-        rename: New names by old names; a new name has no dots.
-        promote: New types by name.
-        add: Types by name.
-        defaults: Values of added columns, for existing rows and for new rows that do not set the column.
     """
 
-    drop: Sequence[str] = ()
-    rename: Mapping[str, str] = field(default_factory=dict)
-    promote: Mapping[str, str] = field(default_factory=dict)
-    add: Mapping[str, str] = field(default_factory=dict)
+    drop: Sequence[str] = ()  # names
+    rename: Mapping[str, str] = field(default_factory=dict)  # new names by old names; a new name has no dots
+    promote: Mapping[str, str] = field(default_factory=dict)  # new types by name
+    add: Mapping[str, str] = field(default_factory=dict)  # types by name
+    # Values of added columns, for existing rows and for new rows that do not set the column.
     defaults: Mapping[str, object] = field(default_factory=dict)
 
     def statements(self, quoted: str, types: Mapping[str, str]) -> tuple[str, ...]:

@@ -332,13 +332,7 @@ def places(engine: Engine) -> list[str]:
 def constant_row(
     engine: Engine, transaction: Transaction, target: Target, constants: Mapping[str, str], prefix: str
 ) -> nw.LazyFrame[Any]:
-    """A frame of one row with constants, which DuckDB has cast to the types of their columns.
-
-    Args:
-        engine: The engine that joins the frame.
-        constants: SQL expressions by column name.
-        prefix: The names of the frame's columns are this prefix and a number.
-    """
+    """A frame of one row with SQL constants, which DuckDB has cast to the types of their columns."""
     cast = (f"CAST({value} AS {target.types[name]}) AS {identifier(name)}" for name, value in constants.items())
     row = engine.adopt(transaction.session.writer.arrow(f"SELECT {', '.join(cast)}"))
     columns = {column: target.types[column.name] for column in selected(target.info, list(constants))}
@@ -360,8 +354,7 @@ def readable(transaction: Transaction, target: Target, names: Collection[str] | 
         )
     if info.table_id == NO_ID:
         raise LakeconfError(
-            f"{info.full_name} is created in this transaction, so it has no rows to compare with",
-            hint="append to it",
+            f"{info.full_name} is created in this transaction, so it has no rows to compare with", hint="append to it"
         )
     check_row_ids(info)
     read = load_table(transaction.session.reader, quoted_name(info), transaction.snapshot_id)

@@ -125,17 +125,12 @@ def until_stable(
 
 
 def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
-    """Reads the inlined rows of the plan's table, without applying the predicate.
+    """Reads the inlined rows of the plan's table, without applying the predicate, in DuckDB's types.
 
     A flush after planning moves inlined rows to files that are not in the plan. Rows visible at a snapshot never change
-    or grow in number, so a count equal to the plan's proves that no row was moved.
-
-    Args:
-        plan: The plan; the rows are as of its snapshot.
-
-    Returns:
-        The plan's columns in DuckDB's types. Then, unless a column of the table is named `rowid` or `snapshot_id`, the
-        row ids and snapshots as `_ducklake_internal_row_id` and `_ducklake_internal_snapshot_id`.
+    or grow in number, so a count equal to the plan's proves that no row was moved. Unless a column of the table is
+    named `rowid` or `snapshot_id`, the last columns are `_ducklake_internal_row_id` and
+    `_ducklake_internal_snapshot_id`.
     """
     names = {folded(column.name) for column in plan.table.columns}
     variants = [column.name for column in plan.columns if "variant" in all_types(column)]
@@ -216,14 +211,9 @@ _DELETED_IN_FILES = f"""
 
 @repeated
 def row_count(reader: CatalogReader, table_name: str, snapshot_id: int) -> int | None:
-    """The number of rows of a table at a snapshot.
+    """The number of rows of a table at a snapshot; None if only the files tell it.
 
-    Args:
-        table_name: `schema.table`, or `table` in the schema `main`.
-
-    Returns:
-        The number; None if only the files tell it: the catalog does not know how many rows of a file an older snapshot
-        has if later snapshots added rows to it or deleted some.
+    The catalog does not know how many rows of a file an older snapshot has if later snapshots added or deleted some.
     """
     with reader.transaction() as transaction:
         table = find_table(transaction, table_name, snapshot_id)

@@ -49,14 +49,7 @@ _PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 def spark_uri(uri: str) -> str:
-    """Converts a path or URI of DuckDB to the URI that Spark uses.
-
-    Args:
-        uri: A data path or a file of the catalog: `s3://`, `r2://`, `gs://`, `gcs://` or a local path.
-
-    Returns:
-        The URI with the scheme `s3a://` or `file://`; not escaped, as Hadoop's `Path` expects it.
-    """
+    """Converts a path or URI of DuckDB to an `s3a://` or `file://` URI, not escaped, as Hadoop's `Path` expects it."""
     scheme, found, rest = uri.partition("://")
     if not found:
         return f"file://{_plain(uri)}" if uri.startswith("/") else uri
@@ -78,15 +71,7 @@ def spark_paths(paths: Iterable[str]) -> list[str]:
 
 
 def catalog_uri(path: str, location: str) -> str:
-    """The inverse of `spark_uri`: the path of a file as stored in the catalog of a lake.
-
-    Args:
-        path: An unescaped Hadoop path below `location`.
-        location: The lake's data path; the result has its scheme.
-
-    Returns:
-        A path that starts with `location`, so that DuckLake recognizes the file as its own.
-    """
+    """The inverse of `spark_uri`: an unescaped Hadoop path as a path below the data path `location`."""
     place = spark_uri(location)
     full = "file://" + path.removeprefix("file:") if path.startswith("file:/") and "://" not in path else path
     if not full.startswith(place):

@@ -80,10 +80,8 @@ def assumed_by_name(column: Column) -> Found:
 def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
     """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
 
-    Args:
-        column: The column, or a field inside a nested one.
-        keeps_structs: False if Spark's reader returns NULL for every struct of which the file lacks all requested
-            fields, even for structs that are not NULL. Spark may request fewer fields than the plan.
+    If not `keeps_structs`, the reader returns NULL for every struct of which the file lacks all requested fields, even
+    for structs that are not NULL. Spark may request fewer fields than the plan.
     """
     if column.former_types or column.later_types:
         return True

@@ -53,10 +53,7 @@ OPTIONS = {
 # The planned files take its place. Spark would warn of a relation without any file.
 _ANY_FILE = Path(__file__).as_uri()
 # Hadoop looks for a checksum file next to each local file, and cannot form its name if the file name has a colon.
-WITHOUT_CHECKSUMS = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
+WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 
 
 class File(Protocol):

@@ -199,11 +199,7 @@ def path_value(column: Column) -> str:
 
 
 def with_constants(
-    private: SparkSession,
-    frame: DataFrame,
-    plan: ScanPlan,
-    files: Sequence[DataFile],
-    in_path: Sequence[Column],
+    private: SparkSession, frame: DataFrame, plan: ScanPlan, files: Sequence[DataFile], in_path: Sequence[Column]
 ) -> DataFrame:
     """Adds the columns above, `FILENAME` and `FILE_ID` to a frame that has `FILE`."""
     texts = {path_value(column): [path_text(plan, file, column) for file in files] for column in in_path}

@@ -321,13 +321,7 @@ def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructT
 
 
 def in_executors(keys: DataFrame, sent: Any, schema: StructType) -> DataFrame:
-    """The rows of a part as a frame.
-
-    Args:
-        keys: A frame of the format `binaryFile` with one column and a row for each file: each task reads the data
-            files of its rows.
-        sent: A broadcast of `pickled`, or `Sent`.
-    """
+    """The rows of a part as a frame: each task reads the data files of its rows of `keys`, a frame of one column."""
     version = __version__
 
     # Spark sends this function by value: executors may have no lakeconf.

@@ -61,13 +61,8 @@ def _group(key: FolderKey) -> SparkColumn:
 def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey]) -> dict[str, str]:
     """The folder of each file below the folder of its table, as DuckLake names it, with a trailing slash.
 
-    Args:
-        writer: A connection that can access the files.
-        paths: The files, each with rows of one partition.
-
-    Returns:
-        The folders by path, without files that must not be registered: those whose statistics do not prove their
-        partition, and those whose value would be read as NULL or is too long for a folder.
+    Leaves out files that must not be registered: those whose statistics do not prove their partition, and those whose
+    value would be read as NULL or is too long for a folder.
     """
     if not paths:
         return {}

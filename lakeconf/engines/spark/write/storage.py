@@ -20,16 +20,7 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    MapType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, DoubleType, MapType, StringType, StructType
 
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE, refused_value
