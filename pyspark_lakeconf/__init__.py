@@ -43,11 +43,11 @@ class DefaultSource(DataSource):
         return "lakeconf"
 
     def schema(self) -> StructType:
-        from lakeconf.datasource.planning import any_options
+        from lakeconf.datasource.planning import options_of
         from lakeconf.engines.spark.spark_types import spark_schema
 
         schema = spark_schema(self._resolve()[0])
-        if not any_options(self.options).changes:
+        if not options_of(self.options, "a read or a stream").changes:
             return schema
         return StructType([*_KEY, *schema.fields])
 
@@ -65,7 +65,7 @@ class DefaultSource(DataSource):
         return StreamReader(dict(self.options), schema, self._resolve()[0])
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's signature
-        from lakeconf.datasource.planning import write_options
+        from lakeconf.datasource.planning import options_of
         from lakeconf.datasource.writing import begin
         from lakeconf.engines.spark.spark_types import duckdb_types
         from lakeconf.errors import UnsupportedError
@@ -75,14 +75,14 @@ class DefaultSource(DataSource):
                 "the data source only appends rows",
                 hint='use .mode("append"); to replace rows, use lake.table(…).overwrite(frame, where=…)',
             )
-        return Writer(begin(write_options(self.options), duckdb_types(schema)))
+        return Writer(begin(options_of(self.options, "a write"), duckdb_types(schema)))
 
     def _resolve(self) -> tuple[Any, int]:
         """The columns and the snapshot; Spark keeps this object, so that a frame has one snapshot."""
-        from lakeconf.datasource.planning import any_options, resolve
+        from lakeconf.datasource.planning import options_of, resolve
 
         if self._resolved is None:
-            self._resolved = resolve(any_options(self.options))
+            self._resolved = resolve(options_of(self.options, "a read or a stream"))
         return self._resolved
 
 
@@ -102,9 +102,9 @@ class Reader(DataSourceReader):
         self._options, self._schema, self._snapshot_id = options, schema, snapshot_id
 
     def partitions(self) -> Sequence[InputPartition]:
-        from lakeconf.datasource.planning import plan, read_options
+        from lakeconf.datasource.planning import options_of, plan
 
-        return partitions_of(plan(read_options(self._options), self._snapshot_id))
+        return partitions_of(plan(options_of(self._options, "a read"), self._snapshot_id))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_of(partition, self._schema)

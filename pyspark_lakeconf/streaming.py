@@ -25,9 +25,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, options: dict[str, str], schema: StructType, columns: Any) -> None:
-        from lakeconf.datasource.planning import stream_options
+        from lakeconf.datasource.planning import options_of
 
-        self._options, self._schema, self._columns = stream_options(options), schema, columns
+        self._options, self._schema, self._columns = options_of(options, "a streaming read"), schema, columns
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name

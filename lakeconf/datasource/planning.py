@@ -27,8 +27,6 @@ from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Store, for_reading
 
-_TABLE_HINT = 'name a table: .option("table", "raw.events")'
-
 
 @dataclass(frozen=True)
 class Options:
@@ -56,50 +54,38 @@ class Options:
 
 _READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
 _STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
-_WRITE = ("table", "store", "config", "idempotency_key")
+# The options of each kind of use; Spark does not always tell whether a read is one of a stream.
+_KINDS: Mapping[str, Sequence[str]] = {
+    "a read": _READ,
+    "a streaming read": _STREAM,
+    "a read or a stream": tuple(dict.fromkeys((*_READ, *_STREAM))),
+    "a write": ("table", "store", "config", "idempotency_key"),
+}
 _ALL = tuple(field.name for field in fields(Options))
 
 
-def read_options(given: Mapping[str, str]) -> Options:
-    """The options of a read; see `options_of`."""
-    options = options_of(given, _READ, "a read")
-    if options.version is not None and options.timestamp is not None:
-        raise LakeconfError("pass either the option version or the option timestamp")
-    return options
-
-
-def stream_options(given: Mapping[str, str]) -> Options:
-    """The options of a streaming read; see `options_of`."""
-    return options_of(given, _STREAM, "a streaming read")
-
-
-def write_options(given: Mapping[str, str]) -> Options:
-    """The options of a write; see `options_of`."""
-    return options_of(given, _WRITE, "a write")
-
-
-def any_options(given: Mapping[str, str]) -> Options:
-    """The options of a read or of a streaming read, when Spark does not tell which one it is."""
-    return options_of(given, tuple(dict.fromkeys((*_READ, *_STREAM))), "a read")
-
-
-def options_of(given: Mapping[str, str], allowed: tuple[str, ...], kind: str) -> Options:
+def options_of(given: Mapping[str, str], kind: str) -> Options:
     """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret."""
     values: dict[str, Any] = {}
+    allowed = _KINDS[kind]
     for name, text in given.items():
         key = name.lower()
         if key not in allowed:
             problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
             raise LakeconfError(problem, hint=suggestion(key, allowed, f"use one of its options: {', '.join(allowed)}"))
+        convert, expected = _VALUES.get(key, (str, "a text"))
         try:
-            values[key] = _READERS.get(key, str)(text)
+            values[key] = convert(text)
         except ValueError:
-            raise LakeconfError(f"the option {key} is not {_EXPECTED[key]}") from None
+            raise LakeconfError(f"the option {key} is not {expected}") from None
     if not values.get("table"):
-        raise LakeconfError("the option table is missing", hint=_TABLE_HINT)
+        hint = 'name a table: .option("table", "raw.events")'
+        raise LakeconfError("the option table is missing", hint=hint)
     for name, least in (("snapshots_per_batch", 1), ("since", 0)):
         if values.get(name, least) < least:
             raise LakeconfError(f"the option {name} is less than {least}")
+    if {"version", "timestamp"} <= values.keys():
+        raise LakeconfError("pass either the option version or the option timestamp")
     return Options(**values)
 
 
@@ -115,22 +101,11 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-_READERS: Mapping[str, Callable[[str], object]] = {
-    "version": _whole_number,
-    "timestamp": datetime.fromisoformat,
-    "since": _whole_number,
-    "changes": _boolean,
-    "snapshots_per_batch": _whole_number,
-}
-
-_NUMBER = "a whole number"
-
-_EXPECTED = {
-    "version": _NUMBER,
-    "timestamp": "a time such as 2026-01-31T12:00:00+00:00",
-    "since": _NUMBER,
-    "changes": "true or false",
-    "snapshots_per_batch": _NUMBER,
+# How to read the text of an option, and what it is; others are texts.
+_VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
+    **dict.fromkeys(("version", "since", "snapshots_per_batch"), (_whole_number, "a whole number")),
+    "timestamp": (datetime.fromisoformat, "a time such as 2026-01-31T12:00:00+00:00"),
+    "changes": (_boolean, "true or false"),
 }
 
 

@@ -67,8 +67,8 @@ class Staged:
         return () if folder is None else tuple(path for path in self.files if not path.startswith(folder))
 
 
-class ScanEngine(Protocol):
-    """Reads the tables of one lake."""
+class Engine(Protocol):
+    """DuckDB or Spark: reads the tables of one lake, and stages rows for a commit."""
 
     name: str
 
@@ -89,10 +89,6 @@ class ScanEngine(Protocol):
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """The rows of a query over frames, computed by DuckDB; `frames` has the frame of each table in the query."""
         ...
-
-
-class WriteEngine(Protocol):
-    """Stages rows for a commit."""
 
     def details(self) -> Mapping[str, str]:
         """Properties of the engine that a commit records besides its name, such as Spark's application id."""
@@ -133,10 +129,6 @@ class WriteEngine(Protocol):
     def release(self, staged: Staged) -> None:
         """Ends a write: removes the staged rows, except for the files if `staged.keeps_files`."""
         ...
-
-
-class Engine(ScanEngine, WriteEngine, Protocol):
-    """DuckDB or Spark."""
 
     def for_small_merges(self) -> Engine | None:
         """The engine that computes merges of little data on frames that this engine has staged; None if it does so."""

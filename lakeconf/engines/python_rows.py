@@ -28,7 +28,7 @@ def is_null(value: object) -> bool:
 
 def check_values(column: str, values: Iterable[object]) -> None:
     """Refuses values of one column that pyarrow would change."""
-    known = [value for value in values if not (is_null(value) or _is_nan(value))]
+    known = [value for value in values if not (is_null(value) or (isinstance(value, float) and isnan(value)))]
     if set(map(type, known)) in _KEPT:
         return
     nested = [value for value in known if isinstance(value, Mapping)]
@@ -48,10 +48,6 @@ def check_values(column: str, values: Iterable[object]) -> None:
         )
     for value in known:
         _check_kept(column, value)
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and isnan(value)
 
 
 def _parts(value: object) -> Iterable[object]:

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakeconf.datasource.planning import Options, read_options, stream_options, write_options
+from lakeconf.datasource.planning import Options, options_of
 from lakeconf.errors import LakeconfError
 
 
 def test_options_are_converted_and_names_ignore_case() -> None:
     given = {"TABLE": "raw.events", "store": "prod", "columns": "a, b", "Timestamp": "2026-01-31T12:00:00+00:00"}
-    options = read_options(given)
+    options = options_of(given, "a read")
     assert options == Options("raw.events", "prod", columns="a, b", timestamp=datetime(2026, 1, 31, 12, tzinfo=UTC))
     assert options.names == ["a", "b"]
-    stream = stream_options({"table": "t", "since": "4", "changes": "TRUE", "snapshots_per_batch": "2"})
+    stream = options_of({"table": "t", "since": "4", "changes": "TRUE", "snapshots_per_batch": "2"}, "a streaming read")
     assert stream == Options("t", since=4, changes=True, snapshots_per_batch=2)
-    assert write_options({"table": "t", "idempotency_key": "k"}).idempotency_key == "k"
+    assert options_of({"table": "t", "idempotency_key": "k"}, "a write").idempotency_key == "k"
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ def test_options_are_converted_and_names_ignore_case() -> None:
 )
 def test_wrong_options_are_refused_without_their_values(given: dict[str, str], message: str) -> None:
     with pytest.raises(LakeconfError) as refused:
-        read_options(given)
+        options_of(given, "a read")
     assert refused.value.message.startswith(message)
     assert "x7" not in str(refused.value)
 
 
 def test_a_similar_option_is_suggested() -> None:
     with pytest.raises(LakeconfError, match='did you mean "version"'):
-        read_options({"table": "t", "versionn": "1"})
+        options_of({"table": "t", "versionn": "1"}, "a read")
 
 
 @pytest.mark.parametrize(("name", "value"), [("snapshots_per_batch", "0"), ("changes", "yes"), ("since", "-1")])
 def test_wrong_options_of_a_stream_are_refused(name: str, value: str) -> None:
     with pytest.raises(LakeconfError, match=f"the option {name} is"):
-        stream_options({"table": "t", name: value})
+        options_of({"table": "t", name: value}, "a streaming read")

@@ -171,14 +171,11 @@ def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     # The session that runs the scan may ignore the case of names.
     names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
     return len(set(names)) == len(names) and all(
-        place is None or place == IN_PATH or (not _is_hidden(place) and reading(column, place) is not None)
+        place is None
+        or place == IN_PATH
+        or ((place.field_id is not None or not is_reserved(place.name)) and reading(column, place) is not None)
         for column, place in zip(plan.columns, places, strict=True)
     )
-
-
-def _is_hidden(place: Found) -> bool:
-    """True if the column must be read by a name that Spark's reader or a scan reserves."""
-    return place.field_id is None and is_reserved(place.name)
 
 
 def _has_milliseconds(place: Found) -> bool:

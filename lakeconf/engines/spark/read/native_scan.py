@@ -31,7 +31,6 @@ from lakeconf.engines.spark.internals import Columns, active_session_kept, rebin
 from lakeconf.engines.spark.read.column_reader import (
     FIELD_ID,
     IN_PATH,
-    Found,
     Reading,
     default_sql,
     is_reserved,
@@ -198,7 +197,10 @@ def _by_duckdb(
 
 def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool) -> DataFrame:
     """The rows of one group of files."""
-    readings = [_reading(column, place) for column, place in zip(plan.columns, group.places, strict=True)]
+    readings = [
+        None if place is None or place == IN_PATH else reading(column, place)
+        for column, place in zip(plan.columns, group.places, strict=True)
+    ]
     has_stored = not group.is_mapped and (row_ids or group.snapshot_filter is not None)
     stored = [_STORED_ROW_ID, _STORED_SNAPSHOT] if has_stored else []
     fields = [*_schema(plan.columns, group, readings), *stored]
@@ -212,10 +214,6 @@ def _frame(private: SparkSession, plan: ScanPlan, group: Group, *, row_ids: bool
         frame = _with_row_ids(frame, row_id, snapshot)
     columns = _columns(private, plan.columns, group, readings)
     return frame.select(*columns, *([field.name for field in virtual_fields()] if row_ids else []))
-
-
-def _reading(column: Column, place: Found | None) -> Reading | None:
-    return None if place is None or place == IN_PATH else reading(column, place)
 
 
 def _schema(columns: Sequence[Column], group: Group, readings: Sequence[Reading | None]) -> list[StructField]:

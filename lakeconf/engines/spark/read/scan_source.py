@@ -81,13 +81,8 @@ def _is_at_hand(files: Sequence[DataFile]) -> bool:
         len(files) <= _MOST_FILES
         and sum(file.record_count for file in files) <= _MOST_ROWS
         and sum(file.delete_count for file in deletes) <= _MOST_POSITIONS
-        and all(map(_is_readable, deletes))
+        and all(file.path.startswith("/") for file in deletes)  # DuckDB reads them directly
     )
-
-
-def _is_readable(file: DeleteFile) -> bool:
-    """True if DuckDB reads it directly."""
-    return file.path.startswith("/")
 
 
 def _shifted(value: Column, count: Column) -> Column:
