@@ -12,6 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, SupportsIndex
 from urllib.parse import quote, quote_plus
 
+from lakeconf.errors import LakeconfError
+
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
@@ -289,11 +291,20 @@ def _validate(value: object) -> Secret:
 
 
 def _from_environment(variable: str) -> Secret:
-    return Secret(os.environ[variable], variable=variable)
+    return Secret(_value_of(variable), variable=variable)
 
 
 def _from_environment_hidden(shown: str, variable: str) -> HiddenText:
-    return HiddenText(os.environ[variable], shown, variable)
+    return HiddenText(_value_of(variable), shown, variable)
+
+
+def _value_of(variable: str) -> str:
+    """The value of a variable whose name was pickled in place of the value."""
+    try:
+        return os.environ[variable]
+    except KeyError:
+        hint = "set it in this process: a pickled store has the names of variables instead of secrets"
+        raise LakeconfError(f"the variable {variable} is not set", hint=hint) from None
 
 
 def hidden(value: Any, secrets: Iterable[Secret]) -> Any:

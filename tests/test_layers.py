@@ -45,6 +45,7 @@ LAYERS: dict[str, set[str]] = BASE | {
 BACK = ("lakeconf.store", "lakeconf.lake.lake")
 # Function-level imports that follow the order; they load slow modules or optional dependencies.
 LAZY = {
+    ("lakeconf.commit.transaction", "lakeconf.commit.audits"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.classic_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.connect.connect_engine"),
     ("lakeconf.lake.opening", "lakeconf.engines.spark.versions"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import lakeconf
 import lakeconf.errors
+from lakeconf.errors import LakeconfError
 from lakeconf.secret import FromVariable, Secret, Settings, scrub
 
 
@@ -53,6 +54,13 @@ def test_secret_is_pickled_as_its_variable_name(monkeypatch: pytest.MonkeyPatch)
     pickled = pickle.dumps(Secret("hunter2", variable="PGPASSWORD"))
     assert b"hunter2" not in pickled
     assert pickle.loads(pickled) == Secret("there")  # noqa: S301 - pickled two lines above
+
+
+def test_secret_of_a_missing_variable_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(Secret("hunter2", variable="PGPASSWORD"))
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    with pytest.raises(LakeconfError, match="the variable PGPASSWORD is not set"):
+        pickle.loads(pickled)  # noqa: S301 - pickled three lines above
 
 
 def test_literal_secret_cannot_be_pickled() -> None:

@@ -43,7 +43,7 @@ _ATTACH = {
 }
 _MAINTENANCE = {
     "deadline": Option(
-        str, "The time after which maintenance begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
+        str, "The time after which a compaction begins no further transaction, such as `30m`, `2h` or `1h30m`.", "30m"
     ),
     "memory_limit": Option(str, "DuckDB's memory during maintenance, such as `4GB`; DuckDB spills to disk.", "4GB"),
 }
@@ -122,7 +122,7 @@ def check_attach_options(store: str, options: Mapping[str, object], alias: str) 
 
 def option_fault(table: str, key: str, value: object) -> OptionFault | None:
     """Returns what is wrong with an option; None if it is valid."""
-    is_meta = table == "attach_options" and key.startswith("meta_")
+    is_meta = table == "attach_options" and key.lower().startswith("meta_")
     option = OPTIONS[table].get(key)
     if option is None and not is_meta:
         what = "unknown attach option" if table == "attach_options" else "unknown key"

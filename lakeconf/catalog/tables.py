@@ -46,6 +46,15 @@ def full_name(name: str) -> str:
     return joined_name(*split_name(name))
 
 
+def refuse_internal(name: str) -> None:
+    """Refuses to change a table of lakeconf."""
+    if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
+        raise SchemaError(
+            f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes",
+            hint="use another schema",
+        )
+
+
 def _unquoted(part: str) -> str:
     return part[1:-1].replace('""', '"') if part[0] == '"' else part
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
 @click.option(
-    "--deadline-minutes", type=Amount(), help="Begin no further step after this time; default: the store's deadline."
+    "--deadline-minutes", type=Amount(), help="End the compaction after this time; default: the store's deadline."
 )
 @click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
@@ -178,8 +178,7 @@ def copy_command(
         def copy() -> int:
             if not is_new:
                 return copies.copy(steps)
-            new = TableCopies(stack.enter_context(target.open()), one)
-            return new.copy(new.plan(tables))
+            return copies.copy_to(stack.enter_context(target.open()), one, steps)
 
         made = change.carry_out(
             f"Write {', '.join(step.table for step in changed)} to {target_store}?",

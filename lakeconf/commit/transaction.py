@@ -11,13 +11,12 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.tables import TableInfo
-from lakeconf.commit import audits, journal
-from lakeconf.commit.audits import Audit
+from lakeconf.commit import journal
 from lakeconf.commit.change import (
     Change,
     Files,
@@ -41,6 +40,9 @@ from lakeconf.errors import CommitConflictError, CommitError, LakeconfError
 from lakeconf.guard.locks import Held, pauses
 from lakeconf.logs import EventLogger
 from lakeconf.sql import literal
+
+if TYPE_CHECKING:
+    from lakeconf.commit.audits import Audit
 
 # What `engine=` of a write demands: a statement, or an outcome of Spark.
 EngineName: TypeAlias = Literal["duckdb", "spark"]
@@ -324,8 +326,11 @@ class Transaction:
             elif not isinstance(body, Replacement):
                 for sql in body.statements(alias) if isinstance(body, Files) else body.sql:
                     writer.execute(sql)
-        for audit in self.audits:
-            audits.run(audit, writer, self.session.reader)
+        if self.audits:
+            from lakeconf.commit import audits  # slow to import
+
+            for audit in self.audits:
+                audits.run(audit, writer, self.session.reader)
         for statement in journal.statements(
             alias, self.token, [change.key for change in changes if change.key], self.events
         ):

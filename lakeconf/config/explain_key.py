@@ -68,8 +68,12 @@ def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
             default = None if field is None or field.is_required() or name == "type" else field.default
             yield (section, name), schema.get("description", ""), default
     for section in ("attach_options", "maintenance"):
-        for name, schema in definitions[section]["properties"].items():
+        properties = definitions[section]["properties"]
+        for name, schema in properties.items():
             yield (section, name), schema["description"], None
+        for path in reading.origins:
+            if path[0] == section and len(path) == 2 and path[1] not in properties:
+                yield path, "Passed to the database of the catalog.", None
 
 
 def _origin(config: Config, store: str, found: Origin) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakeconf.backends.access import Access
 from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.file_footers import chunks_sql
-from lakeconf.catalog.tables import TableInfo
+from lakeconf.catalog.tables import TableInfo, refuse_internal
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
@@ -72,6 +72,7 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
     try:
         scope = Scope(session)
         scope.check_writable()
+        refuse_internal(options.table)
         target = writes.current(scope, options.table)
         check_fit(target.info.full_name, given, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import INTERNAL_SCHEMA, TableInfo, load_table, tables
+from lakeconf.catalog.tables import INTERNAL_SCHEMA, TableInfo, load_table, refuse_internal, tables
 from lakeconf.engines.frames import lazy_rows
-from lakeconf.errors import CatalogMissingError, LakeconfError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    CatalogMissingError,
+    CommitConflictError,
+    LakeconfError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.guard.guard import reader_of
 from lakeconf.inspection.diff import columns_of, difference
 from lakeconf.lake.lake import Lake
@@ -74,7 +80,7 @@ def opened_target(stack: contextlib.ExitStack, target: Store) -> tuple[Lake, boo
 class TableCopies:
     """Copies of tables into a lake on DuckDB, whose store must have the secrets of the source as `hidden`."""
 
-    def __init__(self, lake: Lake, source: Store) -> None:
+    def __init__(self, lake: Lake, source: Store, version: int | None = None) -> None:
         self._lake, self._name = lake, source.name
         self._own = lake._session.reader  # noqa: SLF001 - not for users
         store = for_reading(source)
@@ -83,14 +89,16 @@ class TableCopies:
         attach_to(store, self._own.connection, without=Use)
         self._own.connection.prefer_builtins(self._own.alias)
         self._reader: CatalogReader = reader_of(store.metadata_backend, store.names, self._own.connection)
-        self._version = latest(self._reader).snapshot_id
+        self._version = latest(self._reader).snapshot_id if version is None else version
         if self._own.lake_id == self._reader.lake_id:
             raise LakeconfError(
                 f"{self._name} and the target are the same lake", hint="name two stores with different catalogs"
             )
 
-    def plan(self, names: Iterable[str] = ()) -> list[CopyStep]:
+    def plan(self, names: Sequence[str] = ()) -> list[CopyStep]:
         """What a copy would do; nothing is changed."""
+        for name in names:
+            refuse_internal(name)
         found = [load_table(self._reader, name, self._version) for name in names]
         if not found:
             known = tables(self._reader, self._version)
@@ -115,6 +123,13 @@ class TableCopies:
                     create_declared(scope, step.table, step.declared, exists=step.action == "replace")
                     table.append(rows)
         return self._lake.snapshot_id
+
+    def copy_to(self, lake: Lake, source: Store, steps: Sequence[CopyStep]) -> int:
+        """Like `copy`, into a lake that did not exist when the plan was made; it must still be empty."""
+        new = TableCopies(lake, source, self._version)
+        if new.plan([step.table for step in steps]) != list(steps):
+            raise CommitConflictError("the target was created after the plan was made", hint="plan again")
+        return new.copy(steps)
 
     def _step(self, table: TableInfo) -> CopyStep:
         name, connection = table.full_name, self._own.connection

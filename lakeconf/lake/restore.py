@@ -11,12 +11,12 @@ from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
 from lakeconf.catalog.tables import (
-    INTERNAL_SCHEMA,
     TableInfo,
     comments,
     full_name,
     joined_name,
     load_table,
+    refuse_internal,
     split_name,
     table_options,
 )
@@ -32,7 +32,7 @@ from lakeconf.errors import (
 )
 from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.lake.table import Table
-from lakeconf.sql import folded, qualified
+from lakeconf.sql import qualified
 from lakeconf.write import schema_changes
 from lakeconf.write.ddl import Definition
 from lakeconf.write.writes import table_key
@@ -153,8 +153,7 @@ class Restores:
         return RestorePlan(table, version, RestoreAction.CREATE, rows_now, rows_then, columns, tuple(notes))
 
     def _now(self, name: str) -> TableInfo | None:
-        if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
-            raise SchemaError(f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes")
+        refuse_internal(name)
         try:
             return load_table(self._session.reader, name, self._scope.snapshot_id)
         except TableNotFoundError:

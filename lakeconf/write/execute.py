@@ -310,7 +310,7 @@ def _depend_on(transaction: Transaction, names: Iterable[str]) -> None:
     """Makes the commit depend on the tables among these names."""
     for name in dict.fromkeys(names):
         try:
-            info = writes.target(transaction, name).info
+            info = writes.read_target(transaction, name).info
         except (TableNotFoundError, UnsupportedError):
             continue  # a view, or a common table expression
         depends_on = writes.read_dependency_at_commit(transaction, info)

@@ -15,12 +15,12 @@ from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.stored_queries import view_names
 from lakeconf.catalog.tables import (
-    INTERNAL_SCHEMA,
     NO_ID,
     TableInfo,
     full_name,
     joined_name,
     name_list,
+    refuse_internal,
     split_name,
     table_folder,
     tables,
@@ -303,6 +303,7 @@ def _stored(name: str, value: object, wanted: str) -> str:
 
 def create(scope: Scope, name: str, definition: Definition) -> None:
     """Creates an empty table, and its schema if it does not exist; in a transaction, at its commit."""
+    refuse_internal(name)
     schema, table = split_name(name)
     created = joined_name(schema, table)
     session = scope.session
@@ -439,9 +440,7 @@ def set_defaults(transaction: Transaction, name: str, defaults: Mapping[str, str
 
 
 def _changeable(transaction: Transaction, name: str) -> Target:
-    """A table that users may drop or rename."""
-    if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
-        raise SchemaError(f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes")
+    """A table to drop or rename."""
     try:
         return target(transaction, name)
     except UnsupportedError as error:
@@ -470,6 +469,7 @@ def drop_view(scope: Scope, name: str) -> None:
 
 def create_view(scope: Scope, name: str, sql: str) -> None:
     """Creates or replaces a view of the lake."""
+    refuse_internal(name)
     # Without this check, DuckDB would run statements that follow the query.
     if not is_query(sql):
         raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")

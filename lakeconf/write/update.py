@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import narwhals as nw
 
-from lakeconf.catalog.pruning.predicates import Predicate, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Predicate, split, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import Where, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
@@ -65,11 +65,14 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
     read = readable(transaction, target, computed)
-    rows = rows_to_change(session.engine, transaction, target, read, predicate)
+    # DuckDB understands every condition.
+    by_duckdb = transaction.wanted == "duckdb" or split(predicate)[1] is not None
+    engine = (session.engine.for_small_merges() if by_duckdb else None) or session.engine
+    rows = rows_to_change(engine, transaction, target, read, predicate)
     with named_columns(types):
         rows = rows.select(ROW_ID, *(value.alias(name) for name, value in computed.items()))
     wanted = {name: types[name] for name in computed}
-    staged = stage_actions(session.engine, transaction, target, rows, wanted)
+    staged = stage_actions(engine, transaction, target, rows, wanted)
     sql = update_statement(session, target, settings, staged.source)
     counts = (_count(session.writer, staged),)
     statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named))

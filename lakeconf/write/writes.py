@@ -12,7 +12,7 @@ import narwhals as nw
 from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.pruning.predicates import Predicate
 from lakeconf.catalog.pruning.where import Where
-from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table
+from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table, refuse_internal
 from lakeconf.commit import journal
 from lakeconf.commit.change import Change, SchemaChange, Statements
 from lakeconf.commit.conflicts import ReadDependency
@@ -112,6 +112,12 @@ def quoted_name(info: TableInfo) -> str:
 
 
 def target(transaction: Transaction, name: str) -> Target:
+    """A table to change, as it will be after a transaction."""
+    refuse_internal(name)
+    return read_target(transaction, name)
+
+
+def read_target(transaction: Transaction, name: str) -> Target:
     """A table as it will be after a transaction."""
     found = transaction.targets.get(table_key(name))
     if found is not None and found.ended_by is not None:
@@ -130,7 +136,7 @@ def target(transaction: Transaction, name: str) -> Target:
 
 def current(scope: Scope, name: str) -> Target:
     """A table at the snapshot that reads see; in an open transaction, as it will be after the transaction."""
-    return target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
+    return read_target(scope.transaction, name) if scope.transaction else _at(scope.session, name, scope.snapshot_id)
 
 
 def adopt(transaction: Transaction, name: str, frame: object) -> Any:

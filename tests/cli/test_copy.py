@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.errors import CommitConflictError
-from lakeconf.inspection.table_copy import TableCopies
+from lakeconf.inspection.table_copy import TableCopies, opened_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,6 +167,39 @@ def test_a_table_that_changed_after_the_plan_is_not_replaced(folder: Path) -> No
         with pytest.raises(CommitConflictError):
             copies.copy(steps)
     assert len(rows("prod")) == 4
+
+
+@pytest.mark.parametrize("source_changes", [False, True])
+def test_a_lake_that_was_created_after_the_plan_is_not_replaced(folder: Path, *, source_changes: bool) -> None:
+    config = lakeconf.init()
+    target, source = config.get_store("duck"), config.get_store("dev")
+    with contextlib.ExitStack() as stack:
+        lake, is_new = opened_target(stack, target)
+        assert is_new
+        copies = TableCopies(lake, source)
+        steps = copies.plan()
+        with target.open() as made:
+            if not source_changes:
+                made.create_table("marts.t", {"id": "BIGINT"}).append([{"id": 100}])
+        if source_changes:
+            with source.open() as changed:
+                changed.table("marts.t").append([{"id": 9, "name": None}])
+        new = stack.enter_context(target.open())
+        if source_changes:
+            copies.copy_to(new, source, steps)
+        else:
+            with pytest.raises(CommitConflictError, match="after the plan was made"):
+                copies.copy_to(new, source, steps)
+    assert len(rows("duck")) == (4 if source_changes else 1)
+
+
+@pytest.mark.parametrize("name", ["lakeconf.commits", "LAKECONF.commits"])
+def test_what_runs_have_done_is_not_copied(name: str, folder: Path, called: Any) -> None:
+    with lakeconf.init().get_store("dev").open() as lake:
+        lake.table("marts.t").append([{"id": 9, "name": None}], idempotency_key="k")
+    code, _, error = called("copy", "dev", "prod", name, "--yes")
+    assert code == 1
+    assert "belongs to lakeconf" in error
 
 
 def test_models_of_the_target_run_as_usual(folder: Path, called: Any) -> None:

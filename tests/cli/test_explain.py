@@ -43,6 +43,20 @@ def test_value_of_a_secret_is_hidden(run_in_stores: Any, variables: None) -> Non
         assert "hunter2" not in out
 
 
+def test_options_for_the_database_of_the_catalog_are_listed_and_hidden(
+    project: Path, called: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("META", "hunter2")
+    with (project / "lakeconf.toml").open("a") as file:
+        file.write('[stores.dev.attach_options]\nmeta_password = "${META}"\nmeta_note = "swordfish"\n')
+    code, out, err = called("stores", "dev.attach_options.meta_password")
+    assert (code, err) == (0, "")
+    assert out.startswith("stores.dev.attach_options.meta_password = ***\n  from  the variable META")
+    code, out, _ = called("stores", "dev")
+    assert "meta_note" in out
+    assert "hunter2" not in out
+
+
 def test_unknown_code_and_unknown_key(project: Path, called: Any) -> None:
     for *arguments, message in (
         ("validate", "--explain", "LC999", "unknown code 'LC999'"),

@@ -179,6 +179,20 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
         assert [name for name in added if not name.startswith("ducklake-")] == []
 
 
+@pytest.mark.parametrize("committer", ["auto", "public", "staged"])
+@pytest.mark.parametrize("engine", [None, "duckdb"])
+def test_computed_update_with_a_condition_that_spark_refuses_is_duckdbs(
+    local: Store, spark: SparkSession, committer: str, engine: Any
+) -> None:
+    with local.open(spark) as lake:
+        lake._session.committer = committer
+        expected = [(row[0], row[1] + 1 if row[1] % 2 == 0 else row[1], *row[2:]) for row in rows(lake)]
+        before = lake.snapshot_id
+        lake.table("t").update({"id": nw.col("id") + 1}, "id % 2 = 0", engine=engine)
+        assert rows(lake) == expected
+        assert lake.snapshot_id == before + 1
+
+
 @pytest.mark.parametrize("value", [nw.col("id") * nw.col("day"), nw.col("id").list.len()], ids=["operator", "function"])
 def test_an_expression_that_the_engine_cannot_compute_is_refused(store: Store, engine: Any, value: nw.Expr) -> None:
     with store.open(engine) as lake:

@@ -54,14 +54,13 @@ from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
 from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.sessions import (
-    collected,
     from_arrow,
     private_session,
-    refuse_accelerators,
     register,
     run_sql,
 )
-from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast
+from lakeconf.engines.spark.spark_types import collected, duckdb_schema, exact_cast, first_line
+from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import (
     conformed,
@@ -263,8 +262,7 @@ class SparkEngine:
         try:
             found: int = nw.to_native(rows).count()
         except (PySparkException, Py4JJavaError) as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise SparkError(f"the Spark job that counts the rows failed: {reason}") from error
+            raise SparkError(f"the Spark job that counts the rows failed: {first_line(error)}") from error
         return found
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:

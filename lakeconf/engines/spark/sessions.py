@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException, PySparkTypeError
@@ -14,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from lakeconf.engines.frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.errors import QueryError, SchemaError, SparkError, UnsupportedError
+from lakeconf.engines.spark.spark_types import first_line
+from lakeconf.errors import QueryError, SchemaError, SparkError
 
 # All settings that can affect the result of a scan. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -125,8 +124,9 @@ def run_sql(
             values = {name: F.expr(value) for name, value in (parameters or {}).items()}
             return rebind(copied.sql(text, values or None), spark)
         except PySparkException as error:
-            reason = str(error).strip().splitlines()[0]
-            raise QueryError(f"Spark rejects the query: {reason}", hint="fix the query in Spark's SQL") from error
+            raise QueryError(
+                f"Spark rejects the query: {first_line(error)}", hint="fix the query in Spark's SQL"
+            ) from error
 
 
 def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
@@ -138,58 +138,3 @@ def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
                 hint="omit the session, or open the lake with it: store.open(spark)",
             )
         rebind(frame, spark).createOrReplaceTempView(quoted(name))
-
-
-def collected(frame: DataFrame) -> Any:
-    """The rows of a frame as an Arrow table in this process."""
-    try:
-        return frame.toArrow()
-    except Exception as error:  # also of py4j and gRPC, if the session was stopped
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise SparkError(f"the Spark job that computes the frame failed: {reason}") from error
-
-
-# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
-_CLASSES = {
-    "RAPIDS": r"com\.nvidia\.spark\.",
-    "Gluten": r"\bgluten(project)?\.",
-    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
-    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
-    "Auron": r"\bauron\.|AuronSparkSessionExtension",
-}
-_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
-
-# Settings that enable an engine without naming a class, and the values that enable it.
-_SWITCHES = {
-    "spark.databricks.photon.enabled": ("Photon", "true"),
-    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
-}
-
-
-def refuse_accelerators(spark: SparkSession) -> None:
-    """Checks that the session uses Spark's own Parquet reader."""
-    context: Any = spark.sparkContext
-    configuration = context.getConf()
-    keys = (*_CLASS_KEYS, *_SWITCHES)
-    refuse_settings({key: str(spark.conf.get(key, "") or configuration.get(key, "")) for key in keys})
-
-
-def refuse_settings(settings: Mapping[str, str]) -> None:
-    """Like `refuse_accelerators`, for the settings of a session and its application."""
-    for key in _CLASS_KEYS:
-        classes = settings.get(key, "")
-        for engine, pattern in _CLASSES.items():
-            if re.search(pattern, classes):
-                raise _refusal(engine, f"{key}={classes}")
-    for key, (engine, value) in _SWITCHES.items():
-        found = settings.get(key, "")
-        if found.lower() == value:
-            raise _refusal(engine, f"{key}={found}")
-
-
-def _refusal(engine: str, setting: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"the Spark session uses {engine} ({setting}), which replaces Spark's Parquet reader; lakeconf is not tested "
-        "with it and cannot guarantee correct rows",
-        hint="start the session without it, or read and write with DuckDB: store.open()",
-    )

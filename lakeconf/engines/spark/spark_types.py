@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -39,7 +40,7 @@ from lakeconf.catalog.column_types import (
 )
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.schema_check import check_distinct
-from lakeconf.errors import SchemaError, UnsupportedError
+from lakeconf.errors import SchemaError, SparkError, UnsupportedError
 from lakeconf.sql import identifier, literal
 
 # The Spark type of each type of DuckLake that is not nested and not a decimal.
@@ -168,3 +169,16 @@ def _leaf(type_name: str, column_name: str, *, for_spark: bool) -> str:
     if for_spark and not has(type_name, Fact.OPAQUE):
         return _of_spark(column_name, spark)
     return str(duckdb_name(type_name))
+
+
+def collected(frame: DataFrame) -> Any:
+    """The rows of a frame as an Arrow table in this process."""
+    try:
+        return frame.toArrow()
+    except Exception as error:  # also of py4j and gRPC, if the session was stopped
+        raise SparkError(f"the Spark job that computes the frame failed: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of Spark; the others are a Java stack trace."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -27,14 +27,14 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.engine import Staged, StagingRequest, announce, manifest_path, staging_folder
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.spark.connect.source import first_line, read, read_changes, refuse_other, settings_of
+from lakeconf.engines.spark.connect.source import read, read_changes, refuse_other, settings_of
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.read.native_scan import to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.sessions import collected, refuse_settings
-from lakeconf.engines.spark.spark_types import duckdb_schema
+from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
+from lakeconf.engines.spark.versions import refuse_settings
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.engines.spark.write.storage import translated

@@ -35,7 +35,7 @@ from lakeconf.engines.spark.read.parts import (
     stream_of,
     with_deletes,
 )
-from lakeconf.engines.spark.spark_types import spark_schema
+from lakeconf.engines.spark.spark_types import first_line, spark_schema
 from lakeconf.errors import SparkError, StorageError, UnsupportedError
 
 # Settings with the only value with which scans are tested: Spark's default. Other settings of Spark's Parquet reader
@@ -78,11 +78,6 @@ def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: s
         found = settings.get(key, value)
         if found.strip().lower() != value.lower():
             raise _refusal(key, found, verb)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error of Spark; the others are a Java stack trace."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _refusal(key: str, found: str, verb: str) -> UnsupportedError:

@@ -102,22 +102,20 @@ def exact_rows(
 
 def refuse_timetz(columns: Sequence[Column]) -> None:
     """Refuses columns of rows in the catalog whose values lose a part on the way to Spark."""
-    for column in columns:
-        if "timetz" in all_types(column):
-            raise UnsupportedError(
-                f"the column {column.name!r} holds TIMETZ in the catalog, whose offsets would be lost in Spark",
-                hint="move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column",
-            )
+    hint = "move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column"
+    _refuse(columns, "timetz", "TIMETZ in the catalog, whose offsets would be lost in Spark", hint)
 
 
 def refuse_columns(columns: Sequence[Column]) -> None:
     """Refuses columns that cannot be passed from DuckDB to Spark."""
+    hint = "omit the column with scan(columns=…) or the option columns, or read the table with DuckDB"
+    _refuse(columns, "variant", "VARIANT, which DuckDB cannot pass on to Spark", hint)
+
+
+def _refuse(columns: Sequence[Column], kind: str, what: str, hint: str) -> None:
     for column in columns:
-        if "variant" in all_types(column):
-            raise UnsupportedError(
-                f"the column {column.name!r} holds VARIANT, which DuckDB cannot pass on to Spark",
-                hint="omit the column with scan(columns=…) or the option columns, or read the table with DuckDB",
-            )
+        if kind in all_types(column):
+            raise UnsupportedError(f"the column {column.name!r} holds {what}", hint=hint)
 
 
 @contextlib.contextmanager

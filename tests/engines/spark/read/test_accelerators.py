@@ -9,7 +9,7 @@ from pyspark import SparkConf
 from spark_rows import access_to
 
 from lakeconf.engines.spark.classic_engine import SparkEngine
-from lakeconf.engines.spark.sessions import refuse_accelerators
+from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
