@@ -399,7 +399,7 @@ def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey
     fields = table.partition_fields
     if registered and (len({field.field_id for field in fields}) < len(fields) or "=" in table.path):
         return ()
-    if not _is_folder_known(table):
+    if table.table_id == NO_ID and not all(map(_FOLDER_NAME.fullmatch, (table.schema_name, table.name))):
         return ()
     keys: list[FolderKey] = []
     taken = {folded(column.name) for column in table.columns}
@@ -428,11 +428,6 @@ def folder_values(table: TableInfo, path: str) -> tuple[str | None, ...]:
     if not path.startswith(table.path) or [unquote(name) for name, _, _ in parts] != names:
         raise StorageError(f"{path} is not in the folder of a partition of {table.full_name}")
     return tuple(None if value == NULL_VALUE else unquote(value, errors="strict") for _, _, value in parts)
-
-
-def _is_folder_known(table: TableInfo) -> bool:
-    names = (table.schema_name, table.name)
-    return table.table_id != NO_ID or all(_FOLDER_NAME.fullmatch(name) for name in names)
 
 
 def _is_supported(column: Column, transform: str) -> bool:

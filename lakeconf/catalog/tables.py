@@ -49,10 +49,8 @@ def full_name(name: str) -> str:
 def refuse_internal(name: str) -> None:
     """Refuses to change a table of lakeconf."""
     if folded(split_name(name)[0]) == INTERNAL_SCHEMA:
-        raise SchemaError(
-            f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes",
-            hint="use another schema",
-        )
+        problem = f"{full_name(name)} belongs to lakeconf, which needs it to recognise repeated writes"
+        raise SchemaError(problem, hint="use another schema")
 
 
 def _unquoted(part: str) -> str:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nlargest
-from itertools import takewhile
 from pathlib import Path
 
 from lakeconf.catalog.paths import compose_path
@@ -94,7 +93,8 @@ class KeptFiles:
         # The common prefix of names from this period: the server lists few other files.
         period = self._period()
         times = [f"{round(seconds * 1000):012x}" for seconds in period]
-        found = self._connection.rows(listing_sql(folder, f"ducklake-{_common_start(*times)[:8]}*"))
+        start = os.path.commonprefix(times)[:8]  # noqa: RUF071 - of names, not of folders
+        found = self._connection.rows(listing_sql(folder, f"ducklake-{start}*"))
         listed = [str(path) for (path,) in found]
         names = {path: path.rpartition("/")[2] for path in listed}
         new = [path for path, name in names.items() if name not in known and _is_new(name, period[0])]
@@ -111,11 +111,6 @@ class KeptFiles:
         if wanted:
             source = files_sql("read_blob", wanted)
             self._contents.update(self._connection.rows(f"SELECT filename, content FROM {source}"))
-
-
-def _common_start(one: str, other: str) -> str:
-    equal = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=True))
-    return "".join(character for character, _ in equal)
 
 
 def _is_new(name: str, since: float) -> bool:

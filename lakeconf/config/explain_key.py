@@ -72,7 +72,7 @@ def _possible(reading: Reading) -> Iterator[tuple[Path, str, Any]]:
         for name, schema in properties.items():
             yield (section, name), schema["description"], None
         for path in reading.origins:
-            if path[0] == section and len(path) == 2 and path[1] not in properties:
+            if len(path) == 2 and path[0] == section and path[1] not in properties:
                 yield path, "Passed to the database of the catalog.", None
 
 

@@ -71,11 +71,6 @@ def comparable_sql(value: Value, column: Column) -> str:
     return value_sql(value, "timestamp" if has(column.type, Fact.NAIVE) else column.type)
 
 
-def is_float(column: Column) -> bool:
-    """Returns True if the column may contain NaN, which bounds do not cover."""
-    return has(column.type, Fact.FLOAT)
-
-
 def is_nan(value: Value) -> bool:
     """Returns True if the value is NaN."""
     return isinstance(value, float) and math.isnan(value)
@@ -321,7 +316,7 @@ def _may_compare(evidence: Evidence, column: Column, operator: Operator, value: 
         ">": f"{high} <= {wanted}",
         ">=": f"{high} < {wanted}",
     }[operator]
-    if is_float(column) and operator in ("!=", ">", ">="):
+    if has(column.type, Fact.FLOAT) and operator in ("!=", ">", ">="):
         # NaN is greater than every bound, and bounds do not cover it.
         impossible = f"({impossible}) AND {evidence.contains_nan} = false"
     return _unless(impossible)

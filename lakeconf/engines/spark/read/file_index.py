@@ -31,11 +31,6 @@ from lakeconf.errors import StorageError, UnsupportedError
 _IN_A_CALL = 10_000
 
 
-def with_planned_files(frame: DataFrame, files: Sequence[tuple[str, int]]) -> DataFrame:
-    """The same relation over other files."""
-    return with_file_index(frame, in_texts(files, _IN_A_CALL))
-
-
 def in_texts(files: Sequence[tuple[str, int]], count: int) -> list[str]:
     """Files as texts for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
     parts = (files[start : start + count] for start in range(0, len(files), count))
@@ -80,7 +75,7 @@ def relation(
         reader = reader.schema(schema)
     if any(":" in uri.rpartition("/")[2] for uri, _ in planned):
         reader = reader.options(**WITHOUT_CHECKSUMS)
-    return with_planned_files(reader.load(_ANY_FILE), planned)
+    return with_file_index(reader.load(_ANY_FILE), in_texts(planned, _IN_A_CALL))
 
 
 def check_local(files: Sequence[File]) -> None:

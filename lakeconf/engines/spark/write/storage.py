@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,12 +33,6 @@ from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded
-
-
-def write_reported(frame: DataFrame, uri: str, options: Mapping[str, str], by: Sequence[str] = ()) -> list[str]:
-    """Writes a frame as Parquet files to a new folder; nothing else is in the folder afterwards."""
-    return written_files(frame, uri, options, by)
-
 
 _log = EventLogger("stage")
 _EVERY_SECONDS = 0.1
@@ -208,7 +202,7 @@ class LakeStorage:
         if temporary:
             options |= {"compression": "snappy", "maxRecordsPerFile": "0"}
         written: list[str] = []
-        job = partial(write_reported, frame, spark_uri(folder), options, by)
+        job = partial(written_files, frame, spark_uri(folder), options, by)
         run_job(self.spark, lambda: written.extend(job()), request.token)
         return [catalog_uri(path, self.location) for path in written]
 

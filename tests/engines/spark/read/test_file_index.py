@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeconf.engines.spark.read.file_index import in_texts, with_planned_files
+from lakeconf.engines.spark.internals import with_file_index
+from lakeconf.engines.spark.read.file_index import in_texts
 from lakeconf.engines.spark.read.scan_source import file_number
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def files(spark: SparkSession, tmp_path: Path) -> list[tuple[str, int]]:
 
 
 def over(spark: SparkSession, files: list[tuple[str, int]]) -> DataFrame:
-    return with_planned_files(spark.read.schema("id BIGINT").parquet(), files)
+    return with_file_index(spark.read.schema("id BIGINT").parquet(), in_texts(files, 10_000))
 
 
 def index_of(frame: DataFrame) -> object:

@@ -12,8 +12,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 
+from lakeconf.engines.spark.internals import written_files
 from lakeconf.engines.spark.write.files import writing_session
-from lakeconf.engines.spark.write.storage import write_reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ OPTIONS = {"compression": "zstd"}
 
 
 def write(frame: DataFrame, folder: Path, *by: str) -> list[Path]:
-    files = write_reported(frame, f"file://{folder}/", OPTIONS, by)
+    files = written_files(frame, f"file://{folder}/", OPTIONS, by)
     assert all(file.startswith("file:/") for file in files)
     return [Path(file.removeprefix("file:")) for file in files]
 
