@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from lakeconf import __version__
 from lakeconf.catalog.stored_queries import StoredQueries
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 # What `engine=` of a write demands: a statement, or an outcome of Spark.
 EngineName: TypeAlias = Literal["duckdb", "spark"]
+DUCKDB: Final = "duckdb"  # it is also the name of its engine
 
 
 def default_author() -> str:
@@ -350,7 +351,7 @@ class Transaction:
             "seconds": round(time.monotonic() - self._started, 3),
         }
         decisions = {change.table: change.decision for change in changes if change.decision is not None}
-        info |= {"written_by": decisions} if decisions and self.session.engine.name != "duckdb" else {}
+        info |= {"written_by": decisions} if decisions and self.session.engine.name != DUCKDB else {}
         return commit_json(info, self.extra)
 
     def _release(self, staged: Staged) -> None:

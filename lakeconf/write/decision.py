@@ -16,7 +16,7 @@ from lakeconf.commit import journal
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.staged_commit import is_metadata_of, table_of_keys
-from lakeconf.commit.transaction import EngineName, Transaction
+from lakeconf.commit.transaction import DUCKDB, EngineName, Transaction
 from lakeconf.ducklake import (
     INTERNAL_ROW_ID,
     PROVEN_STAGED_COMMITS,
@@ -163,7 +163,7 @@ def after_error(transaction: Transaction) -> Decision:
 def of_rows(transaction: Transaction, info: TableInfo, staged: Staged) -> Decision:
     """The way of new rows: their files become files of the table, or DuckDB inserts the rows."""
     session, wanted = transaction.session, transaction.wanted
-    if wanted == "duckdb" or session.engine.name == "duckdb":
+    if DUCKDB in (wanted, session.engine.name):
         return by_statement(transaction, info, str(engine_refusal(session, wanted)))
     if staged.row_count != 0 and (staged.rest is not None or not (staged.files and staged.keeps_files)):
         return by_statement(transaction, info, "no files of Spark contain all rows")
@@ -213,8 +213,8 @@ def _expected_merge(session: Session, plan: ScanPlan, refused: str | None) -> st
 def engine_refusal(session: Session, wanted: EngineName | None = None) -> str | None:
     """Why no write can be an outcome, whatever it is; None if one can be."""
     if not isinstance(session.engine, SparkOperations):
-        return f"the lake was opened with{'out Spark' if session.engine.name == 'duckdb' else ' Spark Connect'}"
-    if wanted == "duckdb":
+        return f"the lake was opened with{'out Spark' if session.engine.name == DUCKDB else ' Spark Connect'}"
+    if wanted == DUCKDB:
         return "engine='duckdb'"
     return "the store's committer is public" if session.committer == "public" else None
 

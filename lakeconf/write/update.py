@@ -14,7 +14,7 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import NO_ID
 from lakeconf.commit.change import Statements
 from lakeconf.commit.moved_values import inexact_types
-from lakeconf.commit.transaction import Target, Transaction
+from lakeconf.commit.transaction import DUCKDB, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
@@ -66,7 +66,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
     read = readable(transaction, target, computed)
     # DuckDB understands every condition.
-    by_duckdb = transaction.wanted == "duckdb" or split(predicate)[1] is not None
+    by_duckdb = transaction.wanted == DUCKDB or split(predicate)[1] is not None
     engine = (session.engine.for_small_merges() if by_duckdb else None) or session.engine
     rows = rows_to_change(engine, transaction, target, read, predicate)
     with named_columns(types):

@@ -20,7 +20,7 @@ from lakeconf.commit.deletions import Positions, found_positions, repeated_id
 from lakeconf.commit.journal import CommitKey, recorded_name
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import EngineName, Target, Transaction
+from lakeconf.commit.transaction import DUCKDB, EngineName, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_commit_text
 from lakeconf.engines.engine import (
@@ -158,7 +158,7 @@ def stage(transaction: Transaction, adopted: Any, wanted: Target) -> Staged:
     _log.info("staging rows for %s (write %s)", info.full_name, token)
     staged = transaction.own(session.engine.stage(adopted, StagingRequest(info, wanted.types, token)))
     _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
-    return replace(staged, files=(), rest=None) if transaction.wanted == "duckdb" else staged
+    return replace(staged, files=(), rest=None) if transaction.wanted == DUCKDB else staged
 
 
 def has_rows(transaction: Transaction, info: TableInfo) -> bool:
@@ -191,7 +191,7 @@ def write_once(
     engine: EngineName | None = None,
 ) -> int:
     """Writes to a table, unless a write with the same key was committed before."""
-    if engine not in (None, "duckdb", "spark"):
+    if engine not in (None, DUCKDB, "spark"):
         raise LakeconfError(f"engine of a write is {engine!r}", hint='write engine="duckdb" or engine="spark"')
     key = commit_key(scope, name, idempotency_key)
     done = committed(scope.session, key)

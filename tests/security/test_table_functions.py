@@ -17,6 +17,7 @@ import lakeconf
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import QueryError, UnsafeQueryError
+from lakeconf.inspection import read_only_sql
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.sql import literal
 from lakeconf.store import Store, open_connection
@@ -208,7 +209,7 @@ def test_function_that_does_more_than_read_is_rejected(
     plant(surroundings.project, refused, refused)
     kept = KeptOpen(store.connect(), store.secrets)
     kept.prefer_builtins("dev")
-    monkeypatch.setattr(Store, "open_connection", lambda _: kept)
+    monkeypatch.setattr(read_only_sql, "open_connection", lambda _: kept)
     before = surroundings.state()
     for name, sql in refused.items():
         for statement in (f"FROM {sql}", f"FROM view_{name}", f"FROM macro_{name}()"):
