@@ -10,7 +10,7 @@ from typing import Protocol
 
 from lakeconf.backends.backend import StorageBackend, StoreNames
 from lakeconf.connection.connection import Connection, connect, load_extension
-from lakeconf.errors import StorageError
+from lakeconf.errors import LakeconfError, StorageError
 from lakeconf.secret import Secret
 
 Reread = Callable[[], StorageBackend | None]
@@ -59,9 +59,9 @@ class Access:
         else:
             try:
                 storage = pickle.loads(self.storage)  # noqa: S301 - the driver wrote it
-            except KeyError as error:
+            except LakeconfError as error:  # a variable is not set
                 raise StorageError(
-                    f"the variable {error.args[0]} is not set in the Python processes of Spark on {gethostname()}",
+                    f"{error.message} in the Python processes of Spark on {gethostname()}",
                     hint="set it on the machines of the cluster, or use a role; Spark passes on no variables by itself",
                 ) from None
         if storage is None:
