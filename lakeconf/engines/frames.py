@@ -220,7 +220,7 @@ def check_dtypes(frame: pd.DataFrame) -> None:
 
 
 # Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
-_KNOWN = ("arrow.uuid", "arrow.json", "arrow.bool8", "duckdb.", "geoarrow.")
+_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
 def check_types(schema: Any) -> None:
@@ -254,10 +254,14 @@ def _problem(found: Any) -> tuple[str, str] | None:
         return "is a union, which DuckLake lacks", "make a column for each kind of its values"
     if pa.types.is_struct(found) and not found.num_fields:
         return "has structs without fields, which DuckDB lacks", "drop the column, or add a field"
-    if isinstance(found, pa.BaseExtensionType) and not found.extension_name.startswith(_KNOWN):
+    if isinstance(found, pa.BaseExtensionType) and not _is_known(found.extension_name):
         why = f"has the extension type {found.extension_name}, of which DuckDB would read the storage type only"
         return why, f"cast it to its storage type {found.storage_type} or to text, if that keeps what it means"
     return None
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN or name.startswith(("duckdb.", "geoarrow."))
 
 
 def native_frame(frame: object) -> Any:

@@ -46,7 +46,7 @@ class Definition:
     partitioned_by: Sequence[str] = ()
     # Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
     sorted_by: Sequence[str] = ()
-    comment: str | None = None  # A description of the table
+    comment: str | None = None  # a description of the table
     column_comments: Mapping[str, str] = field(default_factory=dict)  # descriptions of its columns, by name
 
     def statements(self, quoted_schema: str, quoted: str) -> tuple[str, ...]:

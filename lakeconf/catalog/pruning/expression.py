@@ -136,7 +136,37 @@ def conjuncts(text: str) -> list[str]:
         # The line ends a comment at the end of the text.
         if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
             raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
-        return [f"{text}\n"]
+        written = _split_as_written(connection, text, where["children"]) if is_and else None
+        return [f"{text}\n"] if written is None else [one or own for one, own in zip(texts, written, strict=True)]
+
+
+def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
+    """The text of each condition as it was written, in parentheses; None if they cannot be found."""
+    found: list[str] = []
+    begin = 0
+    for end in (*_ends(text), len(text)):
+        if len(found) == len(conditions):
+            return None
+        part = f"({text[begin:end].strip()}\n)"
+        try:
+            tree = _parsed(connection, part)["statements"][0]["node"]["where_clause"]
+        except PredicateError:
+            continue  # an AND of BETWEEN or CASE
+        if _without_places(tree) == _without_places(conditions[len(found)]):
+            found.append(part)
+            begin = end + len("AND")
+    return found if len(found) == len(conditions) and begin > len(text) else None
+
+
+def _ends(text: str) -> Iterator[int]:
+    """The places of AND outside parentheses."""
+    encoded, depth = text.encode(), 0  # the offsets count bytes
+    for start, kind in duckdb.tokenize(text):
+        sign = encoded[start : start + 1] if kind == duckdb.token_type.operator else b""
+        depth += (sign == b"(") - (sign == b")")
+        is_and = kind == duckdb.token_type.keyword and encoded[start : start + 3].lower() == b"and"
+        if is_and and not depth:
+            yield len(encoded[:start].decode())
 
 
 def is_condition_of(text: str, select: str) -> bool:

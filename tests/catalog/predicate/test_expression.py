@@ -28,10 +28,12 @@ COLUMNS = columns_of(
         ("[id] = l", ["(list_value(id) = l)"]),
         ("s.a.b = 1", ["(((s).a).b = 1)"]),
         ("s.a = 'inf'::DOUBLE AND b", ["((s).a = CAST('inf' AS DOUBLE))", "b"]),
-        # DuckDB writes IS TRUE in another way, and JSON has no infinity.
+        # DuckDB writes IS TRUE in another way.
         ("b IS TRUE -- or not", ["b IS TRUE -- or not\n"]),
-        ("b IS TRUE AND id = 1", ["b IS TRUE AND id = 1\n"]),
-        ("id BETWEEN -1e999 AND 2 AND b", ["id BETWEEN -1e999 AND 2 AND b\n"]),
+        ("b IS TRUE -- AND\nAND id = 1 -- or not", ["(b IS TRUE -- AND\n)", "(id = 1)"]),
+        ("(b AND v = 'x AND y') IS TRUE AND id < 1e999", ["((b AND v = 'x AND y') IS TRUE\n)", "(id < 1e999\n)"]),
+        ("id BETWEEN -1e999 AND 2 AND b", ["(id BETWEEN -1e999 AND 2\n)", "b"]),
+        ("CASE WHEN b AND b THEN b IS TRUE END AND b", ["(CASE WHEN b AND b THEN b IS TRUE END\n)", "b"]),
         ("id = 1 AND b IS TRUE OR b", ["id = 1 AND b IS TRUE OR b\n"]),
     ],
 )

@@ -199,6 +199,8 @@ def test_condition_that_duckdb_parses_is_rejected_with_a_hint(where: str, messag
         ("a IS DISTINCT FROM 1", 0, "(a IS DISTINCT FROM 1)"),
         ("a IS TRUE", 0, "a IS TRUE\n"),
         ("a + 1 = 1 IS TRUE", 0, "a + 1 = 1 IS TRUE\n"),
+        ("a = 1 AND (f > 0) IS TRUE AND a % 2 = 1 AND f < 1e999", 3, "((a % 2) = 1)"),
+        ("a = 1 AND a % 2 = 1 AND a = f IS TRUE", 1, "((a % 2) = 1) AND (a = f IS TRUE\n)"),
         ("s COLLATE NOCASE = 'x'", 0, "(s COLLATE NOCASE = 'x')"),
         ("de > CAST('1.505' AS DECIMAL(3, 2))", 0, "(de > CAST('1.505' AS DECIMAL(3,2)))"),
         ("j = '{}' AND t = '12:00:00'", 0, "(j = '{}') AND (t = '12:00:00')"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHANCE = random.Random(0)  # noqa: S311 - the same values every time
 EPOCH = dt.date(1970, 1, 1)
-COUNT = 3000 if PROVE else 15
+COUNT = 3000 if PROVE else 60
 NOW = dt.timedelta(0)
 
 
