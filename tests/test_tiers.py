@@ -37,6 +37,16 @@ def test_one_function_of_each_file_is_quick_unless_all_are_dear() -> None:
     assert choice.is_left_out("tests/cli/test_b.py")
 
 
+def test_rules_of_the_source_are_quick() -> None:
+    costs = {
+        "tests/test_hints.py::f": Cost(2.9, 1),
+        "tests/test_install.py::f": Cost(9.0, 1),
+        "tests/test_a.py::f": Cost(2.9, 1),
+    }
+    choice = Choice(costs)
+    assert [choice.cases(group) for group in costs] == [1, 0, 0]
+
+
 def test_one_spark_test_of_chosen_files_is_quick() -> None:
     costs = {f"{WRITES}::{name} spark": Cost(seconds, 2) for name, seconds in (("f", 3.0), ("g", 2.0))}
     costs |= {"tests/lake/test_a.py::f spark": Cost(0.2, 2)}

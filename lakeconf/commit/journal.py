@@ -204,6 +204,6 @@ def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
     if missing:
         raise CatalogError(
             f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
-            hint=f"if another program created it, drop it with DuckDB: lakeconf reserves the schema {INTERNAL_SCHEMA}",
+            hint=f"drop it with DuckDB if another program created it: lakeconf reserves the schema {INTERNAL_SCHEMA}",
         )
     return columns

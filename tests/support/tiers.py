@@ -7,6 +7,7 @@ measured again.
 
 from __future__ import annotations
 
+import re
 import statistics
 import zlib
 from collections import defaultdict
@@ -19,11 +20,15 @@ from strength import PROVE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COSTS = Path(__file__).parent.parent / "costs.txt"
+ROOT = Path(__file__).parents[2]
+COSTS = ROOT / "tests" / "costs.txt"
 # Seconds of a case on two quiet cores, with its fixtures.
 CHEAP = 0.05  # all cases of such a function are quick
 ONE_CASE = {"core": 0.7, "other": 0.4}  # one case of such a function is quick
 LEFT_FILE = 2.0  # one case of a file that would have none
+# Functions of files that read lakeconf's source are quick up to this: any change can break their rules.
+SOURCE_RULES = 3.0
+_READS_SOURCE = re.compile(r"^import ast$|^from source_tree import .*(sources|all_imports)", re.MULTILINE)
 CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "security", "write")
 # One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
 END_TO_END = frozenset(
@@ -54,6 +59,12 @@ def group_of(item: pytest.Item) -> str:
     name, _, parameters = item.nodeid.partition("[")
     needs = _SPARK & set(getattr(item, "fixturenames", ())) or "spark" in parameters
     return f"{name} spark" if needs else name
+
+
+def reads_source(path: str) -> bool:
+    """True if a file of tests reads the source of lakeconf."""
+    file = ROOT / path
+    return file.exists() and bool(_READS_SOURCE.search(file.read_text("utf-8")))
 
 
 class Cost(NamedTuple):
@@ -101,7 +112,7 @@ class Choice:
 
     def _chosen(self, path: str, groups: list[str]) -> Iterator[str]:
         """The groups of a file of which one case is quick."""
-        limit = ONE_CASE["core" if path.split("/")[1] in CORE else "other"]
+        limit = SOURCE_RULES if reads_source(path) else ONE_CASE["core" if path.split("/")[1] in CORE else "other"]
         on_spark, others = ([one for one in groups if one.endswith(" spark") is spark] for spark in (True, False))
         quick = [group for group in others if self._costs[group].seconds <= limit]
         yield from quick
@@ -210,7 +221,6 @@ def read_costs() -> dict[str, Cost]:
 
 def write_costs(costs: dict[str, Cost]) -> None:
     """Writes the costs of the groups whose files exist."""
-    root = Path(__file__).parents[2]
-    files = {path for path in {group.partition("::")[0] for group in costs} if (root / path).exists()}
+    files = {path for path in {group.partition("::")[0] for group in costs} if (ROOT / path).exists()}
     known = (group for group in sorted(costs) if group.partition("::")[0] in files)
     COSTS.write_text("".join(f"{costs[group].seconds:.3f} {costs[group].cases} {group}\n" for group in known), "utf-8")
