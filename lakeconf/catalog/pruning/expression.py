@@ -120,24 +120,23 @@ class NotUnderstoodError(PredicateError):
     """The planner does not know the syntax; an engine may."""
 
 
-def conjuncts(text: str) -> list[str]:
+def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     """Splits a condition into conditions that must all be true, as DuckDB's parser understands it."""
-    with closed_connection() as connection:
-        parsed = _parsed(connection, text)
-        where = parsed["statements"][0]["node"]["where_clause"]
-        _check_parts(connection, where)
-        is_and = where["type"] == "CONJUNCTION_AND"
-        parts = _unambiguous(where["children"] if is_and else [where])
-        texts = [_text(connection, parsed, part) for part in parts]
-        if None not in texts:
-            return [part for part in texts if part is not None]
-        if any(len(node["column_names"]) > 1 for node in _nodes(where) if node["class"] == "COLUMN_REF"):
-            raise PredicateError(f"{text!r} names a field after a point", hint="write (s).a instead of s.a")
-        # The line ends a comment at the end of the text.
-        if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
-            raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
-        written = _split_as_written(connection, text, where["children"]) if is_and else None
-        return [f"{text}\n"] if written is None else [one or own for one, own in zip(texts, written, strict=True)]
+    parsed = _parsed(connection, text)
+    where = parsed["statements"][0]["node"]["where_clause"]
+    _check_parts(connection, where)
+    is_and = where["type"] == "CONJUNCTION_AND"
+    parts = _unambiguous(where["children"] if is_and else [where])
+    texts = [_text(connection, parsed, part) for part in parts]
+    if None not in texts:
+        return [part for part in texts if part is not None]
+    if any(len(node["column_names"]) > 1 for node in _nodes(where) if node["class"] == "COLUMN_REF"):
+        raise PredicateError(f"{text!r} names a field after a point", hint="write (s).a instead of s.a")
+    # The line ends a comment at the end of the text.
+    if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
+        raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
+    written = _split_as_written(connection, text, where["children"]) if is_and else None
+    return [f"{text}\n"] if written is None else [one or own for one, own in zip(texts, written, strict=True)]
 
 
 def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
@@ -190,13 +189,11 @@ def shown(connection: duckdb.DuckDBPyConnection, where: Any) -> str:
     return _text(connection, _parsed(connection, "true"), where) or str(where["type"]).lower()
 
 
-def typed(conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
+def typed(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
     """Types conditions that must all be true."""
     text = " AND ".join(conditions)
-    with closed_connection() as connection:
-        where = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
-        used = _columns(where, {folded(column.name): column for column in columns})
-        _check_types(connection, conditions, used)
+    used = _columns(parsed_condition(connection, text), {folded(column.name): column for column in columns})
+    _check_types(connection, conditions, used)
     if not used:
         raise without_columns(text)
     return Expression(text, used)

@@ -109,38 +109,30 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
     """Parses a condition on a table: any boolean expression over its columns."""
     text = where if isinstance(where, str) else _sql_of(where, columns)
     try:
-        return _parse(text, columns)
+        with closed_connection() as connection:
+            return _parse(connection, text, columns)
     except RecursionError as error:
         raise too_deep() from error
 
 
-def _parse(text: str, columns: Sequence[Column]) -> Predicate:
+def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[Column]) -> Predicate:
+    reader = _Reader(connection, columns)
     try:
-        return parse_understood(text, columns)
+        return reader.predicate(parsed_condition(connection, text))
     except NotUnderstoodError as error:
         if untested(duckdb.__version__) is not None:
             # `check_bound` reads plans, which are those of the tested version.
             raise PredicateError(f"{error.message}; with DuckDB 1.5, it would", hint=GRAMMAR) from error
-        return _with_expression(conjuncts(text), columns)
-
-
-def _with_expression(conditions: Sequence[str], columns: Sequence[Column]) -> Predicate:
     understood, others = [], []
-    for condition in conditions:
+    for condition in conjuncts(connection, text):
         try:
-            understood.append(parse_understood(condition, columns))
+            understood.append(reader.predicate(parsed_condition(connection, condition)))
         except NotUnderstoodError:
             others.append(condition)
     if not others:
         return And(tuple(understood))
-    expression = typed(others, columns)
+    expression = typed(connection, others, columns)
     return And((*understood, expression)) if understood else expression
-
-
-def parse_understood(text: str, columns: Iterable[Column]) -> Predicate:
-    """Parses a condition that planning understands completely."""
-    with closed_connection() as connection:
-        return _Reader(connection, columns).predicate(parsed_condition(connection, text))
 
 
 def _sql_of(where: object, columns: Sequence[Column]) -> str:

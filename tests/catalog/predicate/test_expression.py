@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lakeconf.catalog.column_types import columns_of
 from lakeconf.catalog.pruning.expression import conjuncts, is_condition_of, typed
 from lakeconf.catalog.tables import Column
+from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
 
 COLUMNS = columns_of(
     {"id": "INTEGER", "v": "VARCHAR", "b": "BOOLEAN", "l": "INTEGER[]", 's"x': 'STRUCT("a b" INTEGER)', "j": "JSON"}
 )
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with closed_connection() as connection:
+        yield connection
 
 
 @pytest.mark.parametrize(
@@ -37,8 +51,10 @@ COLUMNS = columns_of(
         ("id = 1 AND b IS TRUE OR b", ["id = 1 AND b IS TRUE OR b\n"]),
     ],
 )
-def test_a_condition_is_split_as_duckdb_understands_it(text: str, parts: list[str]) -> None:
-    assert conjuncts(text) == parts
+def test_a_condition_is_split_as_duckdb_understands_it(
+    connection: duckdb.DuckDBPyConnection, text: str, parts: list[str]
+) -> None:
+    assert conjuncts(connection, text) == parts
 
 
 @pytest.mark.parametrize(
@@ -77,9 +93,11 @@ def test_a_condition_is_split_as_duckdb_understands_it(text: str, parts: list[st
         ("main.abs(id) = 1", "the function 'abs': it is not built in"),
     ],
 )
-def test_what_is_not_a_condition_on_one_row_is_refused(text: str, message: str) -> None:
+def test_what_is_not_a_condition_on_one_row_is_refused(
+    connection: duckdb.DuckDBPyConnection, text: str, message: str
+) -> None:
     with pytest.raises(PredicateError) as refused:
-        conjuncts(text)
+        conjuncts(connection, text)
     assert message in refused.value.message
 
 
@@ -93,8 +111,10 @@ def test_what_is_not_a_condition_on_one_row_is_refused(text: str, message: str) 
         (["(j ->> 'a') = 'x'"], ["j"]),
     ],
 )  # fmt: skip
-def test_an_expression_names_its_columns(conditions: list[str], columns: list[str]) -> None:
-    found = typed(conditions, COLUMNS)
+def test_an_expression_names_its_columns(
+    connection: duckdb.DuckDBPyConnection, conditions: list[str], columns: list[str]
+) -> None:
+    found = typed(connection, conditions, COLUMNS)
     assert [column.name for column in found.columns] == columns
     assert found.sql == " AND ".join(conditions)
 
@@ -112,9 +132,11 @@ def test_an_expression_names_its_columns(conditions: list[str], columns: list[st
         ("(1 = 1)", "uses no column"),
     ],
 )
-def test_an_expression_must_be_a_condition_on_the_columns(condition: str, message: str) -> None:
+def test_an_expression_must_be_a_condition_on_the_columns(
+    connection: duckdb.DuckDBPyConnection, condition: str, message: str
+) -> None:
     with pytest.raises(PredicateError) as refused:
-        typed([condition], COLUMNS)
+        typed(connection, [condition], COLUMNS)
     assert message in refused.value.message
 
 
@@ -126,8 +148,8 @@ def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) ->
     assert is_condition_of(text, "SELECT * FROM (SELECT 1 AS id) WHERE (id % 2) = 0") is same
 
 
-def test_a_catalog_with_a_column_that_duckdb_cannot_create() -> None:
+def test_a_catalog_with_a_column_that_duckdb_cannot_create(connection: duckdb.DuckDBPyConnection) -> None:
     """A hostile or damaged catalog can have a STRUCT without fields."""
     column = Column(7, "s", "struct", nullable=True, initial_default=None)
     with pytest.raises(PredicateError, match="DuckDB refuses the condition"):
-        typed(["(s IS NULL)"], [column])
+        typed(connection, ["(s IS NULL)"], [column])
