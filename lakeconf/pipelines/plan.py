@@ -146,6 +146,7 @@ class Step:
     reason: str  # the reason, in words
     runs: bool = True  # False if there is nothing to do
     rebuild: bool = False  # True if new rows replace all existing rows
+    needs_rebuild: bool = False  # True if that would replace rows of earlier runs, and was not requested
     since: Mapping[str, int] | None = None  # the snapshot after which the changes of an input are read, by input
     batches: Sequence[Batch] = ()  # the intervals of an incremental model
     files: Sequence[str] = ()  # the files to load
@@ -172,22 +173,36 @@ class Known:
     earlier: int = 0  # the number of all recorded runs of the model
     pending: frozenset[str] = frozenset()  # tables that this run would change; only for plans
     history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
-    has_other_rows: bool = False  # True if the table has rows, but runs wrote only a former table of its name
+    has_rows: bool = False  # True if the table has rows that a model of its kind keeps, as Append and Merge do
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     """Plans the run of a model."""
     step = _decided(pipeline, model, known, bounds, late)
-    if known.has_other_rows and step.runs and not bounds.rebuild and reads_changes(model):
+    is_unasked = known.has_rows and step.runs and not bounds.rebuild
+    if is_unasked and known.history.is_former and reads_changes(model):
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
             "whether these are the rows of earlier runs",
             hint="run with --rebuild to compute all rows again, or restore the former table: lakeconf restore",
         )
+    if is_unasked and step.rebuild:
+        # The inputs may no longer have the rows from which earlier runs computed those of the table.
+        step = replace(step, needs_rebuild=True, reason=f"{step.reason}; needs --rebuild, which replaces all rows")
     if not known.exists or not known.history.undone or (step.runs and step.rebuild and not step.batches):
         return step
     warnings = undone_warnings(model, known.history, step.batches)
     return replace(step, warnings=[*warnings, *step.warnings])
+
+
+def check_rebuild(step: Step) -> None:
+    """Checks that rows of earlier runs are replaced only on request."""
+    if step.needs_rebuild:
+        raise PipelineError(
+            f"the run would replace all rows of {step.model.table}: {step.reason}",
+            hint=f"look at what its inputs have now: lakeconf run {step.model.table} --rebuild deletes the rows that "
+            "cannot be computed from them again",
+        )
 
 
 def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
@@ -208,7 +223,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
         if table in lost:
-            return Step(model, f"{lost[table]}; reads all of {table}", rebuild=True, earlier=earlier)
+            return Step(model, lost[table], rebuild=True, earlier=earlier)
         if table not in changed:
             return Step(model, "nothing has changed", runs=False)
         return Step(model, f"{table} has changed", since={driving: last.inputs[table]}, earlier=earlier)
@@ -324,11 +339,16 @@ def _intervals(
             f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
             hint="set --from to a time before --to",
         )
-    definition = pipeline.definition(model)
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
-        done = done_ranges(kind, known.runs, definition)
-    redo = late.ranges if bounds.redo_late or kind.late == "redo" else ()
+        done = done_ranges(kind, known.runs, pipeline.definition(model))
+    is_redone = bounds.redo_late or kind.late == "redo"
+    if is_redone and late.unknown and bounds.since is None:
+        raise PipelineError(
+            f"the model {model.table} cannot redo late rows: {late.unknown[0]}",
+            hint="name the intervals to recompute, with --from and --to",
+        )
+    redo = late.ranges if is_redone else ()
     found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
     left = without(late.ranges, found)
     warnings = [*late.unknown, *_late_warnings(left, late)]

@@ -21,10 +21,10 @@ from lakeconf.logs import EventLogger
 from lakeconf.pipelines.intervals import in_utc, moment
 from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, column_changes, decide
+from lakeconf.pipelines.plan import Bounds, Known, Step, check_rebuild, column_changes, decide
 from lakeconf.pipelines.recorded_runs import history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
@@ -311,6 +311,7 @@ class _Running:
                 if not step.runs:
                     took = time.monotonic() - began
                     return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
+                check_rebuild(step)
                 self._began(model)
                 one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
                 self._step_runs[table] = one
@@ -367,10 +368,8 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
         one.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     found = history(runs, lake.runs.created(model.table) if exists else None)
-    other_rows = (
-        exists and found.is_former and not isinstance(model.kind, View) and bool(lake.table(model.table).count())
-    )
-    return Known(lakes, exists, found.runs, len(runs), pending, found, other_rows)
+    has_rows = exists and isinstance(model.kind, (Append, Merge)) and bool(lake.table(model.table).count())
+    return Known(lakes, exists, found.runs, len(runs), pending, found, has_rows)
 
 
 def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:

@@ -157,7 +157,7 @@ def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lakes: dict
     step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}])
     assert (told(step), step.since) == (("nothing has changed", False, False), None)
     step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.b": 3}}])
-    assert told(step) == ("raw.a is a new input; reads all of raw.a", True, True)
+    assert told(step) == ("raw.a is a new input", True, True)
     assert (step.since, step.earlier) == (None, 7)
     assert told(planned(kind, lakes=lakes)) == ("first run", True, True)
     rebuilt = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
@@ -184,7 +184,7 @@ def test_expired_snapshots_cause_a_run(tmp_path: Path) -> None:
         why = "the changes of raw.a are unknown, because snapshots since the last run have expired"
         runs = [{"inputs": {"raw.a": 1}}]
         assert told(planned(Full(), lakes={"": lake}, runs=runs)) == ("raw.a changed", True, False)
-        assert told(planned(Append(), lakes={"": lake}, runs=runs)) == (f"{why}; reads all of raw.a", True, True)
+        assert told(planned(Append(), lakes={"": lake}, runs=runs)) == (why, True, True)
 
 
 def test_table_is_located_in_its_own_or_another_lake(lakes: dict[str, Lake]) -> None:
@@ -357,6 +357,17 @@ def test_unknown_late_rows_are_a_warning(lakes: dict[str, Lake]) -> None:
     unknown = Late(unknown=["late rows of raw.a are unknown"])
     assert daily(lakes, runs=[(1, 5)], late=unknown).warnings == ["late rows of raw.a are unknown"]
     assert daily(lakes, runs=[(1, 4)], late=unknown).warnings == ["late rows of raw.a are unknown"]
+
+
+def test_unknown_late_rows_cannot_be_redone(lakes: dict[str, Lake]) -> None:
+    unknown = Late(unknown=["late rows of raw.a are unknown"])
+    for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
+        with pytest.raises(PipelineError) as caught:
+            daily(lakes, runs=[(1, 4)], late=unknown, **given)
+        assert caught.value.message == "the model marts.t cannot redo late rows: late rows of raw.a are unknown"
+        assert caught.value.hint == "name the intervals to recompute, with --from and --to"
+        step = daily(lakes, runs=[(1, 4)], late=unknown, since=datetime(2024, 1, 2), **given)
+        assert days(step) == [(2, 5)]
 
 
 def test_range_of_a_run_has_a_start_before_its_end(lakes: dict[str, Lake]) -> None:

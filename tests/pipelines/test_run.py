@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
+import pytest
 from lake_fixtures import lake_with
 
 import lakeconf
+from lakeconf.errors import PipelineError
 from lakeconf.pipelines import (
     Append,
     Full,
@@ -178,16 +180,44 @@ def test_append_receives_only_new_rows(lake: Lake) -> None:
     assert did(run(pipeline, lake)) == {"staging.large": "skipped"}
 
 
-def test_append_reads_all_rows_if_its_snapshots_have_expired(lake: Lake) -> None:
-    pipeline = Pipeline([large])
+@pytest.mark.parametrize("made", [large, by_event], ids=lambda made: made.table)
+def test_rows_of_changes_are_kept_if_the_snapshots_of_the_input_have_expired(made: Model, lake: Lake) -> None:
+    pipeline = Pipeline([made])
     did(run(pipeline, lake))
     lake.table("raw.events").append(LATER)
     lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
     (step,) = plan(pipeline, lake)
     assert "have expired" in step.reason
-    assert "reads all of raw.events" in step.reason
-    did(run(pipeline, lake))
-    assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
+    assert (step.runs, step.replaces) == (True, True)
+    assert "; needs --rebuild, which replaces all rows" in step.reason
+    before = lake.snapshot_id
+    (result,) = run(pipeline, lake)
+    assert isinstance(result.error, PipelineError)
+    assert result.error.message.startswith(f"the run would replace all rows of {made.table}: the changes of raw.events")
+    assert f"lakeconf run {made.table} --rebuild" in str(result.error.hint)
+    assert lake.refresh() == before
+    did(run(pipeline, lake, rebuild=True))
+    assert len(rows(lake, made.table)) == (5 if made is large else 6)
+
+
+@pytest.mark.parametrize("kind", [Append(), Merge("event_id"), Merge("event_id", changes_of="raw.events")], ids=repr)
+def test_rows_that_a_model_keeps_are_replaced_only_on_request(kind: Append | Merge, lake: Lake) -> None:
+    def of(amount: str) -> Pipeline:
+        return Pipeline([Model("marts.t", kind, Query(f"SELECT event_id, {amount} AS amount FROM raw.events"))])
+
+    # Rows that no run wrote.
+    lake.create_table("marts.t", {"event_id": "BIGINT", "amount": "BIGINT"})
+    lake.table("marts.t").append(pa.table({"event_id": [9], "amount": [9]}))
+    (result,) = run(of("amount"), lake)
+    assert isinstance(result.error, PipelineError)
+    assert rows(lake, "marts.t") == [(9, 9)]
+    did(run(of("amount"), lake, rebuild=True))
+    # Rows whose source is gone.
+    lake.table("raw.events").delete("event_id = 1")
+    (result,) = run(of("amount * 2"), lake)
+    assert result.reason == "its definition has changed; needs --rebuild, which replaces all rows"
+    assert isinstance(result.error, PipelineError)
+    assert (1, 10) in rows(lake, "marts.t")
 
 
 def test_merge_receives_inserts_updates_and_deletes(lake: Lake) -> None:
