@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import Amount, Change, change_options, complete_stores, complete_tables, store_option
+from lakeconf.cli.options import (
+    Amount,
+    Change,
+    Size,
+    change_options,
+    complete_stores,
+    complete_tables,
+    store_option,
+)
 from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--deadline-minutes", type=Amount(), help="End the compaction after this time; default: the store's deadline."
 )
-@click.option("--memory-limit", help="DuckDB's memory, such as 4GB; default: the store's limit.")
+@click.option("--memory-limit", type=Size(), help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @change_options
 def maintain_command(

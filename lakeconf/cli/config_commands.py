@@ -71,6 +71,8 @@ def validate_command(
         lakeconf validate --explain LC012
     """
     if code is not None:
+        if stores or strict or untrusted or format_name not in ("text", "json"):
+            raise click.UsageError("--explain checks nothing: it can be combined with --format text or json only")
         text = explanation(code).rstrip()
         if format_name == "json":
             show_json({"code": code.upper(), "text": text})

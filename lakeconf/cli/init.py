@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from lakeconf.backends.registry import metadata_types, storage_types
-from lakeconf.cli.options import format_option, overwrite_option
+from lakeconf.cli.options import format_option, overwrite_option, pairs_of
 from lakeconf.cli.output import show, show_json
 from lakeconf.config.config import read
 from lakeconf.config.file import FILE_NAME, PYPROJECT, file_text
@@ -49,7 +49,12 @@ class _TypeOfBackend(click.ParamType):  # type: ignore[type-arg]  # click 8.1 ha
     help="Storage backend; by default local. `none` is allowed with MotherDuck only.",
 )
 @click.option(
-    "--set", "given", multiple=True, metavar="KEY=VALUE", help="Set a field, such as storage_backend.bucket=acme."
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=pairs_of("storage_backend.bucket=acme"),
+    help="Set a field, such as storage_backend.bucket=acme.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=FILE_NAME, show_default=True)
 @overwrite_option
@@ -58,7 +63,7 @@ def init_command(
     store: str,
     metadata: str | None,
     storage: str | None,
-    given: tuple[str, ...],
+    given: Mapping[str, str],
     output: Path,
     format_name: str,
     *,
@@ -78,7 +83,7 @@ def init_command(
     if store in declared:
         message = f"{output} already declares the store {store}; --store names another one, --force overwrites the file"
         raise click.UsageError(message)
-    values = dict(map(_pair, given))
+    values = {_field(key): value for key, value in given.items()}
     kinds = metadata or DEFAULT_METADATA, None if storage == NO_STORAGE else storage or DEFAULT_STORAGE
     made = with_store(file_text(output), store, *kinds, values) if adds else first_configuration(store, *kinds, values)
     _write(output, made)
@@ -129,9 +134,8 @@ def _ignore(folder: Path) -> bool:
     return True
 
 
-def _pair(text: str) -> tuple[tuple[str, str], str]:
-    key, equals, value = text.partition("=")
+def _field(key: str) -> tuple[str, str]:
     section, dot, name = key.partition(".")
-    if not (equals and dot):
-        raise click.UsageError(f"--set {text}: expected a form such as storage_backend.bucket=acme")
-    return (section, name), value
+    if not dot:
+        raise click.UsageError(f"--set {key}: expected a form such as storage_backend.bucket=acme")
+    return section, name

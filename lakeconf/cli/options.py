@@ -7,18 +7,20 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
+from lakeconf.backends.store_options import option_fault
 from lakeconf.cli.output import safe_line, show, show_error, show_json
 from lakeconf.config.config import init
 from lakeconf.config.environment import env_variables
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
+from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
@@ -104,6 +106,34 @@ class Amount(click.FloatRange):
         if math.isnan(found):
             self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
         return found
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
+    """The size of a memory limit."""
+
+    name = "size"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        fault = option_fault("maintenance", "memory_limit", value)
+        if fault is not None:
+            self.fail(f"{value!r} {fault.message}; write a size such as 4GB.", param, ctx)
+        return value
+
+
+def pairs_of(example: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], Mapping[str, str]]:
+    """The callback of an option that may be repeated, each time with another key: KEY=VALUE."""
+
+    def found(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
+        pairs: dict[str, str] = {}
+        for key, equals, value in (text.partition("=") for text in given):
+            if not (key and equals):
+                raise click.BadParameter(f"{key!r} is not of a form such as {example}.", context, parameter)
+            if folded(key) in map(folded, pairs):
+                raise click.BadParameter(f"{key!r} has two values.", context, parameter)
+            pairs[key] = value
+        return pairs
+
+    return found
 
 
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from lakeconf.cli.options import (
     format_option,
     models_options,
     output_format,
+    pairs_of,
     selection_options,
     store_option,
     yes_option,
@@ -38,6 +39,7 @@ from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, d
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.plan import Step
 from lakeconf.wording import counted
+from lakeconf.write.ddl import type_sql
 
 # The exit code for pending changes.
 PENDING = 3
@@ -167,7 +169,10 @@ def run_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
+    with (
+        _events(config, pipeline, store, None if dry_run else events) as lineage,
+        opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others),
+    ):
         request["others"] = others
         if dry_run or (request["rebuild"] and not yes):
             _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
@@ -175,9 +180,7 @@ def run_command(
                 return
         request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
-        with _events(config, pipeline, store, events) as lineage:
-            calls = _calls(progress, lineage)
-            results = run(pipeline, lake, names, **request, **calls)
+        results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
     _show_all(results, format_name)
     if lineage is not None and lineage.lost:
         show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
@@ -333,11 +336,18 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table", shell_complete=complete_tables)
-@click.option("--type", "given", multiple=True, metavar="COLUMN=TYPE", help="Type of a column; may be repeated.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="COLUMN=TYPE",
+    callback=pairs_of("price=DECIMAL(10,2)"),
+    help="Type of a column; may be repeated.",
+)
 @store_option
 @change_options
 def load_command(
-    file: Path, table: str, given: tuple[str, ...], store: str | None, source: str | None, change: Change
+    file: Path, table: str, types: Mapping[str, str], store: str | None, source: str | None, change: Change
 ) -> None:
     """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
 
@@ -348,31 +358,25 @@ def load_command(
     \b
         lakeconf load prices.csv raw.prices --type "price=DECIMAL(10,2)"
     """
+    for name, kind in types.items():
+        type_sql(name, kind)
     found = init(source).get_store(store)
-    types = dict(map(_type_of, given))
     with contextlib.ExitStack() as stack:
         plan = planned_load(opened_for_reading(found, stack), file, table, types)
     if change.is_text:
         show_table([("column", "type", "from"), *((name, *found) for name, found in plan.columns.items())])
-        show(f"{'create' if plan.is_new else 'append to'} {table}: {counted(plan.count, 'row')}")
+        show(f"{'create' if plan.schema is None else 'append to'} {table}: {counted(plan.count, 'row')}")
 
     def do() -> int:
         with found.open() as lake:
             return load(lake, file, table, plan)
 
-    data = {"table": table, "created": plan.is_new, "rows": plan.count}
+    data = {"table": table, "created": plan.schema is None, "rows": plan.count}
     data["columns"] = {name: kind for name, (kind, _) in plan.columns.items()}
     question = f"Load {file} into {table} of {found.name}?"
     made = change.carry_out(question, do, lambda made: data | {"snapshot_id": made}, needed=True)
     if made is not None and change.is_text:
         show(f"loaded in snapshot {made}")
-
-
-def _type_of(text: str) -> tuple[str, str]:
-    name, equals, kind = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"--type {text}: expected a form such as price=DECIMAL(10,2)")
-    return name, kind
 
 
 @click.command("graph", short_help="Show which models read which tables.")

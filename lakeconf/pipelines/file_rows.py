@@ -208,11 +208,11 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_see
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
     if parsed_type(kind).id not in DATED:
-        return SchemaError(message, hint="declare it as VARCHAR in columns, or change it in the file")
+        return _of_column(column, message, "declare it as VARCHAR in columns, or change it in the file")
     where = "the SQL of a model that reads the seed" if is_seed else "the SQL of the model"
     made = f"SELECT CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})" + ("" if is_seed else " FROM files")
     hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in {where}: {made}"
-    return SchemaError(f"{message} in ISO 8601", hint=hint)
+    return _of_column(column, f"{message} in ISO 8601", hint)
 
 
 READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
@@ -400,7 +400,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
     if isinstance(files.model.kind, Append):
         hint += f"; to leave it out, select the other {others} FROM files in the SQL of the model"
     named = f"{_place(files)}{_name(files, file)} has the {what}"
-    return SchemaError(f"{named}, which is not in columns of {files.model.table}", hint=hint)
+    return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
 def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
@@ -409,7 +409,13 @@ def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round them, also cast it in the SQL of the model: {cast}"
     what = f"the column {name!r} of {_name(files, path)}"
-    return SchemaError(f"{_place(files)}{what} has values that its type {kind} would round", hint=hint)
+    return _of_column(name, f"{_place(files)}{what} has values that its type {kind} would round", hint)
+
+
+def _of_column(column: str, message: str, hint: str) -> SchemaError:
+    error = SchemaError(message, hint=hint)
+    error.column = column
+    return error
 
 
 def _key(name: str, kind: str) -> str:

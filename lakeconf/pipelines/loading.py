@@ -9,13 +9,17 @@ from typing import Any
 
 import narwhals as nw
 
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.connection.connection import fetched
+from lakeconf.engines.schema_check import check_names, check_writable
 from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.run_journal import FileState
 from lakeconf.pipelines.file_rows import Files, check_files, read_files
 from lakeconf.pipelines.intervals import in_utc
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.new_files import local_state
 from lakeconf.sql import folded
 
 
@@ -25,11 +29,13 @@ class Load:
 
     columns: Mapping[str, tuple[str, str]]  # the type of each column, and where it comes from: table, option or file
     count: int  # the number of rows
-    is_new: bool  # True if the table is created
+    schema: Mapping[str, str] | None  # the columns of the table; None if the load creates it
+    state: FileState | None  # that of the file
 
 
 def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -> Load:
     """Reads a file and finds the types of its columns: those of the table, else the given ones, else inferred ones."""
+    state = local_state(file)
     with in_utc([lake]):
         inferred = lake.columns_of(read_files(_files(file, table, {}), lake))
         known = _schema(lake, table)
@@ -43,24 +49,51 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
             raise SchemaError(
                 f"{file} has no column {min(unknown)!r}", hint=f"use one of its columns: {', '.join(inferred)}"
             )
+        _check_columns(file, table, columns, known)
         ((count,),) = fetched(
             lake.query("SELECT count(*) FROM lakeconf_rows", {"lakeconf_rows": _rows(lake, file, table, columns)}),
             lake._session.writer.secrets,  # noqa: SLF001 - for scrubbing only
         )
-    return Load(columns, count, known is None)
+    return Load(columns, count, known, state)
 
 
 def load(lake: Lake, file: Path, table: str, plan: Load) -> int:
     """Carries out a plan in one snapshot, which is returned."""
-    with in_utc([lake]):
-        if (_schema(lake, table) is None) is not plan.is_new:
-            raise CommitConflictError(f"{table} was created or dropped after the plan was made", hint="plan again")
+    with in_utc([lake]), lake.transaction(f"load {file.name}") as transaction:
+        _check_same(table, _schema(transaction, table), plan.schema)
         rows = _rows(lake, file, table, plan.columns)
-        with lake.transaction(f"load {file.name}") as transaction:
-            if plan.is_new:
-                transaction.create_table(table, rows)
-            transaction.table(table).append(rows)
+        if plan.schema is None:
+            transaction.create_table(table, rows)
+        transaction.table(table).append(rows)
+        _check_same(str(file), local_state(file), plan.state)  # the rows have been read
     return lake.snapshot_id
+
+
+def _check_same(name: str, now: object, planned: object) -> None:
+    if now != planned:
+        raise CommitConflictError(f"{name} has changed since the plan was made; nothing was written", hint="plan again")
+
+
+def _check_columns(
+    file: Path, table: str, columns: Mapping[str, tuple[str, str]], known: Mapping[str, str] | None
+) -> None:
+    """Checks what the write would refuse."""
+    check_names(columns)
+    for name, (kind, _) in columns.items():
+        check_writable(name, parsed_type(kind))
+    has, wanted = set(map(folded, columns)), set(map(folded, columns if known is None else known))
+    for name in columns:
+        if folded(name) not in wanted:
+            raise SchemaError(
+                f"{file} has the column {name!r}, which {table} lacks",
+                hint="remove it from the file, or load the file with a model of the kind append, which adds columns",
+            )
+    for name in known or ():
+        if folded(name) not in has:
+            raise SchemaError(
+                f"{file} lacks the column {name!r} of {table}",
+                hint="add it to the file, or load the file with a model of the kind append that declares its columns",
+            )
 
 
 def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:
@@ -76,6 +109,14 @@ def _files(file: Path, table: str, columns: Mapping[str, str]) -> Files:
 
 def _rows(lake: Lake, file: Path, table: str, columns: Mapping[str, tuple[str, str]]) -> nw.LazyFrame[Any]:
     files = _files(file, table, {name: kind for name, (kind, _) in columns.items()})
-    rows = read_files(files, lake)
-    check_files(files, lake)
+    try:
+        rows = read_files(files, lake)
+        check_files(files, lake)
+    except SchemaError as error:
+        if error.column is not None:
+            _, source = columns.get(error.column, ("", "table"))
+            option = f'pass --type "{error.column}=VARCHAR", or another type that holds the values'
+            change = "change the values in the file, or load it with a model of the kind append, which can convert them"
+            error.hint = change if source == "table" else option
+        raise
     return rows

@@ -65,7 +65,7 @@ def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, Fil
     pattern = model.kind.files if isinstance(model.kind, Append) else None
     if pattern is not None and "://" in pattern:
         return _remote(lake, pattern, wanted) if wanted else {}
-    states = {file: _local(model.folder / file) for file in wanted}
+    states = {file: local_state(model.folder / file) for file in wanted}
     return {file: state for file, state in states.items() if state is not None}
 
 
@@ -93,23 +93,24 @@ def changed_file_warnings(lake: Lake, model: Model, found: Iterable[str], runs: 
 
 def _has_changed(path: Path, before: FileState) -> bool:
     """Compares a file with its state. A copy, such as a new checkout, has another time and the same content."""
-    now = _local(path, with_digest=False)
+    now = local_state(path, with_digest=False)
     if now is None or now == before._replace(digest=None):
         return False
     if now.size != before.size or before.digest is None:
         return True
-    read = _local(path)
+    read = local_state(path)
     return read is not None and read.digest != before.digest
 
 
-def _local(path: Path, *, with_digest: bool = True) -> FileState | None:
+def local_state(path: Path, *, with_digest: bool = True) -> FileState | None:
+    """Returns the state of a file; None if it is gone, or cannot be read."""
     try:
         found = path.stat()
         digest = None
         if with_digest and found.st_size <= MAX_DIGEST_BYTES:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:  # it is gone, or cannot be read: loading it says so
+    except OSError:  # loading it says so
         return None
     return FileState(found.st_size, found.st_mtime_ns // 1000, digest)
 

@@ -16,6 +16,12 @@ def test_code_is_explained_without_a_configuration(tmp_path: Path, monkeypatch: 
     assert called("validate", "--explain", "lc012") == (0, explanation("LC012").rstrip() + "\n", "")
 
 
+def test_explanation_takes_no_option_of_a_check(called: Any) -> None:
+    for option in (["--format", "sarif"], ["--format", "github"], ["--strict"], ["--untrusted"], ["--store", "dev"]):
+        code, out, err = called("validate", "--explain", "LC012", *option)
+        assert (code, out, "--explain checks nothing" in err) == (2, "", True)
+
+
 def test_key_has_a_value_an_origin_and_a_meaning(project: Path, called: Any) -> None:
     code, out, err = called("stores", "dev.storage_backend.path")
     assert (code, err) == (0, "")

@@ -9,6 +9,8 @@ import duckdb
 import pytest
 
 import lakeconf
+from lakeconf.errors import CommitConflictError
+from lakeconf.pipelines.loading import load, planned_load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +67,9 @@ def test_each_format_is_loaded(ending: str, project: Path, called: Any) -> None:
         ("id,day\n1,03/04/2024\n", ("--type", "day=DATE"), "has the value '03/04/2024', which is no DATE in ISO 8601"),
         (CSV, ("--type", "prize=DOUBLE"), "prices.csv has no column 'prize'"),
         (CSV, ("--type", "price=DOUBEL"), "invalid type 'DOUBEL'"),
-        (CSV, ("--type", "price"), "expected a form such as price=DECIMAL(10,2)"),
+        (CSV, ("--type", "price=DOUBLE", "--type", "Price=INT"), "'Price' has two values"),
+        ("id,__lakeconf_x\n1,2\n", (), "the column name '__lakeconf_x' is reserved"),
+        (CSV, ("--type", "price"), "'price' is not of a form such as price=DECIMAL(10,2)"),
     ],
 )
 def test_value_or_option_that_does_not_fit_is_refused(
@@ -77,10 +81,42 @@ def test_value_or_option_that_does_not_fit_is_refused(
     assert not (project / "catalog.sqlite").exists()
 
 
-def test_column_that_the_table_lacks_is_refused(project: Path, called: Any) -> None:
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("id,price,note\n1,2.5,x\n", "prices.csv has the column 'note', which raw.prices lacks", "with a model of the"),
+        ("id\n1\n", "prices.csv lacks the column 'price' of raw.prices", "with a model of the kind append"),
+        ("id,price\n2.5,1\n", "the column 'id' of prices.csv has values that", "change the values in the file"),
+    ],
+)
+def test_file_that_does_not_fit_the_table_has_no_plan(
+    text: str, said: str, hint: str, project: Path, called: Any
+) -> None:
     (project / "prices.csv").write_text(CSV)
     assert called("load", "prices.csv", "raw.prices", "--yes")[0] == 0
-    (project / "prices.csv").write_text("id,price,note\n1,2.5,x\n")
-    code, _, err = called("load", "prices.csv", "raw.prices", "--yes")
-    assert (code, "note" in err) == (1, True)
+    (project / "prices.csv").write_text(text)
+    code, out, err = called("load", "prices.csv", "raw.prices")
+    assert (code, out, said in err, hint in err) == (1, "", True, True)
     assert len(rows()) == 2
+
+
+def test_hint_about_a_value_names_the_option(project: Path, called: Any) -> None:
+    (project / "prices.csv").write_text("id,price\n1,2.555\n")
+    code, out, err = called("load", "prices.csv", "raw.prices", "--type", "price=DECIMAL(10,2)")
+    assert (code, out, 'pass --type "price=VARCHAR"' in err, "columns" in err) == (1, "", True, False)
+
+
+def test_what_was_confirmed_is_what_is_loaded(project: Path) -> None:
+    file = project / "prices.csv"
+    file.write_text(CSV)
+    with lakeconf.init().get_store().open() as lake:
+        plan = planned_load(lake, file, "raw.prices", {})
+        file.write_text(CSV.replace("2.5", "2.6"))
+        with pytest.raises(CommitConflictError, match=r"prices\.csv has changed since the plan was made; nothing was"):
+            load(lake, file, "raw.prices", plan)
+        assert lake.tables() == []
+        plan = planned_load(lake, file, "raw.prices", {})
+        lake.create_table("raw.prices", {"id": "BIGINT", "price": "DOUBLE"})
+        with pytest.raises(CommitConflictError, match=r"raw\.prices has changed since the plan was made; nothing was"):
+            load(lake, file, "raw.prices", plan)
+        assert lake.table("raw.prices").count() == 0

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from source_tree import REPOSITORY
 
+from lakeconf.cli.app import COMMANDS, commands
 from lakeconf.cli.options import Selection, config_option, format_option, models_options
 
 
@@ -96,3 +97,39 @@ def test_no_option_is_declared_twice() -> None:
     )
     assert len(declared) > 20
     assert [text for text, count in declared.items() if count > 1] == []
+
+
+# Options whose values are names or paths, which the command looks up before it connects.
+NAMES = {"--config", "--env-file", "--store", "--exclude", "--on", "--output", "--file", "--explain", "--openlineage"}
+
+
+def _checked() -> list[tuple[str, str]]:
+    return [
+        (name, option)
+        for name in COMMANDS
+        if (command := commands.get_command(click.Context(commands), name)) is not None
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+        if (option := parameter.opts[-1]) not in NAMES
+    ]
+
+
+@pytest.mark.parametrize(("name", "option"), _checked(), ids="".join)
+def test_values_of_options_are_checked_before_anything_is_read(
+    name: str, option: str, called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a folder without a configuration
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    (tmp_path / "given.csv").write_text("id\n1\n")
+    given = ["dbt" if isinstance(one.type, click.Choice) else "given.csv" for one in arguments]
+    code, _, err = called(name, *given, option, "?")
+    assert (code, f"Invalid value for '{option}'" in err or f"/ '{option}'" in err) == (2, True), err
+
+
+def test_size_of_memory_is_checked_first(called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for size, why in (("4", "'4' is not a size"), ("0GB", "'0GB' must be more than 0")):
+        code, _, err = called("maintain", "--memory-limit", size)
+        assert (code, f"Invalid value for '--memory-limit': {why}; write a size such as 4GB." in err) == (2, True)
