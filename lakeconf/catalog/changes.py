@@ -44,7 +44,7 @@ _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
     """Returns the text `changes_made` of each snapshot in a range, oldest first."""
     with reader.transaction() as transaction:
-        return [(version, changes) for version, changes in _changes(transaction, after, until)]
+        return [(version, made) for version, made in _changes(transaction, after, until)]
 
 
 @repeated
@@ -335,7 +335,6 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     import pyarrow
 
     table, columns = plan.inserted.table, plan.inserted.columns
-    _refuse_inlined(reader, plan)
     wanted = pyarrow.table(
         {
             ROW_ID: pyarrow.array([row.row_id for row in plan.inlined_rows], pyarrow.int64()),
@@ -345,6 +344,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     )
     if not plan.inlined_rows:
         return wanted  # DuckDB would read a data file even without rows
+    _refuse_inlined(reader, plan)
     names = ", ".join(map(literal, (reader.alias, table.schema_name, table.name)))
     selected = ", ".join(identifier(column.name) for column in columns)
     everything = (
@@ -364,8 +364,6 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
 
 
 def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
-    if not plan.inlined_rows:
-        return
     table = plan.inserted.table
     flush = f"move them to a file: CALL ducklake_flush_inlined_data({literal(reader.alias)})"
     for column in plan.inserted.columns:

@@ -48,11 +48,9 @@ def sort_keys(texts: Sequence[str], columns: Sequence[Column]) -> tuple[SortKey,
     if not texts:
         raise SchemaError("there is no column to sort by", hint="name at least one, such as day")
     keys = tuple(_sort_key(text.strip(), columns) for text in texts)
-    repeated = next(
-        (key.column for number, key in enumerate(keys) if key.column in [one.column for one in keys[:number]]), None
-    )
-    if repeated is not None:
-        raise SchemaError(f"the column {repeated!r} is in the sort order twice")
+    for number, key in enumerate(keys):
+        if key.column in [one.column for one in keys[:number]]:
+            raise SchemaError(f"the column {key.column!r} is in the sort order twice")
     return keys
 
 

@@ -120,10 +120,7 @@ def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> p
             own = types.get(key)
             columns[name] = found if own is None or not _narrows(found.type, own) else _narrowed(values, found, own)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise SchemaError(
-                f"the values of the column {name!r} do not have one type that fits: {str(error).strip()}",
-                hint="use one type for each column",
-            ) from error
+            raise _refused(name, str(error).strip(), "use one type for each column") from error
     return pa.table(columns)
 
 

@@ -194,7 +194,7 @@ class Evolution:
 
     def _renamed(self, types: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """The changes of names, and the columns after them; a later change sees the names of those before it."""
-        gone = {folded(name) for name in map(_column, self.drop) if name is not None}
+        gone = {folded(path[0]) for path in map(_parts, self.drop) if len(path) == 1}
         known, made = {name: text for name, text in types.items() if folded(name) not in gone}, []
         for old, new in self.rename.items():
             first, *rest = _parts(old)
@@ -247,12 +247,6 @@ def _parts(name: str) -> list[str]:
 
 def _path(name: str) -> str:
     return qualified(*_parts(name))
-
-
-def _column(name: str) -> str | None:
-    """The column with this name; None for the name of a nested field."""
-    first, *rest = _parts(name)
-    return None if rest else first
 
 
 def _existing(name: str, types: Mapping[str, str]) -> str:
@@ -311,8 +305,7 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
     quoted_schema = qualified(session.alias, schema)
     full = f"{quoted_schema}.{identifier(table)}"
     statements = definition.statements(quoted_schema, full)
-    for statement in statements:
-        check_placeholders(statement, f"the definition of {created}")
+    check_placeholders("\n".join(statements), f"the definition of {created}")
     with Writing(scope, f"create table {created}") as transaction:
         if transaction.explicit:
             described = _described(transaction, statements, full)
@@ -352,8 +345,7 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     statements = evolution.statements(full, before.types)
     if not statements:
         return
-    for statement in statements:
-        check_placeholders(statement, f"the change of {before.info.full_name}")
+    check_placeholders("\n".join(statements), f"the change of {before.info.full_name}")
     described = _described(transaction, statements, full, before.info)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
@@ -420,21 +412,19 @@ def set_comments(transaction: Transaction, name: str, comment: str | None, colum
     """Sets or removes the comment of a table, and those of some of its columns."""
     before = target(transaction, name)
     statements = comment_statements(quoted(transaction.session, before.info), before.types, comment, columns)
-    for statement in statements:
-        check_placeholders(statement, f"a comment of {before.info.full_name}")
-    if statements:
-        _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
+    _define(transaction, before.info, statements, "a comment")
 
 
 def set_defaults(transaction: Transaction, name: str, defaults: Mapping[str, str]) -> None:
     """Sets the values of columns for new rows that do not set them."""
     info = target(transaction, name).info
     alter = f"ALTER TABLE {quoted(transaction.session, info)} ALTER COLUMN"
-    statements = tuple(
-        f"{alter} {identifier(column)} SET DEFAULT {literal(value)}" for column, value in defaults.items()
-    )
-    for statement in statements:
-        check_placeholders(statement, f"a default of {info.full_name}")
+    statements = tuple(f"{alter} {identifier(name)} SET DEFAULT {literal(value)}" for name, value in defaults.items())
+    _define(transaction, info, statements, "a default")
+
+
+def _define(transaction: Transaction, info: TableInfo, statements: tuple[str, ...], what: str) -> None:
+    check_placeholders("\n".join(statements), f"{what} of {info.full_name}")
     if statements:
         _add_definition(transaction, info, statements, read_dependency(transaction, info, on_rows=False))
 
@@ -462,7 +452,7 @@ def drop_view(scope: Scope, name: str) -> None:
     known = view_names(scope.session.reader, scope.snapshot_id)
     if folded(dropped) not in map(folded, known):
         raise TableNotFoundError(f"no view {dropped!r}", hint=suggestion(dropped, known) or None)
-    statement = f"DROP VIEW {'.'.join(map(identifier, (scope.session.alias, schema, view)))}"
+    statement = f"DROP VIEW {qualified(scope.session.alias, schema, view)}"
     with Writing(scope, f"drop view {dropped}") as transaction:
         transaction.add(Change(dropped, SchemaChange((statement,))))
 

@@ -173,9 +173,8 @@ def _fit_single(column: Column, raw: Raw) -> Fit[Value]:
     number = _float(column, raw, decimals="FLOAT")
     single = _to_single(number)
     if math.isnan(number) or single == number or not isinstance(raw, float):
-        return _exactly(
-            single
-        )  # DuckDB casts a decimal literal to FLOAT, but casts the column to DOUBLE for a DOUBLE literal
+        # DuckDB casts a decimal literal to FLOAT, but casts the column to DOUBLE for a DOUBLE literal.
+        return _exactly(single)
     return Fit(single if single < number else _single_below(single), is_exact=False, any_value=0.0)
 
 
