@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import METADATA, Lake, lake
+from strength import mixed
 
 import lakeconf
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
@@ -258,9 +259,10 @@ def test_lake_refuses_a_catalog_that_was_restored_and_took_another_way(project: 
         assert again.table("t").schema == {"a": "BIGINT", "z": "BIGINT"}
 
 
-@pytest.mark.parametrize("has_same_id", [True, False])
-@pytest.mark.parametrize("made_by", ["another", "this lake"])
-@pytest.mark.parametrize("write", ["append", "overwrite", "execute", "merge", "delete", "evolve"])
+@pytest.mark.parametrize(
+    ("has_same_id", "made_by", "write"),
+    mixed([True, False], ["another", "this lake"], ["append", "overwrite", "execute", "merge", "delete", "evolve"]),
+)
 def test_lake_that_read_by_sql_only_writes_nothing_to_another_catalog(
     project: Path, engine: Any, write: str, made_by: str, *, has_same_id: bool
 ) -> None:

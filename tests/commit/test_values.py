@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
+from strength import some
 
 from lakeconf.errors import SchemaError, UnsupportedError
 
@@ -156,7 +157,7 @@ def test_placeholder_in_commit_metadata_or_a_definition_is_rejected(store: Store
         assert lake.runs.commit_info(lake.snapshot_id)["extra"] == {text: {"a": text}}
 
 
-@pytest.mark.parametrize("name", ["a.b", 'a"', "a`b", "a b", "Ä", "'", "a;b", "target_id"])
+@pytest.mark.parametrize("name", some(["a.b", 'a"', "a`b", "a b", "Ä", "'", "a;b", "target_id"], 4))
 def test_column_names_with_special_characters(lake: Lake, name: str) -> None:
     """Operations that need a narwhals expression reject names that narwhals cannot express."""
     frame = pa.table({"id": pa.array([1, 2], pa.int64()), name: pa.array([1, 2], pa.int64())})

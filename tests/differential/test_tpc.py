@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_stores import store_of
-from strength import PROVE
+from strength import PROVE, some
 from tpc import Benchmark, build, duckdb_sql, equal_rows, plain_tables, spark_sql
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCALE = 0.01
 QUERIES = {"tpch": 22, "tpcds": 99}
-SOME = {"tpch": 6, "tpcds": 12}
+SOME = {"tpch": 4, "tpcds": 6}
 # Queries that sqlglot does not translate for Spark, by benchmark and number.
 SPARK: dict[tuple[str, int], str] = {}
 
@@ -33,8 +33,7 @@ def opened(name: str, spark: SparkSession, folder: Path) -> Iterator[Benchmark]:
 
 def numbers(name: str) -> list[int]:
     """The queries that run: all in `make prove`, else some, spread over all."""
-    every, some = QUERIES[name], SOME[name]
-    return list(range(1, every + 1)) if PROVE else [1 + number * every // some for number in range(some)]
+    return some(range(1, QUERIES[name] + 1), SOME[name])
 
 
 def is_alike(benchmark: Benchmark, number: int) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from source_tree import REPOSITORY
+from strength import some
 
 import lakeconf
 from lakeconf.errors import ConnectionFailed
@@ -152,6 +153,7 @@ def test_daily_revenue(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
 
 
+@pytest.mark.parametrize("engine", some(["duckdb", "spark"], 1), indirect=True)
 def test_audited_models(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = example("audited_models", tmp_path)
     assert run_here(folder / "run.py", monkeypatch, engine) == (0, shown_output(folder))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 from local_stores import on_postgres, store_of
+from strength import mixed
 
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError, SchemaError, TableNotFoundError
 
@@ -236,9 +237,7 @@ THEIRS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("at_the_commit", [False, True])
-@pytest.mark.parametrize("theirs", THEIRS)
+@pytest.mark.parametrize(("change", "at_the_commit", "theirs"), mixed(CHANGES, [False, True], THEIRS))
 def test_change_of_another_definition_is_a_conflict(
     two_tables: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, change: str, theirs: str, *, at_the_commit: bool
 ) -> None:

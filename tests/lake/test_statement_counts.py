@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from local_stores import store_of
+from strength import mixed
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
@@ -114,8 +115,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("writes_between", [0, 1])
+@pytest.mark.parametrize(("change", "writes_between"), mixed(CHANGES, [0, 1]))
 def test_change_by_another_process_is_noticed_by_a_lake_that_remembers(
     change: str, writes_between: int, store: Store, lake: Lake
 ) -> None:

@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from strength import mixed
 
 from lakeconf import Lake
 from lakeconf.errors import SchemaError
@@ -96,24 +97,25 @@ def test_missing_column_is_an_error_that_names_the_file(ending: str, lakes: tupl
     assert failed.error.hint == "remove it from columns, or use one of the columns of the file: id"
 
 
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
-        ("DECIMAL(10,2)", ["2.5", "-2.50000", "1e2", "25e-1", "0.000", "1234567.89", "100.00e-4", ""], "2.555"),
-        ("DECIMAL(10,2)", ["100e-4"], "1e-3"),
-        ("DECIMAL(38,2)", ["123456789012345678901234567890.12"], "123456789012345678901234567890.001"),
-        ("BIGINT", ["7", "-7", "9223372036854775807"], "2.7"),
-        ("HUGEINT", ["7", "-9007199254740992"], "0.5"),
-        ("DATE", ["2024-01-01", "2024-01-01 00:00:00", "2024-01-01T00:00:00.000"], "2024-01-01 12:30:00"),
-        ("TIMESTAMP", ["2024-01-01 12:00:00.123456000"], "2024-01-01 12:00:00.1234567"),
-        ("TIME", ["12:00:00.123456"], "12:00:00.1234567"),
-        ("BIGINT[]", ["[1, 2]", "[9223372036854775807]"], "[1, 2.7]"),
-    ],
-)
-@pytest.mark.parametrize("ending", ["csv", "json"])
+TEXTS = [
+    ("DECIMAL(10,2)", ["2.5", "-2.50000", "1e2", "25e-1", "0.000", "1234567.89", "100.00e-4", ""], "2.555"),
+    ("DECIMAL(10,2)", ["100e-4"], "1e-3"),
+    ("DECIMAL(38,2)", ["123456789012345678901234567890.12"], "123456789012345678901234567890.001"),
+    ("BIGINT", ["7", "-7", "9223372036854775807"], "2.7"),
+    ("HUGEINT", ["7", "-9007199254740992"], "0.5"),
+    ("DATE", ["2024-01-01", "2024-01-01 00:00:00", "2024-01-01T00:00:00.000"], "2024-01-01 12:30:00"),
+    ("TIMESTAMP", ["2024-01-01 12:00:00.123456000"], "2024-01-01 12:00:00.1234567"),
+    ("TIME", ["12:00:00.123456"], "12:00:00.1234567"),
+    ("BIGINT[]", ["[1, 2]", "[9223372036854775807]"], "[1, 2.7]"),
+]
+
+
+@pytest.mark.parametrize(("ending", "text"), mixed(["csv", "json"], TEXTS))
 def test_value_of_a_text_that_its_type_would_round_is_refused(
-    ending: str, kind: str, good: list[str], bad: str, lakes: tuple[Lake, Lake], tmp_path: Path
+    ending: str, text: tuple[str, list[str], str], lakes: tuple[Lake, Lake], tmp_path: Path
 ) -> None:
+    kind, good, bad = text
+
     def put(name: str, values: list[str]) -> None:
         if ending == "csv":
             text = "id,v\n" + "".join(f'1,"{value}"\n' for value in values)
@@ -225,8 +227,7 @@ def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], 
     assert failed.error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
 
 
-@pytest.mark.parametrize("columns", [TYPES, {}])
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+@pytest.mark.parametrize(("columns", "ending"), mixed([TYPES, {}], ["csv", "json", "parquet"]))
 def test_columns_of_files_are_inferred_once_per_load(
     ending: str,
     columns: Mapping[str, str],

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from strength import PROVE
 
 from lakeconf.backends.backend import Backend, MetadataBackend, StorageBackend
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
@@ -194,7 +195,7 @@ FILE_NAME = TEXT.map(lambda text: text.translate({ord("/"): None, ord("\\"): Non
 
 @pytest.mark.parametrize(("model", "magic"), [(SQLiteMetadata, b"SQLite"), (DuckDBMetadata, b"DUCK")])
 @given(name=FILE_NAME, data_name=FILE_NAME, alias=TEXT)
-@settings(max_examples=15)
+@settings(max_examples=15 if PROVE else 5)
 @example(name="a'b; --\".db", data_name="it's", alias='x"; DROP TABLE t; --')
 @example(name="a\\b.db", data_name="*", alias="x")
 @example(name="a?mode=memory#x%20.db", data_name="%41", alias="select")

@@ -10,6 +10,7 @@ import pytest
 from local_stores import on_postgres, store_of
 from merge_cases import commit_info, committer, fetched
 from plain_sql import run_plain
+from strength import PROVE
 
 from lakeconf import ducklake
 from lakeconf.errors import LakeconfError, UnsupportedError
@@ -117,6 +118,7 @@ WRITES: dict[str, Callable[..., int]] = {
     "update with an expression": lambda table, **engine: table.update({"id": nw.col("id") + 1}, "id < 8", **engine),
     "merge": lambda table, **engine: table.merge(NEW, on="id", **engine),
 }
+SOME = ("append", "delete", "overwrite some", "merge")
 LIMITS = ("MOST_FRAME_BYTES", "LEAST_BYTES", "ROWS_PER_STATEMENT", "FEWEST_POSITIONS")
 
 
@@ -133,7 +135,7 @@ def carried_out(lake: Lake, name: str) -> tuple[str, str, list[tuple[object, ...
     return committer(lake), decision, sorted(fetched(lake, f"SELECT id, day FROM {name}"))
 
 
-@pytest.mark.parametrize("kind", WRITES)
+@pytest.mark.parametrize("kind", WRITES if PROVE else SOME)
 def test_engine_of_each_write(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The size decides, and `engine=` overrides it; all ways have the same rows."""
     write, always = WRITES[kind], kind == "append"
@@ -159,7 +161,7 @@ def test_engine_of_each_write(tmp_path: Path, spark: SparkSession, monkeypatch: 
         assert carried_out(lake, "by_duckdb") == ("public", "duckdb: engine='duckdb'", wanted)
 
 
-@pytest.mark.parametrize("kind", WRITES)
+@pytest.mark.parametrize("kind", WRITES if PROVE else SOME)
 def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
     tmp_path: Path, spark: SparkSession, kind: str
 ) -> None:

@@ -10,6 +10,7 @@ from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_catalog, store_of
 from merge_cases import Outcome, committer, fetched, outcome_of, unknown_files
 from plain_sql import run_plain
+from strength import PROVE
 
 import lakeconf
 from lakeconf.connection.connection import Connection
@@ -95,7 +96,9 @@ def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("inlined", [False, True], ids=["in files", "also in the catalog"])
 def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -> None:
-    for number, (what, write) in enumerate(WRITES.items()):
+    # With rows in the catalog, each second one, among them those of STAGED_IF_INLINED.
+    writes = list(WRITES.items())
+    for number, (what, write) in enumerate(writes if PROVE or not inlined else writes[1::2]):
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
         create(store, *names.values(), setup=(*SETUP, *(INLINED if inlined else ())))
         with store.open(spark) as lake:

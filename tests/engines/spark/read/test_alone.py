@@ -10,6 +10,7 @@ import pytest
 from catalog_lake import Lake
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from spark_rows import access_to, assert_alike, scan
+from strength import mixed
 
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.connection.connection import connect, load_extension
@@ -105,8 +106,7 @@ def test_timestamps_in_milliseconds_in_a_condition(spark: SparkSession, files: L
     assert filtered(spark, files, "m = TIMESTAMPTZ '2026-01-01 00:00:00.001+00'") == 10
 
 
-@pytest.mark.parametrize("type_name", ["FLOAT", "DOUBLE"])
-@pytest.mark.parametrize("by_name", [False, True], ids=["written", "registered"])
+@pytest.mark.parametrize(("type_name", "by_name"), mixed(["FLOAT", "DOUBLE"], [False, True]))
 def test_condition_treats_negative_zero_as_zero(
     spark: SparkSession, files: Lake, type_name: str, by_name: bool
 ) -> None:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 from local_stores import store_of
 from plain_sql import run_plain
+from strength import some
 
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.sorted_files import SortEngine
@@ -87,7 +88,7 @@ def without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DuckDBEngine, "stage_sorted", fails)
 
 
-@pytest.mark.parametrize("partitioned_by", [[], ["kind"]])
+@pytest.mark.parametrize("partitioned_by", some([["kind"], []], 1))
 def test_executors_sort_the_files(
     spark: SparkSession, store: Store, partitioned_by: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
