@@ -11,7 +11,6 @@ from pydantic import Field, ValidationError
 from lakeconf.backends.backend import MetadataBackend, SecretParameters, StorageBackend, StoreNames, Text
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, Value
@@ -61,14 +60,6 @@ def refusal(**fields: Any) -> str:
     return error["msg"].removeprefix("Value error, ")
 
 
-def test_names_of_the_secrets_of_a_store() -> None:
-    assert (NAMES.ducklake_secret, NAMES.metadata_secret, NAMES.storage_secret) == (
-        "lakeconf_dev",
-        "lakeconf_dev__metadata",
-        "lakeconf_dev__storage",
-    )
-
-
 @pytest.mark.parametrize("field", [{"plase": "x"}, {"place": 1}, {"place": b"x"}])
 def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as raised:
@@ -79,37 +70,6 @@ def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, An
 def test_backend_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Catalog(place="p").place = "q"
-
-
-def test_defaults_of_every_backend() -> None:
-    backend = Catalog(place="p")
-    assert Folder.path_fields() == ()
-    assert Catalog.init_template().fields == {"place": None}
-    assert Folder.init_template().fields == {}
-    assert backend.secrets_held() == backend.secrets(NAMES) == ()
-    backend.prepare(read_only=False)
-
-
-def test_defaults_of_a_storage_backend() -> None:
-    storage = Folder()
-    assert not storage.on_this_machine
-    assert storage.namespace == "az"
-    assert (storage.duckdb_settings, storage.secrets(NAMES)) == ((), ())
-    assert storage.hadoop_settings() == storage.spark_packages() == {}
-
-
-def test_namespace_of_a_path_is_the_path() -> None:
-    assert LocalStorage(path="/data").namespace == "/data/"
-
-
-def test_defaults_of_a_metadata_backend() -> None:
-    backend = Catalog(place="p")
-    assert (backend.file(), backend.server(), backend.catalog_schema(NAMES)) == (None, None, None)
-    assert (backend.description(), backend.with_own_credentials()) == ("catalog", backend)
-    assert Catalog.default_alias("dev", {}) == "dev"
-    assert not backend.keeps_files
-    assert dict(backend.write_defaults) == {}
-    backend.make_private()
 
 
 def test_catalog_needs_a_storage_backend() -> None:

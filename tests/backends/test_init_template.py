@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lakeconf.backends.backend import InitTemplate
 from lakeconf.backends.registry import (
     METADATA_BACKENDS,
     STORAGE_BACKENDS,
@@ -13,16 +12,6 @@ from lakeconf.backends.registry import (
 )
 
 MODELS = [*map(metadata_backend, METADATA_BACKENDS), *map(storage_backend, STORAGE_BACKENDS)]
-
-
-def test_template_of_fields_alone_writes_no_parameters() -> None:
-    template = InitTemplate({"uri": None})
-    assert (dict(template.fields), dict(template.secret_parameters), template.without_parameters) == (
-        {"uri": None},
-        {},
-        frozenset(),
-    )
-    assert template.secret_parameters is not InitTemplate({}).secret_parameters
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -6,9 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pytest
-
-from lakeconf.catalog.reader import CatalogReader, cached
+from lakeconf.catalog.reader import cached
 
 SECONDS = 20
 
@@ -26,20 +24,9 @@ class Meeting:
         return object()
 
 
-def test_value_is_computed_once() -> None:
-    meeting = Meeting(threading.Barrier(1))
-    assert meeting.place is meeting.place
-    assert Meeting.place.__doc__ == "Where they meet."
-
-
 def test_object_that_waits_does_not_block_other_objects() -> None:
     """`functools.cached_property` of Python 3.11 fails this test."""
     barrier = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:
         places = list(pool.map(lambda meeting: meeting.place, (Meeting(barrier), Meeting(barrier))))
     assert places[0] is not places[1]
-
-
-@pytest.mark.parametrize("name", ["lake_id", "encrypted", "data_path"])
-def test_reader_of_a_server_that_does_not_reply_does_not_block_others(name: str) -> None:
-    assert type(vars(CatalogReader)[name]) is cached

@@ -35,11 +35,6 @@ def is_closed(cursor: Cursor) -> bool:
     return False
 
 
-def test_clean_cursor_is_used_again(connection: Connection) -> None:
-    cursors = Cursors(connection)
-    assert use(cursors) is use(cursors)
-
-
 def test_cursor_with_an_open_transaction_is_closed(connection: Connection) -> None:
     cursors = Cursors(connection)
     first = use(cursors, is_clean=False)
@@ -58,14 +53,6 @@ def test_cursor_of_a_failed_transaction_is_closed(connection: Connection, error:
     assert use(cursors) is not failed
 
 
-def test_cursor_that_was_clean_before_is_not_clean_by_itself(connection: Connection) -> None:
-    cursors = Cursors(connection)
-    first = use(cursors)
-    with cursors.taken() as again:
-        assert again is first
-    assert is_closed(first)
-
-
 def test_transactions_at_the_same_time_have_their_own_cursors(connection: Connection) -> None:
     cursors = Cursors(connection)
     with cursors.taken() as one, cursors.taken() as other:
@@ -74,40 +61,11 @@ def test_transactions_at_the_same_time_have_their_own_cursors(connection: Connec
         other.connection.execute("BEGIN")  # it would fail on the same cursor
 
 
-def test_few_cursors_are_kept(connection: Connection) -> None:
-    cursors = Cursors(connection)
-    taken: list[Cursor] = []
-    blocks = [cursors.taken() for _ in range(6)]
-    for block in blocks:
-        taken.append(block.__enter__())
-        taken[-1].is_clean = True
-    for block in blocks:
-        block.__exit__(None, None, None)
-    assert [is_closed(cursor) for cursor in taken] == [False] * 4 + [True] * 2
-
-
 def test_closing_the_connection_closes_the_cursors() -> None:
     """An idle cursor would keep the catalog's file open."""
     with connect() as made:
         cursor = use(Cursors(made))
     assert is_closed(cursor)
-
-
-def test_set_up_runs_a_statement_once_and_again_if_it_changes(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[str] = []
-    execute = Connection.execute
-
-    def recorded(self: Connection, sql: str, *arguments: object) -> object:
-        ran.append(sql)
-        return execute(self, sql, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Connection, "execute", recorded)
-    with Cursors(connection).taken() as cursor:
-        for zone in ("UTC", "UTC", "Asia/Tokyo", "UTC"):
-            cursor.set_up("TimeZone", f"SET TimeZone = '{zone}'")
-        assert ran == ["SET TimeZone = 'UTC'", "SET TimeZone = 'Asia/Tokyo'", "SET TimeZone = 'UTC'"]
 
 
 def test_statement_that_failed_runs_again(connection: Connection) -> None:

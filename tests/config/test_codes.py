@@ -2,28 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
 from lakeconf.config.codes import Code
-
-
-def test_codes_and_titles_are_unique() -> None:
-    assert len({code.code for code in Code}) == len({code.title for code in Code}) == len(list(Code))
-
-
-@pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
-def test_code_has_a_number_and_a_title(code: Code) -> None:
-    assert re.fullmatch(r"LC\d{3}", code.code)
-    assert code.title[0].isupper()
-    assert not code.title.endswith(".")
-    assert (code.code, code.title) == code.value
-
-
-def test_codes_are_in_ascending_order() -> None:
-    codes = [code.code for code in Code]
-    assert codes == sorted(codes)
 
 
 def test_codes_do_not_change() -> None:

@@ -302,3 +302,24 @@ def test_a_view_is_a_single_query(more: str, two_tables: Lake, tmp_path: Path, m
     assert list(tmp_path.iterdir()) == files
     two_tables.create_view("made", "SELECT 1 AS a; -- a comment")
     assert two_tables.sql("FROM made").collect().to_dict(as_series=False) == {"a": [1]}
+
+
+def test_word_that_ducklake_replaces_is_refused_before_anything_is_created(two_tables: Lake) -> None:
+    before = two_tables.snapshot_id
+    with pytest.raises(SchemaError, match=r"the definition of main\.events contains \{DATA_PATH\}"):
+        two_tables.create_table("events", {"id": "INTEGER"}, comment="{DATA_PATH}")
+    with pytest.raises(SchemaError, match=r"the change of main\.t contains \{SNAPSHOT_ID\}"):
+        two_tables.table("t").evolve(add={"n": "VARCHAR"}, defaults={"n": "{SNAPSHOT_ID}"})
+    with pytest.raises(SchemaError, match=r"the view main\.v contains \{AUTHOR\}"):
+        two_tables.create_view("v", "SELECT '{AUTHOR}' AS a")
+    assert (two_tables.refresh(), two_tables.tables(), two_tables.views()) == (before, ["main.t", "main.u"], [])
+
+
+def test_change_that_ducklake_refuses_is_a_schema_error(two_tables: Lake) -> None:
+    table = two_tables.create_table("events", {"id": "BIGINT", "at": "TIMESTAMP"}, partitioned_by=["year(at)"])
+    before = two_tables.snapshot_id
+    changes: list[dict[str, Any]] = [{"drop": ["at"]}, {"add": {"n": "INTEGER"}, "defaults": {"n": "many"}}]
+    for change in changes:
+        with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
+            table.evolve(**change)
+    assert two_tables.refresh() == before

@@ -10,7 +10,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError, TableNotFoundError
+from lakeconf.errors import CommitError, LakeconfError, SchemaError, TableNotFoundError
 from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(lake.table("t").scan().collect("pyarrow").rows(), key=repr)
 
 
-def test_text_of_a_table_names_its_snapshot(lake: Lake) -> None:
-    assert repr(lake.table("raw.none")) == "Table('raw.none' at snapshot 2)"
-    assert repr(lake.at(version=1).table("t")) == "Table('t' at snapshot 1)"
-
-
 def test_schema_is_that_of_the_snapshot_or_of_the_transaction(lake: Lake, table: Table) -> None:
     assert table.schema == {"id": "BIGINT", "n": "BIGINT"}
     with lake.transaction() as tx:
@@ -55,27 +50,6 @@ def test_schema_is_that_of_the_snapshot_or_of_the_transaction(lake: Lake, table:
     assert list(table.schema) == ["id", "n", "note"]
     with pytest.raises(TableNotFoundError, match="no table"):
         _ = lake.at(version=0).table("t").schema
-
-
-def test_scan_selects_columns_and_rows_and_records_the_read(lake: Lake, table: Table) -> None:
-    base = lake._session.base
-    lake.refresh()
-    assert base.has_read("main.t") is False
-    assert table.scan(["n"], "id = 2").collect("pyarrow").rows() == [(20,)]
-    assert base.has_read("main.t") is True
-    assert base.has_read("main.u") is False
-    assert lake.at(version=1).table("t").scan().collect("pyarrow").rows() == []
-
-
-def test_explain_counts_what_a_scan_would_read(lake: Lake, table: Table) -> None:
-    lake.refresh()
-    assert table.explain().files == 1
-    assert table.explain(where="id > 100").files == 0
-    assert table.explain(columns=["id"]).files == 1
-    assert lake.at(version=1).table("t").explain().files == 0
-    assert lake._session.base.has_read("main.t") is False, "no rows are read"
-    with pytest.raises(PredicateError):
-        table.explain(where="id IN (SELECT 1)")
 
 
 def test_files_and_history_end_at_the_snapshot_of_the_lake(lake: Lake, table: Table) -> None:
@@ -106,11 +80,6 @@ def test_changes_of_a_range_of_snapshots(lake: Lake, table: Table) -> None:
     assert kinds(lake.at(version=2).table("t"), 1) == ["insert", "insert"]
     with pytest.raises(LakeconfError):
         lake.at(version=2).table("t").changes(1, 3)
-
-
-def test_narwhals_accepts_a_table(table: Table) -> None:
-    frame: Any = nw.from_native(table)
-    assert sorted(frame.collect("pyarrow").rows()) == [(1, 10), (2, 20)]
 
 
 WRITES: dict[str, tuple[Callable[[Table, str | None], int], list[tuple[int, int]]]] = {
@@ -269,3 +238,18 @@ def test_dictionaries_take_the_types_of_the_table(lake: Lake) -> None:
     for row, message in refused:
         with pytest.raises(SchemaError, match=message):
             narrow.append([{"f": None, "d": None, "l": None} | row])
+
+
+@pytest.mark.parametrize("keys", [["year(day)", "kind"], ["day", "bucket(4, kind)"], ["kind"]])
+def test_overwrite_replaces_the_partitions_of_the_frame(lake: Lake, keys: list[str]) -> None:
+    def frame(*rows: tuple[int, str | None, int]) -> pa.Table:
+        years, kinds, numbers = zip(*rows, strict=True)
+        return pa.table({"day": [dt.date(year, 1, 1) for year in years], "kind": kinds, "n": numbers}, columns)
+
+    columns = pa.schema({"day": pa.date32(), "kind": pa.string(), "n": pa.int64()})
+    table = lake.create_table("days", frame((2025, "a", 1)), partitioned_by=keys)
+    table.append(frame((2025, "a", 1), (2026, "a", 2), (2026, None, 3), (2026, "b", 4)))
+    table.overwrite_partitions(frame((2026, None, 9)))
+    assert sorted(table.to_arrow()["n"].to_pylist()) == [1, 2, 4, 9]
+    table.overwrite_partitions(frame((2026, "a", 8)))
+    assert sorted(table.to_arrow()["n"].to_pylist()) == ([4, 8, 9] if keys == ["kind"] else [1, 4, 8, 9])
