@@ -1,4 +1,4 @@
-"""Loggers below `lakeconf`: escaped arguments, and no output unless the application configures logging."""
+"""Loggers below `lakeconf`: what they log of changes, escaped arguments, and no output by default."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import logging
 import re
 import subprocess
 import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from source_tree import REPOSITORY, sources
 
+import lakeconf
 from lakeconf.logs import EventLogger, TerminalFormatter, escaped
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_arguments_cannot_control_a_terminal_or_start_a_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,3 +75,22 @@ def test_logging_page_lists_every_logger() -> None:
     )
     used = {name for path in sources().values() for name in re.findall(r'EventLogger\("(\w+)"\)', path.read_text())}
     assert documented == used
+
+
+def test_writes_and_maintenance_are_logged(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "lakeconf")
+    with lakeconf.init().get_store().open() as lake:
+        table = lake.create_table("raw.events", {"id": "BIGINT", "note": "VARCHAR"})
+        caplog.clear()
+        snapshot_id = table.append(pa.table({"id": [1], "note": ["a value of a row"]}))
+        logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+        assert logged[0].startswith("staging rows for raw.events (write ")
+        assert logged[1] == "staged 1 rows in 0 files for raw.events"
+        assert logged[2].startswith("committing 1 changes to raw.events (write ")
+        assert f" as snapshot {snapshot_id} in " in logged[3]
+        caplog.clear()
+        lake.maintenance.compact()
+        lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+        names = [record.name for record in caplog.records if record.levelno >= logging.INFO]
+        assert "lakeconf.maintenance" in names
+    assert "a value of a row" not in caplog.text

@@ -1,14 +1,21 @@
-"""The types of fields that backends share."""
+"""The types of fields that backends share, and the arguments of `Store`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import store_of
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lakeconf.backends.backend import SecretName, SecretParameters, Text
+from lakeconf.backends.store_options import checked_committer
+from lakeconf.errors import LakeconfError
 from lakeconf.secret import FromVariable, Secret
+from lakeconf.store import Store, checked_secrets, checked_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Model(BaseModel):
@@ -103,3 +110,58 @@ def test_secret_objects_are_kept_at_every_depth() -> None:
 def test_secret_object_with_a_control_character_is_refused_like_a_text() -> None:
     with pytest.raises(ValidationError, match="control characters"):
         parameters({"region": Secret("a\nb")})
+
+
+def test_unknown_committer_is_refused() -> None:
+    with pytest.raises(LakeconfError, match=r"stores\.dev\.committer: must be one of auto, public, staged"):
+        checked_committer("dev", "Staged")
+
+
+PLANTED = "planted-in-an-argument"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("name", None, "name is None, and not a text"),
+        ("name", 5, "name is a value of the type int, and not a text"),
+        ("name", "", "the name of the store is empty"),
+        ("metadata_backend", None, "metadata_backend is None, and not a metadata backend"),
+        ("metadata_backend", PLANTED, "metadata_backend is a value of the type str, and not a metadata backend"),
+        ("storage_backend", PLANTED, "storage_backend is a value of the type str, and not a storage backend"),
+        ("alias", 5, "alias is a value of the type int, and not a text"),
+        ("attach_options", [PLANTED], "attach_options is a value of the type list, and not a dictionary"),
+        ("attach_options", PLANTED, "attach_options is a value of the type str, and not a dictionary"),
+        ("attach_options", {5: PLANTED}, "a key of attach_options is a value of the type int, and not a text"),
+        ("maintenance", PLANTED, "maintenance is a value of the type str, and not a dictionary"),
+        ("maintenance", {None: PLANTED}, "a key of maintenance is None, and not a text"),
+        ("hidden", 5, "hidden is a value of the type int, and not a list of secrets"),
+        ("hidden", None, "hidden is None, and not a list of secrets"),
+        ("hidden", PLANTED, "an element of hidden is a value of the type str, and not a secret"),
+        ("hidden", [Secret("x"), PLANTED], "an element of hidden is a value of the type str, and not a secret"),
+    ],
+)
+def test_wrong_argument_of_a_store_is_named(argument: str, value: Any, message: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    given: dict[str, Any] = {
+        "name": "dev", "metadata_backend": store.metadata_backend, "storage_backend": store.storage_backend
+    }  # fmt: skip
+    with pytest.raises(LakeconfError) as refused:
+        Store(**{**given, argument: value})
+    assert refused.value.message == message
+    assert refused.value.hint is not None
+    assert PLANTED not in str(refused.value)
+
+
+def test_backends_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    swapped: Any = (store.storage_backend, store.metadata_backend)
+    with pytest.raises(LakeconfError, match="metadata_backend is a value of the type LocalStorage"):
+        Store("dev", *swapped)
+
+
+def test_right_arguments_are_returned() -> None:
+    assert checked_table(None, "maintenance", "{}") == {}
+    assert checked_table({"deadline": "1h"}, "maintenance", "{}") == {"deadline": "1h"}
+    secret = Secret("x")
+    assert checked_secrets(one for one in [secret]) == (secret,)

@@ -1,6 +1,11 @@
+"""Transactions of a reader, and properties that are computed once."""
+
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +14,7 @@ from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
 from lakeconf.catalog.data_file import load_name_mappings
 from lakeconf.catalog.pruning import scan_plan
 from lakeconf.catalog.pruning.scan_plan import plan_scan
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader, cached, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import CatalogChangedError, CatalogError
@@ -239,3 +244,27 @@ def test_reader_reports_encryption(tmp_path: Path) -> None:
     for encrypted in (False, True):
         with lake("duckdb", tmp_path / str(encrypted), options=f", ENCRYPTED {encrypted}") as attached:
             assert attached.reader.encrypted is encrypted
+
+
+SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """An object whose property waits until the property of another object is computed as well."""
+
+    barrier: threading.Barrier
+
+    @cached
+    def place(self) -> object:
+        """Where they meet."""
+        self.barrier.wait(SECONDS)
+        return object()
+
+
+def test_object_that_waits_does_not_block_other_objects() -> None:
+    """`functools.cached_property` of Python 3.11 fails this test."""
+    barrier = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        places = list(pool.map(lambda meeting: meeting.place, (Meeting(barrier), Meeting(barrier))))
+    assert places[0] is not places[1]

@@ -1,4 +1,4 @@
-"""The number of rows in the catalog is DuckDB's; it is None where only the files tell it."""
+"""The number of rows in the catalog, and their average size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.pruning.scan_plan import row_count
+from lakeconf.catalog.pruning.scan_plan import row_count, with_bytes_per_row
+from lakeconf.catalog.tables import load_table
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -89,3 +90,25 @@ def test_what_is_no_table_has_no_count(local: Lake) -> None:
         row_count(local.reader, "nope", local.newest)
     with pytest.raises(SnapshotNotFoundError):
         row_count(local.reader, "t", 99)
+
+
+def size(lake: Lake, name: str) -> float | None:
+    return with_bytes_per_row(lake.reader, load_table(lake.reader, name, lake.newest)).bytes_per_row
+
+
+def test_size_of_a_row_is_that_of_its_own_table(local: Lake) -> None:
+    local.run(*(f"CREATE TABLE lake.{name} (a INTEGER)" for name in ("empty", "one", "t")))
+    local.run("INSERT INTO lake.one VALUES (1)", "INSERT INTO lake.t VALUES (1), (2), (3), (4)")
+    (one, four) = local.metadata("SELECT record_count, file_size_bytes FROM ducklake_data_file ORDER BY ALL")
+    assert (one[0], four[0]) == (1, 4)
+    assert (size(local, "one"), size(local, "t"), size(local, "empty")) == (one[1], four[1] / 4, None)
+
+
+def test_missing_or_empty_statistics_give_no_size(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    for change in ("record_count = 0", "file_size_bytes = NULL, record_count = 1", "record_count = NULL"):
+        local.run(f"UPDATE {METADATA}.ducklake_table_stats SET {change}")
+        assert size(local, "t") is None
+    local.run(f"DELETE FROM {METADATA}.ducklake_table_stats")
+    table = load_table(local.reader, "t", local.newest)
+    assert with_bytes_per_row(local.reader, table) is table

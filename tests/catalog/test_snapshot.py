@@ -1,15 +1,34 @@
+"""Snapshots by version and time, and types of columns, parsed by DuckDB."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
+from lakeconf.catalog.column_types import (
+    SECOND_DIGITS,
+    TYPES,
+    Fact,
+    columns_of,
+    decimal_digits,
+    has,
+    has_throughout,
+    integer_bits,
+    parsed_type,
+)
 from lakeconf.catalog.snapshot import by_timestamp, by_version, latest, snapshots
+from lakeconf.engines.spark.spark_types import duckdb_type
 from lakeconf.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from catalog_lake import Lake
+
+    from lakeconf import Store
 
 
 def test_snapshots_have_author_message_changes_and_time(source: Lake) -> None:
@@ -76,3 +95,164 @@ def test_error_for_a_time_before_the_first_snapshot_names_the_range(local: Lake)
 def test_timestamp_without_a_time_zone_is_rejected(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
         by_timestamp(local.reader, datetime(2030, 1, 1))
+
+
+_TIME = "12:34:56.123456789"
+# For each type, a value that a file may change or round, and a greater one.
+VALUES = {
+    "boolean": ("false", "true"),
+    "int128": ("-170141183460469231731687303715884105727", "170141183460469231731687303715884105726"),
+    "uint128": ("340282366920938463463374607431768211454", "340282366920938463463374607431768211455"),
+    "decimal": ("-123456789012345.678", "123456789012345.678"),
+    "float32": ("-0.1", "0.1"),
+    "float64": ("-0.1", "0.1"),
+    "varchar": ("a", "é"),
+    "json": ("[1]", "[2]"),
+    "blob": (r"\x00", r"\xFF"),
+    "uuid": ("00000000-0000-0000-0000-000000000001", "f0000000-0000-0000-0000-000000000001"),
+    "date": ("0001-01-01", "9999-12-31"),
+    "time": ("00:00:00", _TIME),
+    "timetz": ("00:00:00+01", "12:34:56+02"),
+    "interval": ("1 microsecond", "1 day"),
+    **dict.fromkeys(
+        ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"), ("1970-01-01 00:00:00", f"2024-01-02 {_TIME}")
+    ),
+    "timestamptz": ("1970-01-01 00:00:00+00", "2024-01-02 12:34:56.123456+00"),
+    "variant": ("a", "b"),
+    "geometry": ("POINT (1 2)", "POINT (3 4)"),
+}
+
+
+def values(name: str) -> tuple[str, str]:
+    bits = integer_bits(name)
+    if name in VALUES or bits is None:
+        return VALUES[name]
+    is_signed, size = bits
+    return (str(-(2 ** (size - 1))), str(2 ** (size - 1) - 1)) if is_signed else ("0", str(2**size - 1))
+
+
+@pytest.fixture(params=sorted(TYPES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def in_duckdb(name: str) -> str:
+    return "DECIMAL(18,3)" if name == "decimal" else TYPES[name].duckdb
+
+
+@pytest.fixture
+def connection() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def test_type_of_duckdb_becomes_this_type(name: str, in_duckdb: str) -> None:
+    (column,) = columns_of({"x": in_duckdb})
+    assert (column.type.partition("(")[0], column.children) == (name, ())
+    assert has(column.type, TYPES[name].facts)
+    assert (decimal_digits(column.type) is not None) == (name == "decimal")
+
+
+def test_files_change_the_values_of_inexact_types_only(
+    name: str, in_duckdb: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    given = " UNION ALL ".join(f"SELECT CAST('{value}' AS {in_duckdb}) AS x" for value in values(name))
+    connection.execute(f"CREATE TABLE given AS {given}")
+    connection.execute(f"COPY given TO '{tmp_path}/one.parquet'")
+    text = f"SELECT CAST(CAST(x AS {in_duckdb}) AS VARCHAR) FROM"
+    before = connection.execute(f"{text} given").fetchall()
+    try:
+        after = connection.execute(f"{text} '{tmp_path}/one.parquet'").fetchall()
+    except duckdb.Error:
+        after = []  # the rounded number is outside the range of the type
+    assert (before != after) == has(columns_of({"x": in_duckdb})[0].type, Fact.INEXACT)
+    (stored,) = connection.execute(f"DESCRIBE FROM '{tmp_path}/one.parquet'").fetchall()
+    assert (stored[1] == "DOUBLE" != in_duckdb) == (Fact.AS_DOUBLE in TYPES[name].facts)
+
+
+def test_bounds_in_a_footer_are_those_of_the_values(
+    name: str, in_duckdb: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    if Fact.IN_FOOTERS not in TYPES[name].facts:
+        return
+    given = " UNION ALL ".join(f"SELECT CAST('{value}' AS {in_duckdb}) AS x" for value in values(name))
+    connection.execute(f"COPY ({given}) TO '{tmp_path}/one.parquet'")
+    (bounds,) = connection.execute(
+        f"""SELECT CAST(CAST(stats_min_value AS {in_duckdb}) AS VARCHAR), CAST(CAST(stats_max_value AS {in_duckdb})
+            AS VARCHAR), min_is_exact AND max_is_exact FROM parquet_metadata('{tmp_path}/one.parquet')"""
+    ).fetchall()
+    (wanted,) = connection.execute(
+        f"SELECT CAST(min(x) AS VARCHAR), CAST(max(x) AS VARCHAR), true FROM ({given})"
+    ).fetchall()
+    assert bounds == wanted
+
+
+def test_type_keeps_the_digits_of_a_second(name: str, in_duckdb: str, connection: duckdb.DuckDBPyConnection) -> None:
+    if TYPES[name].second_digits is None:
+        return
+    text = _TIME if name.startswith("time") and "stamp" not in name else f"2024-01-02 {_TIME}"
+    # DuckDB's other types round a text with nine digits.
+    ((found,),) = connection.execute(f"SELECT CAST(CAST('{text[:-3]}' AS {in_duckdb}) AS VARCHAR)").fetchall()
+    digits = len(found.partition(".")[2].partition("+")[0])
+    assert digits == min(SECOND_DIGITS[str(parsed_type(in_duckdb).id)], 6)
+
+
+def test_floats_have_nan_dated_types_a_year_and_naive_ones_no_zone(
+    name: str, in_duckdb: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    def runs(query: str) -> bool:
+        try:
+            connection.execute(query)
+        except duckdb.Error:
+            return False
+        return True
+
+    if integer_bits(name) or name in ("float32", "float64", "decimal"):
+        assert runs(f"SELECT CAST('nan' AS {in_duckdb})") == (Fact.FLOAT in TYPES[name].facts)
+    typed = f"CAST('{values(name)[0]}' AS {in_duckdb})"
+    if name != "interval":
+        assert runs(f"SELECT year({typed})") == (Fact.DATED in TYPES[name].facts)
+    if Fact.DATED in TYPES[name].facts and TYPES[name].second_digits is not None:
+        connection.execute(f"CREATE TABLE given AS SELECT {typed} AS x")
+        before = connection.execute("SELECT CAST(x AS VARCHAR) FROM given").fetchall()
+        connection.execute("SET TimeZone = 'Asia/Tokyo'")
+        is_same = connection.execute("SELECT CAST(x AS VARCHAR) FROM given").fetchall() == before
+        assert is_same == (Fact.NAIVE in TYPES[name].facts)
+
+
+def test_spark_has_the_type_or_exchanges_it_as_it_is(name: str, in_duckdb: str) -> None:
+    (column,) = columns_of({"x": in_duckdb})
+    is_alike = duckdb_type(column, for_spark=True) == duckdb_type(column, for_spark=False)
+    assert is_alike == bool(TYPES[name].facts & (Fact.AS_SPARK | Fact.OPAQUE))
+
+
+def test_fact_of_a_nested_column_is_that_of_its_fields() -> None:
+    (column,) = columns_of({"x": "STRUCT(a INTEGER, b DECIMAL(9, 2)[])"})
+    assert has_throughout(column, Fact.AS_SPARK)
+    assert not has_throughout(column, Fact.AS_SPARK, ("struct",))
+    assert not has_throughout(column, Fact.IN_FOOTERS | Fact.FLOAT)
+    assert not has("struct", Fact.AS_SPARK)
+
+
+def test_type_is_parsed() -> None:
+    assert str(parsed_type("STRUCT(a INTEGER, b VARCHAR[])")) == "STRUCT(a INTEGER, b VARCHAR[])"
+    with pytest.raises(duckdb.Error):
+        parsed_type("no_such_type")
+
+
+def test_failed_transaction_of_the_default_connection_does_not_matter(store: Store) -> None:
+    duckdb.begin()
+    try:
+        with pytest.raises(duckdb.Error):
+            duckdb.execute("SELECT error('fails')").fetchall()
+        with pytest.raises(duckdb.TransactionException):
+            duckdb.sqltype("BIGINT")
+        with store.open() as lake:
+            table = lake.create_table("t", {"id": "BIGINT"})
+            table.append(lake.sql("SELECT 1 AS id"))
+            table.merge(lake.sql("SELECT 2 AS id"), on="id")
+            assert lake.sql("SELECT count(*) FROM t").collect("pyarrow").item() == 2
+    finally:
+        duckdb.rollback()

@@ -1,3 +1,5 @@
+"""Tables of a snapshot: their columns, sort keys, and the error for a name that no table has."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -5,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.tables import Column, PartitionField, load_table, tables
-from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.catalog.sort_keys import SortKey, sort_keys
+from lakeconf.catalog.tables import Column, PartitionField, TableInfo, columns_named, load_table, refuse_missing, tables
+from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -178,3 +181,97 @@ def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
         counts.append(0)
         tables(source.reader, snapshot_id)
     assert counts[0] == counts[1]
+
+
+def test_error_says_what_has_the_name(local: Lake) -> None:
+    local.run("CREATE VIEW lake.v AS SELECT 1 AS a", "CREATE MACRO lake.m(x) AS TABLE SELECT x AS a")
+    with local.reader.transaction() as transaction:
+        with pytest.raises(UnsupportedError, match=r"main\.v is a view"):
+            refuse_missing(transaction, ("main", "V"), local.newest, [])
+        with pytest.raises(UnsupportedError, match=r"main\.m is a macro"):
+            refuse_missing(transaction, ("main", "m"), local.newest, [])
+        with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*main.event\""):
+            refuse_missing(transaction, ("main", "events"), local.newest, ["main.event", "main.other"])
+        with pytest.raises(TableNotFoundError, match=r"no table 'main.v' at version 0"):
+            refuse_missing(transaction, ("main", "v"), 0, [])
+
+
+def table(*names: str) -> TableInfo:
+    columns = tuple(Column(n, name, "int32", nullable=True, initial_default=None) for n, name in enumerate(names, 1))
+    return TableInfo(1, "raw", "events", columns, "/data/")
+
+
+def test_columns_have_the_order_of_the_names() -> None:
+    events = table("id", "Kind", "odd, name")
+    assert [column.field_id for column in columns_named(events, ["ODD, NAME", "kind", "ID"])] == [3, 2, 1]
+    assert columns_named(events, []) == ()
+
+
+def test_only_ascii_letters_match_in_any_case() -> None:
+    accented = table("é", "É", "ß")
+    assert [column.name for column in columns_named(accented, ["É", "é"])] == ["É", "é"]
+    with pytest.raises(SchemaError):
+        columns_named(accented, ["SS"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("knd", 'did you mean "kind"?'),
+        ("zzz", "use one of its columns: id, kind"),
+        ("", "use one of its columns: id, kind"),
+    ],
+)
+def test_unknown_column_is_refused(name: str, hint: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        columns_named(table("kind", "id"), ["id", name])
+    assert refused.value.message == f"the table raw.events has no column {name!r}"
+    assert refused.value.hint == hint
+
+
+def test_repeated_column_is_refused() -> None:
+    with pytest.raises(SchemaError) as refused:
+        columns_named(table("id", "kind"), ["id", "kind", "ID"])
+    assert refused.value.message == "the column 'ID' of raw.events is selected twice"
+    assert refused.value.hint == "name each column once"
+
+
+COLUMNS = tuple(
+    Column(number, name, kind, nullable=True, initial_default=None)
+    for number, (name, kind) in enumerate(
+        {"Day": "date", "price": "int64", "price desc": "int64", 'o"d, d': "varchar", "tags": "list"}.items(), start=1
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "sql"),
+    [
+        ("day", SortKey("Day"), '"Day" ASC NULLS LAST'),
+        (" DAY  desc ", SortKey("Day", descending=True), '"Day" DESC NULLS LAST'),
+        ("day nulls first", SortKey("Day", nulls_first=True), '"Day" ASC NULLS FIRST'),
+        ("price desc", SortKey("price desc"), '"price desc" ASC NULLS LAST'),
+        ("price desc nulls last", SortKey("price", descending=True), '"price" DESC NULLS LAST'),
+        ('o"d, d ASC', SortKey('o"d, d'), '"o""d, d" ASC NULLS LAST'),
+    ],
+)
+def test_text_is_a_key(text: str, key: SortKey, sql: str) -> None:
+    assert sort_keys([text], COLUMNS) == (key,)
+    assert key.sql == sql
+    assert sort_keys([str(key)], COLUMNS) == (key,)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "there is no column to sort by"),
+        (["dya"], "the sort key 'dya' names an unknown column: 'dya'"),
+        (["day", "DAY desc"], "the column 'Day' is in the sort order twice"),
+        (["tags"], "cannot sort by the column 'tags': its type is list"),
+        (["day; DROP TABLE t"], "names an unknown column: 'day; DROP TABLE t'"),
+    ],
+)
+def test_other_texts_are_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        sort_keys(texts, COLUMNS)
+    assert message in caught.value.message

@@ -1,4 +1,4 @@
-"""`lakeconf validate --explain` and `lakeconf stores KEY`: a code, a key, and all keys of a store."""
+"""`lakeconf stores` and `validate --explain`: all stores, the keys of one, a key, and a code."""
 
 from __future__ import annotations
 
@@ -89,3 +89,29 @@ def test_explanations_as_json(project: Path, shown: Any) -> None:
     (one,) = json.loads(shown("stores", "dev.storage_backend.path", "--format", "json"))
     assert one["key"] == "stores.dev.storage_backend.path"
     assert one["from"] == "lakeconf.toml:9"
+
+
+def test_stores_needs_no_variables(run_in_stores: Any) -> None:
+    code, out, err = run_in_stores("stores")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "*  dev      sqlite + local",
+        "   prod     postgres + s3",
+        "   staging  postgres + s3   extends prod",
+    ]
+
+
+def test_stores_as_json(run_in_stores: Any) -> None:
+    assert json.loads(run_in_stores("stores", "--format", "json")[1])[2] == {
+        "name": "staging",
+        "is_default": False,
+        "metadata_backend": "postgres",
+        "storage_backend": "s3",
+        "extends": "prod",
+        "alias": "staging",
+    }
+
+
+def test_stores_of_an_invalid_configuration(run_in_stores: Any, project: Path) -> None:
+    (project / "lakeconf.toml").write_text('[stores.a]\nextends = "b"\n\n[stores.c.metadata_backend]\nx = 1\n')
+    assert run_in_stores("stores") == (0, "   a  ?\n   c  ?\n", "")

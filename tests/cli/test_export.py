@@ -1,14 +1,17 @@
-"""`lakeconf export`: prints or writes the configuration of another tool, and overwrites nothing without consent."""
+"""`lakeconf export`: prints or writes the configuration of another tool or the JSON Schema."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from lakeconf.config.config import init
+from lakeconf.config.schema import json_schema
 from lakeconf.integrations.exports import TOOLS, export
+from lakeconf.pipelines.models.unit_tests import pipeline_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,3 +77,10 @@ def test_json(stores: Path, called: Any) -> None:
     found = json.loads(called("export", "dbt", "--store", "dev", "--format", "json", "-o", ".")[1])
     assert found == {**expected, "path": "profiles.yml"}
     assert (stores / "profiles.yml").read_text() == made.text
+
+
+def test_schema_prints_the_schema(run_in_stores: Any) -> None:
+    code, out, _ = run_in_stores("export", "json-schema")
+    assert code == 0
+    assert json.loads(out) == json_schema(pipeline_schema())
+    jsonschema.Draft202012Validator.check_schema(json.loads(out))

@@ -1,20 +1,27 @@
-"""Options that several commands share: the file, the format, and the models and time ranges of a run."""
+"""Options that several commands share, and consent: a prompt on a terminal, `--yes` elsewhere."""
 
 from __future__ import annotations
 
 import ast
+import os
+import pty
+import sys
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from click.exceptions import Exit
 from click.testing import CliRunner
 from source_tree import REPOSITORY
 
-from lakeconf.cli.app import COMMANDS, commands
-from lakeconf.cli.options import Selection, config_option, format_option, models_options
+from lakeconf.cli.app import COMMANDS, commands, run
+from lakeconf.cli.options import ConsentRequired, Selection, config_option, confirm, format_option, models_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @click.command()
@@ -133,3 +140,82 @@ def test_size_of_memory_is_checked_first(called: Any, tmp_path: Path, monkeypatc
     for size, why in (("4", "'4' is not a size"), ("0GB", "'0GB' must be more than 0")):
         code, _, err = called("maintain", "--memory-limit", size)
         assert (code, f"Invalid value for '--memory-limit': {why}; write a size such as 4GB." in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config", "sub", "stores"],
+        ["stores", "--config", "sub"],
+        ["--config", "missing", "stores", "--config", "sub"],
+        ["--env-file", "variables", "stores"],
+        ["stores", "--env-file", "variables"],
+    ],
+)
+def test_options_are_found_before_and_after_the_command(
+    arguments: list[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project / "sub"
+    folder.mkdir()
+    text = (project / "lakeconf.toml").read_text()
+    (folder / "lakeconf.toml").write_text(text.replace("dev", "of_sub"))
+    (project / "variables").write_text("LAKECONF_CONFIG=sub\n")
+    assert run(arguments) == 0
+    assert "of_sub" in capsys.readouterr().out
+    assert "LAKECONF_CONFIG" not in os.environ
+
+
+def test_variables_of_the_process_are_kept(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "variables").write_text("LAKECONF_CONFIG=missing\n")
+    monkeypatch.setenv("LAKECONF_CONFIG", str(project))
+    assert run(["--env-file", "variables", "stores"]) == 0
+    assert os.environ["LAKECONF_CONFIG"] == str(project)
+
+
+def test_a_missing_file_of_variables_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--env-file", "missing", "stores"]) == 1
+    assert "missing: file not found" in capsys.readouterr().err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Replaces stdin by a terminal; yields the file descriptor that sends its input."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "r") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield master
+    os.close(master)
+
+
+def test_yes_skips_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
+    confirm("Delete it?", yes=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_a_terminal_the_exit_code_is_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "answers").write_text("y\n")
+    with (tmp_path / "answers").open() as answers:
+        monkeypatch.setattr(sys, "stdin", answers)
+        with pytest.raises(ConsentRequired) as caught:
+            confirm("Delete it?", yes=False)
+    assert caught.value.exit_code == 2
+    caught.value.show()
+    assert "hint: read the plan above, then pass --yes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", None), ("n", 1), ("", 1)])
+def test_prompt_on_a_terminal(answer: str, code: int | None, terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+    os.write(terminal, f"{answer}\n".encode())
+    if code is None:
+        confirm("Delete it?", yes=False)
+    else:
+        with pytest.raises(Exit) as caught:
+            confirm("Delete it?", yes=False)
+        assert caught.value.exit_code == code
+    shown = capsys.readouterr().err
+    assert "Delete it? [y/N]" in shown
+    assert ("nothing was changed" in shown) == (code is not None)

@@ -1,4 +1,4 @@
-"""Output of all commands: streams, colours, tables, JSON and errors."""
+"""Output of all commands: streams, colours, tables, JSON, errors and files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 
 from lakeconf.cli import progress
 from lakeconf.cli.output import (
+    check_new,
     counts_text,
     fitted,
     plain,
@@ -30,6 +31,7 @@ from lakeconf.cli.output import (
     show_lines,
     show_table,
     style,
+    write_output,
 )
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 
@@ -253,3 +255,19 @@ def on_a_terminal(folder: Path, *arguments: str) -> bytes:
     output = os.read(ours, 65536)
     os.close(ours)
     return output
+
+
+def test_an_existing_file_is_refused_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    check_new(path, force=False)
+    check_new(None, force=False)
+    write_output(path, "é")
+    assert path.read_bytes() == "é".encode()
+    check_new(path, force=True)
+    with pytest.raises(click.UsageError, match="already exists; use --force"):
+        check_new(path, force=False)
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="out cannot be written: No such file"):
+        write_output(tmp_path / "missing" / "out", "text")

@@ -1,4 +1,4 @@
-"""DuckDB may miss rows on SQLite that another process flushes while it reads; commits do not depend on such reads."""
+"""Two processes or lakes on one SQLite catalog: flushes and registered files lose no rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from commit_hooks import during
 from local_stores import on_sqlite, store_of
 from plain_sql import run_plain
+from registering_process import run
 
 from lakeconf.errors import CommitConflictError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
+
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 
@@ -82,3 +84,10 @@ def test_a_delete_that_finds_no_row_is_repeated_if_another_process_commits(
     one.table("t").delete("id = 99")
     assert len(found) == 2, "it looked for the row again, in a state in which nothing was being flushed"
     assert ids(one) == [1, 2, 3]
+
+
+def test_two_lakes_that_register_files_at_the_same_time_end_with_all_rows(project: Path) -> None:
+    """DuckLake would load the mapping of the other file twice, and crash or hang."""
+    done = run(project / "lakeconf.toml")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == [f"{name} 1" for name in ("one", "two", *(f"later_{at}" for at in range(4)))]

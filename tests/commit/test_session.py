@@ -1,4 +1,4 @@
-"""Each open lake has one session, and only `Session.advance` changes the snapshot that reads use."""
+"""A lake, its transactions and its past versions share one session; refused writes; statements that are tried."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from local_stores import store_of
 
 import lakeconf
+from lakeconf.commit.session import described
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.lake.run_journal import ModelRun
 
@@ -86,3 +88,16 @@ def test_closing_a_transaction_or_past_version_keeps_the_session_open(lake: Lake
             tx.table("t").append(pa.table({"id": [1]}))
         tx.table("t").append(pa.table({"id": [2]}))
     assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,), (2,)]
+
+
+def test_columns_after_statements_that_are_rolled_back(tmp_path: Path) -> None:
+    with store_of(tmp_path).open() as lake:
+        lake.create_table("t", {"id": "BIGINT"})
+        before, session = lake.snapshot_id, lake._session
+        added = ("ALTER TABLE dev.t ADD COLUMN s VARCHAR", "CREATE TABLE dev.other (n INTEGER NOT NULL)")
+        assert described(session, added, "dev.t") == [("id", "BIGINT", True), ("s", "VARCHAR", True)]
+        assert described(session, added, "dev.other") == [("n", "INTEGER", False)]
+        with pytest.raises(LakeconfError, match="zzz"):
+            described(session, ("ALTER TABLE dev.t DROP COLUMN zzz",), "dev.t")
+        assert described(session, (), "dev.t") == [("id", "BIGINT", True)]
+        assert lake.refresh() == before

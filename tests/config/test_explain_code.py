@@ -1,4 +1,4 @@
-"""The explanation of each code: its example produces the code and output shown, and its correction is valid."""
+"""The codes of problems do not change, and each is explained with an example and its correction."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from lakeconf.errors import LakeconfError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 PAGES = PACKAGE / "config" / "explanations"
 OUTPUT = re.compile(r"^```text\n.*?^```$", re.DOTALL | re.MULTILINE)
@@ -73,3 +74,10 @@ def test_codes_are_case_insensitive_and_unknown_codes_are_refused(capsys: pytest
     assert capsys.readouterr().out == explanation("LC012")
     with pytest.raises(LakeconfError, match="unknown code 'LC999'"):
         explanation("LC999")
+
+
+def test_codes_do_not_change() -> None:
+    """Users ignore and search for them; this list only grows."""
+    numbers = "001 002 003 004 010 011 012 013 020 021 022 023 030 031 032 040 041 050 051 052 053 054 055 056 057"
+    warnings = "060 061 062 063 064"
+    assert [code.code for code in Code] == [f"LC{number}" for number in f"{numbers} {warnings}".split()]

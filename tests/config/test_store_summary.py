@@ -1,10 +1,24 @@
-"""Summaries of stores as written in the file: nothing is resolved or validated."""
+"""The stores of a file: summaries without values, reads on access only, and problems outside their tables."""
 
 from __future__ import annotations
 
-from config_source import stores_of
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from config_source import FOLDER, source_of, stores_of, summary
+from local_stores import store_of
+
+from lakeconf.config.config import LazyStores
+from lakeconf.config.read_store import STORE_NAME, structure_problems
 from lakeconf.config.resolve import Outline, outline_of, secret_names
+from lakeconf.errors import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeconf.store import Store
+
 
 TEXT = """
 [stores.dev.metadata_backend]
@@ -84,3 +98,133 @@ def test_names_of_secrets_as_written() -> None:
     assert secret_names(STORES, "prod") == ("of_the_catalog", "${NAME}")
     assert secret_names(STORES, "cloud") == secret_names(STORES, "odd") == secret_names(STORES, "orphan") == ()
     assert secret_names(STORES, "number") == ("8",)
+
+
+class Reader:
+    """Returns a store and remembers which names were read."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.read: list[str] = []
+
+    def __call__(self, name: str) -> Store:
+        self.read.append(name)
+        return self.store
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(store_of(tmp_path))
+
+
+def test_names_are_known_without_reading_a_store(reader: Reader) -> None:
+    stores = LazyStores(("b", "a"), reader)
+    assert list(stores) == list(stores.keys()) == ["b", "a"]
+    assert len(stores) == 2
+    assert "a" in stores
+    assert "c" not in stores
+    assert repr(stores) == "<stores: b, a>"
+    assert repr(LazyStores((), reader)) == "<stores: >"
+    assert reader.read == []
+
+
+def test_store_is_read_on_access(reader: Reader) -> None:
+    stores = LazyStores(("b", "a"), reader)
+    assert stores["a"] is reader.store
+    assert stores.get("b") is reader.store
+    assert reader.read == ["a", "b"]
+    assert dict(stores) == {"b": reader.store, "a": reader.store}
+
+
+def test_unknown_name_is_a_key_error_and_reads_nothing(reader: Reader) -> None:
+    stores = LazyStores(("a",), reader)
+    with pytest.raises(KeyError, match="'A'"):
+        stores["A"]
+    assert stores.get("c") is None
+    assert reader.read == []
+
+
+STORES_OF_STRUCTURE: dict[str, Any] = {"dev": {}}
+WRITE_A_STORE = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+
+
+def problems(text: str, data: dict[str, Any] | None = None) -> list[Problem]:
+    source = source_of(text)
+    return list(structure_problems(source, source.data if data is None else data))
+
+
+@pytest.mark.parametrize(
+    "text", ["[stores.dev]", 'default_store = "x"\n[stores.dev]\n[pipeline]\n', "stores.a_1.x = 1"]
+)
+def test_valid_structure_has_no_problems(text: str) -> None:
+    assert problems(text) == []
+
+
+def test_unknown_keys_are_reported_at_their_lines() -> None:
+    found = problems('[stores.dev]\n[store.dev]\n["a.b"]\n')
+    assert [summary(problem) for problem in found] == [
+        ("LC010", "unknown key", 'did you mean "stores"?', "store", 2),
+        ("LC010", "unknown key", "use one of: default_store, pipeline, stores", '"a.b"', 3),
+    ]
+    assert {problem.file for problem in found} == {FOLDER / "lakeconf.toml"}
+
+
+@pytest.mark.parametrize("text", ["", "stores = {}", "[pipeline]"])
+def test_missing_stores_are_reported(text: str) -> None:
+    (problem,) = problems(text)
+    assert summary(problem)[:4] == ("LC011", "no stores are declared", WRITE_A_STORE, "stores")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "a string"), (1, "an integer"), (True, "a boolean"), ([], "a list"), (date(2026, 1, 1), "a date or time")],
+)
+def test_stores_and_pipeline_are_tables(value: object, kind: str) -> None:
+    (problem,) = problems("", {"stores": value})
+    assert summary(problem) == ("LC012", f"must be a table, not {kind}", WRITE_A_STORE, "stores", None)
+    (problem,) = problems("", {"stores": STORES_OF_STRUCTURE, "pipeline": value})
+    assert summary(problem) == (
+        "LC012",
+        f"must be a table, not {kind}",
+        'write [pipeline] python = ["models.py"]',
+        "pipeline",
+        None,
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "dev", "a1", "a_b", "a1_2b_c3"])
+def test_valid_store_name(name: str) -> None:
+    assert STORE_NAME.fullmatch(name)
+    assert problems("", {"stores": {name: {}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "proposed"),
+    [
+        ("My-Store", "my_store"),
+        ("a__b", "a_b"),
+        ("_a", "a"),
+        ("a_", "a"),
+        ("1a", "s1a"),
+        ("", "store"),
+        ("Größe", "groe"),
+        ("a\n", "a"),
+        ("ä", "a"),
+        ("a; DROP TABLE t", "a_drop_table_t"),
+    ],
+)
+def test_invalid_store_name_is_reported_with_a_valid_one(name: str, proposed: str) -> None:
+    (problem,) = problems("", {"stores": {name: {}}})
+    assert (problem.code, problem.message) == ("LC020", "invalid store name")
+    assert problem.hint == (f"rename it to {proposed}: use lower-case letters, digits and single underscores")
+    assert STORE_NAME.fullmatch(proposed)
+
+
+def test_every_problem_is_reported() -> None:
+    found = problems("x = 1\npipeline = 2\n[stores.A]\n[stores.b]\n[stores.C]\n")
+    assert [(problem.key, problem.line) for problem in found] == [
+        ("x", 1),
+        ("pipeline", 2),
+        ("stores.A", 3),
+        ("stores.C", 5),
+    ]

@@ -1,11 +1,18 @@
-"""The text of a first configuration: valid, with variables for secrets. tests/cli/test_init.py runs the command."""
+"""The text of a first configuration, values that it writes, and the hints that say what to write."""
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lakeconf.backends.backend import Backend
+from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS, metadata_backend, storage_backend
+from lakeconf.config.backend_tables import field_fix
 from lakeconf.config.template import (
     DEFAULT_METADATA,
     DEFAULT_STORAGE,
@@ -13,6 +20,7 @@ from lakeconf.config.template import (
     first_configuration,
     with_store,
 )
+from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import LakeconfError
 
 Values = dict[tuple[str, str], str]
@@ -222,3 +230,50 @@ def test_problems_of_other_stores_do_not_prevent_a_new_one() -> None:
     assert "[stores.new.storage_backend]" in with_store(
         '[stores.dev.metadata_backend]\ntype = "sqlit"', "new", "sqlite", "local", {}
     )
+
+
+TEXTS = st.text(st.characters(codec="utf-8"))
+VALUES = st.recursive(
+    TEXTS | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(value=VALUES)
+def test_written_value_is_read_back(value: object) -> None:
+    assert tomllib.loads(f"key = {toml_value(value)}") == {"key": value}
+
+
+@pytest.mark.parametrize(
+    "value", ["\x7f", {"\x7f": 1}, "\u2028", 'a "b" \\ c', dt.datetime(2024, 1, 2, 3, 4, 5), -math.inf]
+)
+def test_values_that_json_writes_differently(value: object) -> None:
+    assert tomllib.loads(f"key = {toml_value(value)}")["key"] == value
+
+
+def test_nan() -> None:
+    assert math.isnan(tomllib.loads(f"key = {toml_value(math.nan)}")["key"])
+
+
+BACKENDS = [*map(metadata_backend, METADATA_BACKENDS), *map(storage_backend, STORAGE_BACKENDS)]
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "fix"),
+    [
+        (metadata_backend("postgres"), "port", "write port = 5432 (port of the server; default 5432)"),
+        (metadata_backend("motherduck"), "compute", 'write compute = "local" (where queries run: in MotherDuck, '),
+        (storage_backend("s3"), "data_path", 'write data_path = "s3://acme-lake/prod/" (URI of the folder; '),
+    ],
+)
+def test_key_is_written_with_an_example_and_its_meaning(model: type[Backend], name: str, fix: str) -> None:
+    assert field_fix(name, model.model_fields[name]).startswith(fix)
+
+
+@pytest.mark.parametrize("model", BACKENDS, ids=lambda model: model.__name__)
+def test_every_key_has_an_example(model: type[Backend]) -> None:
+    for name in model.model_fields:
+        assert name in ("type", "secret_name") or field_fix(name, model.model_fields[name]).startswith(
+            f"write {name} = "
+        )

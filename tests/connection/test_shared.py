@@ -1,15 +1,23 @@
-"""A connection for several threads: each has its own cursor."""
+"""A connection for several threads, the removal of files, and the connection that only parses SQL."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 
-from lakeconf.connection.connection import Connection, SharedConnection
+from lakeconf.connection.connection import (
+    Connection,
+    SharedConnection,
+    closed_connection,
+    connect,
+    load_extension,
+    remove_files,
+)
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 
@@ -139,3 +147,43 @@ def test_interrupt_stops_the_queries_of_all_threads(shared: SharedConnection) ->
     assert shared.rows("FROM t") == [(42,)]
     shared.close()
     shared.interrupt()
+
+
+def test_exactly_the_given_files_are_removed(tmp_path: Path) -> None:
+    names = ["a.parquet", "a'b [c].parquet", "b.parquet"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        remove_files(connection, [str(tmp_path / name) for name in [*names[:2], "missing.parquet"]])
+        attached = connection.rows("SELECT database_name FROM duckdb_databases() WHERE NOT internal")
+    assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
+    assert attached == [("memory",)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{folder}/secret.txt')",
+        "COPY (SELECT 1) TO '{folder}/written.csv'",
+        "ATTACH '{folder}/other.duckdb' AS other",
+        "FROM variable",
+        "SET enable_external_access = true",
+        "SET threads = 1",
+        "LOAD ducklake",
+        "INSTALL httpfs",
+    ],
+)
+def test_nothing_outside_is_reached(sql: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    variable = duckdb.sql("SELECT 1 AS one")
+    assert variable.columns == ["one"]
+    with closed_connection() as connection, pytest.raises(duckdb.Error):
+        connection.execute(sql.format(folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
+
+
+def test_two_connections_share_nothing() -> None:
+    with closed_connection() as one, closed_connection() as other:
+        one.execute("CREATE TABLE t (i INTEGER)")
+        assert other.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]

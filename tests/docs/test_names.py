@@ -1,4 +1,4 @@
-"""Every name of the package and every path that the documentation mentions exists."""
+"""Names, paths, errors, commands and tests that the documentation mentions exist."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from doc_pages import blocks, named
 from source_tree import REPOSITORY, sources
 
 import lakeconf
-from lakeconf.cli.app import COMMANDS, commands
-from lakeconf.config.config import Config
+from lakeconf import errors
+from lakeconf.cli.app import COMMANDS, commands, run
+from lakeconf.config.config import Config, read
 from lakeconf.lake.maintenance import Maintenance
+from lakeconf.pipelines.models.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
 
 PAGES = [
     *(REPOSITORY / "docs").rglob("*.md"),
@@ -156,3 +160,101 @@ def test_the_check_sees_a_path_that_does_not_exist() -> None:
     page = REPOSITORY / "lakeconf" / "ARCHITECTURE.md"
     assert missing_paths("commit/sessions.py", page) == ["commit/sessions.py"]
     assert missing_paths("commit/session.py", page) == []
+
+
+ROW = re.compile(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", re.MULTILINE)
+
+
+def test_page_lists_every_exception() -> None:
+    listed = {name: base or None for name, base in ROW.findall((REPOSITORY / "docs" / "errors.md").read_text())}
+    found = {
+        name: next((base.__name__ for base in kind.__bases__ if base is not errors.LakeconfError), None)
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.LakeconfError) and kind is not errors.LakeconfError
+    }
+    assert listed == found
+
+
+PAGE = (REPOSITORY / "docs" / "security.md").read_text()
+CLAIM = re.compile(r"<!-- (\S+)::(\S+) -->$")
+
+
+def test_each_claim_names_its_test() -> None:
+    promises = PAGE.partition("## Advice")[0]
+    claims = [line for line in promises.splitlines() if line.startswith("- ")]
+    assert len(claims) >= 30
+    for claim in claims:
+        found = CLAIM.search(claim)
+        assert found is not None, claim
+        tree = ast.parse((REPOSITORY / "tests" / found[1]).read_text())
+        assert found[2] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, claim
+
+
+def test_both_security_pages_list_every_attacker() -> None:
+    short = (REPOSITORY / "SECURITY.md").read_text()
+    assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == [
+        "Who can write to the lake or its catalog",
+        "Who wrote the TOML",
+        "Who reads logs, tickets, traces and generated files",
+        "Who shares the machine",
+        "Advice",
+    ]
+    assert len(re.findall(r"^\d\. who ", short, re.MULTILINE)) == 4
+    assert "docs/security.md" in short
+
+
+README = (REPOSITORY / "README.md").read_text()
+
+
+def test_readme_is_short() -> None:
+    assert len(README.partition("## Documentation")[0].split()) <= 500
+
+
+def test_make_commands_exist_in_the_makefile() -> None:
+    targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
+
+
+def test_commands_that_write_a_configuration_run_without_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = commands.get_command(click.Context(commands), "init")
+    assert command is not None
+    (text,) = re.findall(r"lakeconf (init --store [^`\n]*)", str(command.help))
+    assert run(["init"]) == 0
+    assert run(text.split()) == 0
+    assert [*read(None).names] == ["dev", "prod"]
+
+
+PAGE_OF_PIPELINES_PAGE = "pipelines.md"
+TESTS = "pipeline-tests.md"
+
+
+def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes the files of the page to a folder, which becomes the working folder."""
+    monkeypatch.chdir(folder)
+    for language in ("toml", "sql", "python"):
+        for name, text in named(PAGE_OF_PIPELINES_PAGE, language).items():
+            (folder / name).write_text(text)
+
+
+def test_unit_test_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path, monkeypatch)
+    (tested,) = (text for text in blocks(TESTS, "toml") if text.startswith("[pipeline.tests."))
+    with (tmp_path / "lakeconf.toml").open("a") as file:
+        file.write(f"\n{tested}")
+    passed, failed = (text for text in blocks(TESTS, "text") if text.startswith("$ lakeconf test"))
+    assert run(["test"]) == 0
+    assert capsys.readouterr().out == passed.partition("\n")[2]
+    query = tmp_path / "large.sql"
+    query.write_text(query.read_text().replace(">", ">="))
+    assert run(["test"]) == 1
+    assert capsys.readouterr().out == failed.partition("\n")[2]
+
+
+def test_page_lists_every_kind() -> None:
+    page = (REPOSITORY / "docs" / PAGE_OF_PIPELINES_PAGE).read_text()
+    assert all(f"| `{name}` |" in page for name in KINDS)

@@ -1,4 +1,4 @@
-"""Python values that pyarrow would change are refused, at any depth; missing values are NULL."""
+"""Rows as dictionaries: Python values that pyarrow would change are refused."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from local_stores import store_of
 
-from lakeconf.engines.python_rows import check_values, is_null
+from lakeconf.engines.python_rows import arrow_rows, arrow_types, check_values, is_null, is_rows
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lakeconf import Lake
+
 
 UTC = dt.UTC
 CHANGED: list[tuple[list[object], str]] = [
@@ -74,3 +78,120 @@ def test_records_of_pandas_are_rows(tmp_path: Path) -> None:
         table.append(frame.to_dict("records"))
         table.append(frame.astype({"t": "datetime64[us]"}))
         assert lake.sql("FROM raw.t ORDER BY n").to_native().fetchall() == [expected[0]] * 2 + [expected[1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [([], True), (({"a": 1},), True), ([{"a": 1}, 2], False), ({"a": [1]}, False), ("rows", False), (None, False)],
+)
+def test_only_lists_of_mappings_are_rows(frame: object, *, expected: bool) -> None:
+    assert is_rows(frame) is expected
+
+
+def test_names_keep_their_first_spelling_and_order() -> None:
+    rows = [{"b": 1, "Id": 1}, {"iD": 2, "c": 3, "B": 4}]
+    assert arrow_rows(rows).column_names == ["b", "Id", "c"]
+    assert arrow_rows(rows).to_pylist() == [{"b": 1, "Id": 1, "c": None}, {"b": 4, "Id": 2, "c": 3}]
+
+
+def test_key_that_some_rows_lack_is_null_there() -> None:
+    assert arrow_rows([{"a": 1}, {"b": "x", "a": None}]).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+def test_values_take_the_types_of_the_table_if_nothing_is_lost() -> None:
+    wanted = {
+        "i": pa.int8(),
+        "d": pa.decimal128(10, 2),
+        "f": pa.float32(),
+        "l": pa.list_(pa.int16()),
+        "s": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        "n": pa.date32(),
+        "x": pa.float64(),
+    }
+    row: dict[str, Any] = {
+        "I": 127, "d": Decimal("1.5"), "f": 0.5, "l": [1, None], "s": {"a": 7}, "n": None, "x": 3,
+    }  # fmt: skip
+    found = arrow_rows([row], wanted)
+    assert dict(zip(found.column_names, found.schema.types, strict=True)) == {"I": pa.int8()} | {
+        name: wanted[name] for name in "dflsnx"
+    }
+    assert found.to_pylist() == [row | {"s": {"a": 7, "b": None}, "x": 3.0}]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (128, pa.int8()),
+        (2**53 + 1, pa.float64()),
+        (Decimal("1.005"), pa.decimal128(10, 2)),
+        ([1, 300], pa.list_(pa.int8())),
+        ({"a": 300}, pa.struct([("a", pa.int8())])),
+        (2**64, pa.int64()),
+    ],
+)
+def test_value_that_would_change_is_refused(value: object, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'a' do not have one type that fits") as refused:
+        arrow_rows([{"a": value}], {"a": wanted})
+    assert refused.value.hint == "use one type for each column"
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (dt.datetime(2026, 1, 1, 12), pa.date32()),
+        (dt.datetime(2026, 1, 1, tzinfo=dt.UTC), pa.timestamp("us")),
+        (1.5, pa.int64()),
+        (True, pa.int64()),
+        (1, pa.bool_()),
+        (1, pa.string()),
+        ({"a": 1, "b": 2}, pa.struct([("a", pa.int8())])),
+    ],
+)
+def test_other_types_stay_so_that_the_table_refuses_them(value: object, wanted: pa.DataType) -> None:
+    assert arrow_rows([{"a": value}], {"a": wanted}).schema.field("a").type == pa.array([value]).type
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1}, {"a": "x"}], [{"a": object()}], [{1: "x"}], [{"a": 1, "A": 1}]])
+def test_rows_without_one_type_are_refused(rows: Any) -> None:
+    with pytest.raises(SchemaError):
+        arrow_rows(rows)
+
+
+def test_types_of_a_table_are_found_by_name(two_tables: Lake) -> None:
+    found = arrow_types(two_tables._session.reader.connection, {"Id": "SMALLINT", 'o"dd': "STRUCT(a DECIMAL(9, 2))[]"})
+    assert found["id"] == pa.int16()
+    assert found['o"dd'].value_type.field("a").type == pa.decimal128(9, 2)
+
+
+def test_no_rows_have_the_columns_of_the_table() -> None:
+    assert arrow_rows([], {"a": pa.int8()}).schema == pa.schema([("a", pa.int8())])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, 5)],
+        [dt.datetime(2026, 1, 1), None, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)],
+        [dt.time(5, tzinfo=dt.UTC)],
+        ["a", b"\xff"],
+        [[dt.date(2026, 1, 1)], [], [None, dt.datetime(2026, 1, 1, 5)]],
+        [{"x": {"a": "b"}}, {"x": None}, {"x": {"a": b"b"}}],
+    ],
+)
+def test_values_that_arrow_would_convert_to_one_type_with_a_loss_are_refused(values: list[object]) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits"):
+        arrow_rows([{"v": value} for value in values])
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (1e300, pa.float32()),
+        ([0.5, -1e300], pa.list_(pa.float32())),
+        ({"a": [1e300]}, pa.struct([("a", pa.list_(pa.float32()))])),
+    ],
+)
+def test_number_beyond_the_largest_float_is_refused(value: object, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match="too large"):
+        arrow_rows([{"v": value}], {"v": wanted})
+    assert arrow_rows([{"v": float("inf")}], {"v": pa.float32()}).to_pylist() == [{"v": float("inf")}]

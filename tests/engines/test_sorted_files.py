@@ -1,4 +1,4 @@
-"""DuckDB writes sorted files with field ids, row ids, exact statistics, and the lake's options."""
+"""DuckDB writes sorted files with field ids, row ids and statistics, in the folder of their partition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.data_file import file_groups
+from lakeconf.catalog.data_file import DataFile, FileGroup, file_groups
 from lakeconf.catalog.file_footers import Footer
 from lakeconf.catalog.sort_keys import sort_keys
-from lakeconf.catalog.tables import load_table
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.sorted_files import SortRequest, write_sorted
 from lakeconf.errors import StorageError, UnsupportedError
@@ -150,3 +150,25 @@ def test_folder_that_cannot_be_created_is_an_error(usual: Lake, writer: Connecti
     (tmp_path / "new").touch()
     with pytest.raises(StorageError, match="cannot be created"):
         written(usual, writer, tmp_path)
+
+
+TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")
+
+
+def request_for(*paths: str, partition_id: int | None = 3) -> SortRequest:
+    files = tuple(DataFile(number, path, 1, 1, None, 1) for number, path in enumerate(paths))
+    return SortRequest(TABLE, 1, FileGroup(files, partition_id), is_whole=True, keys=(), file_count=2, token="0a1b")
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("/d/main/t/k=1/x.parquet", "/d/main/t/k=2/x.parquet"),
+        ("/d/main/t/x.parquet",),
+        ("/elsewhere/k=1/x.parquet",),
+        ("/d/main/t/k=1/lakeconf-0a/x.parquet",),
+    ],
+)
+def test_partitions_without_a_folder_of_their_own_are_refused(paths: tuple[str, ...]) -> None:
+    with pytest.raises(UnsupportedError, match=r"the files of a partition of main.t are not in a folder of their own"):
+        request_for(*paths).paths(["a"])

@@ -1,20 +1,23 @@
-"""docs/integrations/pytest.md: the fixture `lake` in a separate project, and the properties it keeps of a store."""
+"""The pages of docs/integrations, and the fixture `lake` in a separate project."""
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from doc_pages import block, named
 from shell import run_shell
+from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.integrations import pytest as plugin
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lakeconf.integrations.pytest import LocalLakes
+
 
 lake = plugin.lake  # The fixtures of these tests have another one of this name.
 PAGE = "integrations/pytest.md"
@@ -55,3 +58,15 @@ def test_lake_has_the_names_and_aliases_of_its_store(project: Path, lake: LocalL
     assert (found.metadata_backend.type, found.read_only) == ("sqlite", False)
     assert lakeconf.init().get_store("md").alias == "shop"
     assert lake("md").tables() == lake().tables() == []
+
+
+PAGES = sorted((REPOSITORY / "docs" / "integrations").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_has_a_test_file_and_installs_an_extra(page: Path) -> None:
+    assert (Path(__file__).parent / f"test_{page.stem}.py").exists()
+    (installed,) = re.findall(r"^pip install (.*)$", page.read_text(), re.MULTILINE)
+    extras = re.findall(r"lakeconf\[(\w+)\]", installed)
+    assert set(extras) <= set(metadata("lakeconf").get_all("Provides-Extra") or [])
+    assert extras or installed.startswith("lakeconf ")

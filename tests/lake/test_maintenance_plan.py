@@ -1,4 +1,4 @@
-"""Maintenance as a plan and as a result."""
+"""Maintenance as a plan and as a result, within a limit of memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from plain_sql import run_plain
 
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.compaction import TableCompaction
+from lakeconf.lake.limits import limited_memory
 from lakeconf.lake.maintenance import CompactionResult
 from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeconf import Lake, Store
+
 
 NOW, DAY = dt.timedelta(0), dt.timedelta(days=1)
 NOTHING = MaintenanceResult(dry_run=True, expired=(), removed=())
@@ -140,3 +142,31 @@ def test_short_ages_need_force(lake: Lake) -> None:
             with pytest.raises(LakeconfError, match="older_than is less than a day"):
                 maintain(lake, expire_older_than=expire, cleanup_older_than=clean, dry_run=dry_run)
     assert (lake.refresh(), paths(lake)) == (3, before)
+
+
+SETTING = "SELECT system.main.current_setting('memory_limit')"
+
+
+@pytest.mark.parametrize(("given", "of_the_store"), [("1GiB", None), (None, "1GiB"), ("1GiB", "2GiB")])
+def test_limit_holds_in_the_block(two_tables: Lake, given: str | None, of_the_store: str | None) -> None:
+    session = two_tables._session
+    before = session.writer.rows(SETTING)
+    session.memory_limit = of_the_store
+    with limited_memory(session, given):
+        assert session.writer.rows(SETTING) == [("1.0 GiB",)]
+    assert session.writer.rows(SETTING) == before
+
+
+def test_no_limit_changes_nothing(two_tables: Lake) -> None:
+    session = two_tables._session
+    before = session.writer.rows(SETTING)
+    with limited_memory(session, None):
+        assert session.writer.rows(SETTING) == before
+
+
+def test_limit_that_is_no_size_is_refused(two_tables: Lake) -> None:
+    session = two_tables._session
+    before = session.writer.rows(SETTING)
+    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not a size"), limited_memory(session, "much"):
+        pytest.fail("the block ran")
+    assert session.writer.rows(SETTING) == before

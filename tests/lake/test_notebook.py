@@ -1,4 +1,4 @@
-"""Lakes, tables, scans and snapshots as text and in notebooks."""
+"""Lakes, tables and snapshots as text and in notebooks, and the recorded runs of models."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
+from plain_sql import run_plain
 
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.lake.run_journal import FileState, ModelRun
 from lakeconf.lake.table import MOST_ROWS, html_table, listed
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store
+
 
 HOSTILE = "<script>alert('x')</script>&\"\x1b[31m"
 
@@ -120,3 +123,97 @@ def test_read_only_lake_says_how_to_write(two_tables: Lake, store: Store) -> Non
     assert refused.value.hint is not None
     assert refused.value.hint.startswith("open it without read_only=True")
     assert two_tables.tables() == ["main.t", "main.u"]
+
+
+RUN = ModelRun("main.t", "definition", "run", inputs={"main.u": 1}, files=("a.csv",))
+
+
+def test_recorded_runs_are_committed_with_their_transaction(two_tables: Lake) -> None:
+    assert two_tables.runs.committed("main.t") == []
+    with two_tables.transaction() as tx:
+        tx.runs.record(RUN)
+        assert tx.runs.committed("main.t") == []
+    (found,) = two_tables.runs.committed("main.t")
+    assert (found.model, found.definition, found.run, found.inputs) == ("main.t", "definition", "run", {"main.u": 1})
+    assert two_tables.runs.committed("main.u") == []
+
+
+def test_files_and_their_states_are_read_as_they_were_recorded() -> None:
+    states = {"a.csv": FileState(5, 1_700_000_000_000_000, "ab"), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
+    run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "gone.csv"), file_states=states)
+    assert ModelRun.of(run.event()) == run
+
+
+def test_unknown_facts_of_later_versions_are_ignored() -> None:
+    event = RUN.event()
+    event = event._replace(payload={**event.payload, "files": '{"a": {"size": 1, "modified": 2, "etag": "x"}}'})
+    assert ModelRun.of(event).file_states == {"a": FileState(1, 2)}
+
+
+def test_names_with_placeholders_of_ducklake_are_escaped() -> None:
+    event = ModelRun("main.t", "d", "r", files=("{DATA_PATH}.csv",)).event()
+    assert "{DATA_PATH}" not in str(event.payload)
+    assert ModelRun.of(event).files == ("{DATA_PATH}.csv",)
+
+
+def test_run_is_recorded_only_in_an_open_transaction(two_tables: Lake) -> None:
+    with pytest.raises(LakeconfError) as caught:
+        two_tables.runs.record(RUN)
+    assert caught.value.message == "a model run must be recorded in a transaction"
+    assert caught.value.hint == "write: with lake.transaction() as tx: …"
+    with two_tables.transaction() as ended:
+        pass
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        ended.runs.record(RUN)
+    assert two_tables.runs.committed("main.t") == []
+
+
+def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: Lake) -> None:
+    run_plain(two_tables, "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", "DELETE FROM t", "DROP TABLE u")
+    assert two_tables.runs.changes_since("t", 0) == [1]
+    assert two_tables.refresh() == 6
+    assert two_tables.runs.changes_since("T", 0) == [1, 3, 5]
+    assert two_tables.runs.changes_since("t", 3) == [5]
+    assert two_tables.runs.changes_since("t", 6) == []
+    assert two_tables.at(version=4).runs.changes_since("t", 0) == [1, 3]
+    with pytest.raises(TableNotFoundError, match="no table"):
+        two_tables.runs.changes_since("u", 0)
+    assert two_tables.at(version=5).runs.changes_since("u", 2) == [4]
+    run_plain(two_tables, "CALL ducklake_expire_snapshots('dev', versions => [4])")
+    with pytest.raises(SnapshotNotFoundError, match="some of the snapshots after 3 have expired"):
+        two_tables.runs.changes_since("t", 3)
+    with pytest.raises(SnapshotNotFoundError, match="snapshot 4 has expired"):
+        two_tables.runs.changes_since("t", 4)
+    assert two_tables.runs.changes_since("t", 5) == []
+
+
+def test_commit_info_of_a_lakeconf_commit(two_tables: Lake) -> None:
+    with two_tables.transaction(extra={"batch": 7}) as tx:
+        tx.table("t").append(two_tables.sql("SELECT 1 AS id"))
+    info = two_tables.runs.commit_info(3)
+    assert (info["engine"], info["rows"], info["extra"]) == ("duckdb", 1, {"batch": 7})
+    with pytest.raises(SnapshotNotFoundError):
+        two_tables.runs.commit_info(4)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [None, "", "text", "[1]", "7", "{not JSON", '{"a": 1', "null", "[" * 100_000],
+    ids=lambda info: repr(info)[:20],
+)
+def test_commit_info_of_another_writer_is_empty(info: str | None, two_tables: Lake) -> None:
+    text = "NULL" if info is None else f"'{info}'"
+    message = f"CALL ducklake_set_commit_message('dev', NULL, NULL, extra_info => {text})"
+    run_plain(two_tables, "BEGIN", "INSERT INTO t VALUES (1)", message, "COMMIT")
+    assert two_tables.runs.commit_info(3) == {}
+
+
+def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:
+    run_plain(two_tables, "ALTER TABLE t RENAME TO v", "DROP TABLE u", "CREATE TABLE u (i INTEGER)")
+    assert two_tables.runs.created("u") == 2
+    assert two_tables.refresh() == 5
+    assert [two_tables.runs.created(name) for name in ("v", "V", "u", "t")] == [1, 1, 5, None]
+    assert [two_tables.runs.created("u", version) for version in (1, 2, 3, 4, 9)] == [None, 2, 2, None, None]
+    run_plain(two_tables, "CREATE VIEW w AS FROM u")
+    two_tables.refresh()
+    assert two_tables.runs.created("w") is None

@@ -1,4 +1,4 @@
-"""Files with deleted rows are rewritten in transactions of a limited size, those with most deleted rows first."""
+"""Files with deleted rows are rewritten in transactions of a limited size; what cannot be replaced."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import store_of
+from plain_sql import run_plain
 
 from lakeconf.commit.session import run_step
 from lakeconf.lake import rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.limits import TimeLimit
+from lakeconf.lake.rewriting import newest, replacement_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake
+
 
 ROWS, FILES = 30, 8
 
@@ -158,3 +161,20 @@ def test_tables_whose_bounds_ducklake_would_forget_are_replaced_or_left(
     writer.execute("INSERT INTO dev.s.sparse VALUES (99, 7)")
     with lake._session.reader.lake_cursor() as cursor:
         assert cursor.rows("SELECT count(*) FROM dev.s.sparse WHERE n = 1") == [(4,)]
+
+
+def refusal(lake: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:
+    session = lake._session
+    return replacement_refusal(session, newest(session, name), session.snapshot_id, encrypted=encrypted)
+
+
+def test_tables_whose_ids_cannot_be_kept_are_refused(two_tables: Lake) -> None:
+    lake = two_tables
+    assert refusal(lake) is None
+    assert refusal(lake, encrypted=True) == "the files are encrypted"
+    run_plain(lake, "CREATE TABLE hides (rowid BIGINT)")
+    assert refusal(lake, "hides") == "a column hides the row ids"
+    lake._session.committer = "staged"
+    assert refusal(lake) is None
+    lake._session.committer = "public"
+    assert refusal(lake) == "the store's committer is public, which cannot register row ids"

@@ -1,15 +1,17 @@
-"""The table of a model: which keys each kind has, and what an invalid one reports."""
+"""The table of a model: the keys of each kind, its identity, and what an invalid one reports."""
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError
 from lakeconf.pipelines.models.declaration import TABLES, parsed
-from lakeconf.pipelines.models.kinds import KINDS, Incremental, Merge
+from lakeconf.pipelines.models.kinds import KINDS, Append, Full, Incremental, Kind, Merge, Seed, View
 
 STORE = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}}
 
@@ -157,3 +159,39 @@ def test_name_without_quotes_is_the_only_problem(part: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parsed(config(), "raw", {"kind": "fulll", "audits": {"a": "FROM t"}})
     assert [one.hint for one in caught.value.problems] == ['did you mean "full"?']
+
+
+@pytest.mark.parametrize(
+    ("kind", "identity"),
+    [
+        (Full(), "full"),
+        (Append(), "append None {}"),
+        (Append(new_rows_of="events", columns={"id": "BIGINT"}), "append events {'id': 'BIGINT'}"),
+        (Incremental("day"), "incremental day day"),
+        (Incremental("at", "hour"), "incremental at hour"),
+        (Merge("id"), "merge ['id'] None None True"),
+        (Merge(["a", "b"], "events", "gone", update=False), "merge ['a', 'b'] events gone False"),
+        (View(), "view"),
+        (Seed("prices.csv"), "seed {}"),
+        (Seed("prices.csv", {"price": "DECIMAL(8,2)"}), "seed {'price': 'DECIMAL(8,2)'}"),
+    ],
+    ids=repr,
+)
+def test_identity_is_the_same_in_every_version(kind: Kind, identity: str) -> None:
+    """Another identity makes every lake compute its models again."""
+    assert kind.identity() == identity
+
+
+def test_options_that_only_select_what_a_run_processes_are_not_part_of_the_identity() -> None:
+    chosen = Incremental("day", start=date(2024, 1, 1), lookback=2, batch=3, partial=True, late="redo")
+    assert chosen.identity() == Incremental("day").identity()
+    assert Append(files="new/*.csv").identity() == Append(files="old/*.csv").identity()
+    assert Seed("a.csv").identity() == Seed("b.csv").identity()
+
+
+@pytest.mark.parametrize("interval", ["hour", "day", "month", "year"])
+def test_intervals_that_a_configuration_can_write(interval: str) -> None:
+    made = TypeAdapter(Incremental).validate_python({"time_column": "at", "interval": interval})
+    assert made.interval == interval
+    with pytest.raises(ValidationError):
+        TypeAdapter(Incremental).validate_python({"time_column": "at", "interval": f"{interval}s"})

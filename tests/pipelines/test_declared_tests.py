@@ -1,18 +1,21 @@
-"""Unit tests in lakeconf.toml: problems have a place."""
+"""Unit tests and models in lakeconf.toml: problems have a place."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from hint_words import is_fix
 
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.errors import ConfigError
+from lakeconf.pipelines import pipeline_problems
 from lakeconf.pipelines.models.unit_tests import declared_unit_tests
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 TEST = """
 [pipeline.tests.one]
@@ -82,3 +85,92 @@ def test_invalid_tests_are_refused(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         declared_unit_tests(init())
     assert [problem.key for problem in caught.value.problems] == ['pipeline.tests."odd name".expect']
+
+
+STORES = """\
+[stores.dev]
+metadata_backend = { type = "sqlite", uri = "c.sqlite" }
+storage_backend = { type = "local", path = "data" }
+
+"""
+A = '[pipeline.models."m.a"]\nsql = "a.sql"\n'
+FILES = '[pipeline.models."m.f"]\nkind = "append"\n'
+CHECK = '\n[pipeline.tests.t]\nmodel = "m.a"\n'
+# The number of lines before `[pipeline.models."m.a"]`.
+BEFORE = STORES.count("\n")
+
+
+def found(folder: Path, text: str) -> list[tuple[int, str]]:
+    (folder / "lakeconf.toml").write_text(STORES + text)
+    (folder / "a.sql").write_text("SELECT id FROM raw.events")
+    (folder / "self.sql").write_text("SELECT id FROM M.A")
+    (folder / "b.sql").write_text("SELECT id FROM m.c")
+    (folder / "c.sql").write_text("SELECT id FROM m.b")
+    problems = pipeline_problems(init(str(folder / "lakeconf.toml")))
+    for problem in problems:
+        assert problem.hint is not None
+        assert is_fix(problem.hint), problem.hint
+    return [((problem.line or 0) - BEFORE, problem.message) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (A.replace("a.sql", "self.sql"), 1, "the model m.a reads its own table"),
+        (A + A.replace("m.a", "M.A"), 3, "M.A and m.a are the same table: names ignore case"),
+        (A.replace("m.a", "LakeConf.commits"), 1, "the schema of the model LakeConf.commits is reserved"),
+        ('[pipeline.models."m.s"]\nkind = "seed"\ncsv = "none.csv"\n', 3, "file not found: "),
+        (FILES + 'files = "*.csv"\ncolumns = { id = "BIGIT" }\n', 4, "the column 'id' has an invalid type 'BIGIT'"),
+        (A + 'partitioned_by = ["week(day)"]\n', 3, "the partition key 'week(day)' has an unknown function"),
+        (FILES + 'files = "*.xlsx"\n', 3, "files that end in xlsx cannot be loaded"),
+        (FILES + 'files = ""\n', 3, "String should have at least 1 character"),
+        (FILES + 'files = "*.csv"\nnew_rows_of = "raw.a"\n', 1, "the model m.f has both files and new_rows_of"),
+        (A + 'kind = "merge"\non = []\n', 4, "Input should be a valid string"),
+        (A + 'kind = "merge"\non = ""\n', 4, "String should have at least 1 character"),
+        (A + CHECK.replace("m.a", "m.none") + "expect = []\n", 5, "unknown model 'm.none'"),
+        (
+            A + CHECK + 'expect = []\ngiven = { "raw.none" = [] }\n', 4, "the model m.a has no input 'raw.none'",
+        ),
+        (
+            '[pipeline.models."m.b"]\nsql = "b.sql"\n[pipeline.models."m.c"]\nsql = "c.sql"\n',
+            1,
+            "the models form a cycle: m.",
+        ),
+    ],
+)  # fmt: skip
+def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
+    ((at, shown),) = found(tmp_path, text)
+    assert (at, shown[: len(message)]) == (line, message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        A + 'partitioned_by = ["day", "month(at)", "bucket(8, id)"]\n',
+        FILES + 'files = "*"\n',
+        FILES + 'files = "in/2024.*/*.CSV"\ncolumns = { id = "DECIMAL(10, 2)" }\n',
+        A + 'kind = "incremental"\ntime_column = "day"\nstart = 2024-01-01\n',
+        # `lakeconf run --from` gives the start.
+        A + 'kind = "incremental"\ntime_column = "day"\n',
+        A + CHECK + 'expect = []\ngiven = { "raw.events" = [] }\n',
+    ],
+)
+def test_valid_models_have_no_problem(text: str, tmp_path: Path) -> None:
+    assert found(tmp_path, text) == []
+
+
+def test_models_in_python_may_be_inputs_and_tested(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text("raise SystemExit\n")
+    python = '[pipeline]\npython = ["models.py"]\n'
+    assert found(tmp_path, python + A + CHECK.replace("m.a", "m.python") + "expect = []\n") == []
+
+
+def test_a_project_without_python_has_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(tmp_path, A) == []
+    (tmp_path / "a.sql").write_text("SELECT id FROM events")
+    monkeypatch.chdir(tmp_path)
+    assert run(["validate"]) == 1
+    (problem,) = pipeline_problems(init())
+    assert (problem.line, problem.message.partition(": ")[2]) == (
+        BEFORE + 1, "the input 'events' of the model m.a does not match the table of any model",
+    )  # fmt: skip

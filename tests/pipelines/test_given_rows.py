@@ -1,16 +1,20 @@
-"""Rows of the configuration as SQL: types, NULL, and values that are no SQL."""
+"""Rows of the configuration as SQL, in a temporary lake."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import tempfile
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
 from lakeconf.errors import PipelineError, SchemaError
+from lakeconf.pipelines.models.declared import empty_lake
 from lakeconf.pipelines.models.unit_test_rows import columns_of_rows, rows_sql
 
 
@@ -89,3 +93,14 @@ def test_table_without_rows_has_the_declared_columns() -> None:
 def test_invalid_types_are_refused(kind: str) -> None:
     with pytest.raises(SchemaError):
         rows_sql([{"a": 1}], {"a": kind})
+
+
+def test_empty_lake_has_no_tables_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with contextlib.ExitStack() as stack:
+        lake = empty_lake(stack, "dev", alias="other")
+        assert repr(lake).startswith("Lake('other' at snapshot 0")
+        assert (lake.tables(), lake.runs.committed("raw.t")) == ([], [])
+        lake.create_table("raw.t", {"id": "BIGINT"})
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []

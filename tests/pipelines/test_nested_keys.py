@@ -1,4 +1,4 @@
-"""Keys of structs that the declared types lack, in JSON and Parquet files."""
+"""Files of a pattern, and keys of structs that the declared types lack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, run
+from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, plan, run
 from lakeconf.pipelines.file_rows import path_text, unknown_fields, unknown_json_keys
 
 if TYPE_CHECKING:
@@ -91,3 +91,16 @@ def test_field_that_is_not_in_columns_is_refused(
     done = loaded(lake, tmp_path, f"*.{ending}", f"STRUCT(a INTEGER, b {shown})[]", sql)
     assert done.status == "done", done.error
     assert lake.table("raw.t").to_arrow().sort_by("id").to_pylist() == [{"id": 1, "a": 1}, {"id": 2, "a": 1}]
+
+
+def events(folder: Path, pattern: str = "in/*.csv") -> Model:
+    return Model("raw.events", Append(files=pattern), folder=folder)
+
+
+def test_folder_with_brackets_in_its_name_is_read(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    folder = tmp_path / "data[1]*"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "1.csv").write_text("id\n1\n")
+    for pattern in ("in/*.csv", "in/../**/*.csv"):
+        (step,) = plan(Pipeline([events(folder, pattern)]), lakes[0])
+        assert step.files == ["in/1.csv"]

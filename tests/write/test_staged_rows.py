@@ -1,19 +1,25 @@
-"""Checks of staged rows: conditions, several matches of one row, and NOT NULL columns."""
+"""Checks of staged rows, and of tables whose rows cannot be identified."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import narwhals as nw
+import pyarrow as pa
 import pytest
+from lake_fixtures import lake_with
 
 from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.engine import ROW_ID, Staged
-from lakeconf.errors import CommitError, PredicateError, SchemaError
+from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError, UnsupportedError
 from lakeconf.write.writes import check_condition, check_matches, check_required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lakeconf import Lake, LakeTransaction
+
 
 NAMES = ("a", "b, c", 'd"e')
 INFO = TableInfo(
@@ -86,3 +92,54 @@ def test_null_is_accepted_where_it_is_allowed(writer: Connection) -> None:
     check_required(writer, INFO, staged("(1, NULL, 0, 0)", "(2, 0, 0, 0)"), NAMES, "a = 2")
     with pytest.raises(SchemaError):
         check_required(writer, INFO, staged("(1, NULL, 0, 0)", "(2, 0, 0, 0)"), NAMES, "a = 1")
+
+
+ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
+
+
+lake = lake_with("stock", ROWS)
+
+
+def refused(on: Lake | LakeTransaction, table: str, frame: pa.Table, error: type[LakeconfError], match: str) -> None:
+    with pytest.raises(error, match=match):
+        on.table(table).merge(frame, on="id")
+    with pytest.raises(error, match=match):
+        on.table(table).update({"id": nw.col("id") + 1}, "id = 1")
+
+
+def test_column_that_hides_the_row_ids(lake: Lake) -> None:
+    lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
+    refused(lake, "odd", pa.table({"rowid": [1], "id": [1]}), UnsupportedError, "named rowid")
+
+
+def test_column_that_an_expression_cannot_name(lake: Lake) -> None:
+    lake.create_table("odd", {"a.b": "BIGINT", "id": "BIGINT"})
+    frame = pa.table({"a.b": [1], "id": [1]})
+    lake.table("odd").append(frame)
+    for refused_call in (
+        lambda: lake.table("odd").merge(frame, on="id"),
+        lambda: lake.table("odd").update({"a.b": nw.col("id") + 1}, "id = 1"),
+    ):
+        with pytest.raises(UnsupportedError, match=r"cannot use the column name 'a\.b'"):
+            refused_call()
+    lake.table("odd").update({"id": nw.col("id") + 1, "a.b": 7}, 'id = 1 AND "a.b" = 1')
+    assert sorted(lake.table("odd").scan().collect("pyarrow").rows()) == [(7, 2)]
+
+
+def test_rows_of_the_same_transaction(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.table("stock").append(ROWS)
+        refused(transaction, "stock", ROWS, UnsupportedError, "already contains a write")
+
+
+def test_table_of_the_same_transaction(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.create_table("new", {"id": "BIGINT", "name": "VARCHAR"})
+        refused(transaction, "new", ROWS, LakeconfError, "created in this transaction")
+
+
+def test_columns_that_the_transaction_renamed(lake: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.table("stock").evolve(rename={"name": "title"})
+        frame = ROWS.rename_columns(["id", "title"])
+        refused(transaction, "stock", frame, LakeconfError, "renamed or dropped in this transaction")

@@ -1,15 +1,19 @@
-"""Statements are parsed into the table that they change, its columns, and the tables that they may read."""
+"""Statements are parsed into what they change and read; lakeconf's own tables cannot be changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import QueryError, UnsupportedError
+from lakeconf.errors import QueryError, SchemaError, UnsupportedError
 from lakeconf.write.execute import Statement, parse_statement
+
+if TYPE_CHECKING:
+    from lakeconf import Lake
+
 
 Parse: TypeAlias = Callable[[str], Statement]
 PARSED = [
@@ -68,3 +72,33 @@ def test_names_of_the_lake_and_of_other_databases(parse: Parse) -> None:
 def test_other_statements_are_refused(sql: str, error: type[Exception], parse: Parse) -> None:
     with pytest.raises(error):
         parse(sql)
+
+
+ROW = [{"id": 1}]
+NAMES = ("lakeconf.commits", '"LAKECONF".commits', "lakeconf.other")
+WRITES: dict[str, Callable[[Lake, str], object]] = {
+    "append": lambda lake, name: lake.table(name).append(ROW),
+    "overwrite": lambda lake, name: lake.table(name).overwrite(ROW),
+    "overwrite_partitions": lambda lake, name: lake.table(name).overwrite_partitions(ROW),
+    "delete": lambda lake, name: lake.table(name).delete("id = 1"),
+    "update": lambda lake, name: lake.table(name).update({"id": 2}, where="id = 1"),
+    "merge": lambda lake, name: lake.table(name).merge(ROW, on="id"),
+    "create": lambda lake, name: lake.create_table(name, {"id": "BIGINT"}),
+    "create if not exists": lambda lake, name: lake.create_table(name, {"id": "BIGINT"}, if_not_exists=True),
+    "view": lambda lake, name: lake.create_view(name, "SELECT 1 AS id"),
+    "drop": lambda lake, name: lake.drop_table(name),
+    "rename": lambda lake, name: lake.rename_table(name, "lakeconf.x"),
+    "evolve": lambda lake, name: lake.table(name).evolve(add={"more": "BIGINT"}),
+    "comments": lambda lake, name: lake.table(name).set_comments("x"),
+    "execute": lambda lake, name: lake.execute(f"INSERT INTO {name} SELECT 1"),
+    "restore": lambda lake, name: lake.restore(name, version=0),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("write", WRITES)
+def test_no_write_changes_them(two_tables: Lake, write: str, name: str) -> None:
+    before = two_tables.refresh()
+    with pytest.raises(SchemaError, match="belongs to lakeconf"):
+        WRITES[write](two_tables, name)
+    assert two_tables.refresh() == before

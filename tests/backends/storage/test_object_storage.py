@@ -1,20 +1,21 @@
-"""Buckets: which fields belong together, where the files are, and the secret that gives access to them."""
+"""Buckets and folders: fields that belong together, places, and secrets that give access to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from lakeconf.backends.backend import StoreNames
-from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
+from lakeconf.config.config import validate
+from lakeconf.config.template import first_configuration
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import SetOption
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEYS: dict[str, Any] = {"key_id": "k", "secret": Secret("s")}
 CHAIN: dict[str, Any] = {"secret_parameters": {"provider": "credential_chain"}}
@@ -256,3 +257,208 @@ def test_folders_that_duckdb_cannot_read_are_rejected(character: str) -> None:
     expected = f"the folder must not contain {character!r}: DuckDB cannot read files in such a folder"
     assert refusal(**KEYS, bucket="b", prefix=f"what{character}/x") == expected
     assert refusal(**KEYS, data_path=f"s3://b/what{character}/x") == expected
+
+
+KEYS_OF_R2: dict[str, Any] = {"bucket": "b", "key_id": "k", "secret": Secret("s")}
+NAMES_OF_R2 = StoreNames("dev", "dev")
+
+
+@pytest.mark.parametrize("keys", [KEYS_OF_R2, {"bucket": "b", "secret_parameters": {"provider": "credential_chain"}}])
+def test_credentials_need_the_account_or_an_endpoint(keys: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"incomplete credentials: R2 needs account_id \(or an endpoint\)"):
+        R2Storage(**keys)
+    assert R2Storage(**keys, account_id="0a1b").creates_secret
+    assert R2Storage(**keys, endpoint="minio:9000").creates_secret
+
+
+def test_existing_secret_needs_no_account() -> None:
+    storage = R2Storage(bucket="b", secret_name="mine")
+    assert (storage.secrets(NAMES_OF_R2), storage.s3_endpoint, storage.namespace) == ((), None, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "endpoint"),
+    [
+        ({"account_id": "0a1b"}, "0a1b.r2.cloudflarestorage.com"),
+        ({"account_id": "0a1b", "endpoint": "0a1b.eu.r2.cloudflarestorage.com"}, "0a1b.eu.r2.cloudflarestorage.com"),
+        ({"endpoint": "minio:9000"}, "minio:9000"),
+    ],
+)
+def test_endpoint_is_that_of_the_account_unless_another_is_set(fields: dict[str, Any], endpoint: str) -> None:
+    storage = R2Storage(**KEYS_OF_R2, **fields)
+    assert (storage.s3_endpoint, storage.namespace) == (endpoint, endpoint)
+    assert storage.hadoop_settings()["fs.s3a.bucket.b.endpoint"] == f"https://{endpoint}"
+
+
+def test_secret_contains_the_account_only_if_it_is_set() -> None:
+    (secret,) = R2Storage(**KEYS_OF_R2, account_id="0a1b", region="auto").secrets(NAMES_OF_R2)
+    assert (secret.type, dict(secret.options)) == (
+        "r2",
+        {"key_id": "k", "secret": Secret("s"), "region": "auto", "account_id": "0a1b", "scope": "r2://b/"},
+    )
+    (other,) = R2Storage(**KEYS_OF_R2, endpoint="e").secrets(NAMES_OF_R2)
+    assert "account_id" not in other.options
+
+
+@pytest.mark.parametrize(("style", "in_path"), [(None, True), ("path", True), ("vhost", False)])
+def test_the_path_contains_the_bucket_unless_the_host_does(style: Any, *, in_path: bool) -> None:
+    given = R2Storage(**KEYS_OF_R2, account_id="a", url_style=style).hadoop_settings()
+    assert ("fs.s3a.bucket.b.path.style.access" in given) == in_path
+
+
+def test_new_configuration_asks_for_account_and_bucket_and_reads_the_keys_from_variables() -> None:
+    assert dict(R2Storage.init_template().fields) == {
+        "account_id": None,
+        "bucket": None,
+        "key_id": "${R2_KEY_ID}",
+        "secret": "${R2_SECRET}",
+    }
+
+
+def bucket(**fields: Any) -> GCSStorage:
+    return GCSStorage(bucket="b", key_id="k", secret=Secret("s"), **fields)
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_both_schemes_name_one_location(scheme: str) -> None:
+    assert GCSStorage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "gs://acme/lake/"
+
+
+def test_secret_has_the_type_of_duckdb() -> None:
+    (secret,) = bucket().secrets(StoreNames("dev", "dev"))
+    assert (secret.type, secret.options["scope"]) == ("gcs", "gs://b/")
+
+
+@pytest.mark.parametrize(("endpoint", "found"), [(None, "storage.googleapis.com"), ("proxy:443", "proxy:443")])
+def test_endpoint_of_spark_is_googles_unless_another_is_set(endpoint: str | None, found: str) -> None:
+    storage = bucket(endpoint=endpoint)
+    assert (storage.s3_endpoint, storage.namespace) == (found, found)
+    assert storage.hadoop_settings()["fs.s3a.bucket.b.endpoint"] == f"https://{found}"
+
+
+@pytest.mark.parametrize(("style", "in_path"), [(None, True), ("path", True), ("vhost", False)])
+def test_path_of_gcs_contains_the_bucket_unless_the_host_does(style: str | None, *, in_path: bool) -> None:
+    assert ("fs.s3a.bucket.b.path.style.access" in bucket(url_style=style).hadoop_settings()) == in_path
+
+
+def test_operations_that_google_lacks_are_disabled() -> None:
+    given = bucket().hadoop_settings()
+    assert {key.removeprefix("fs.s3a.bucket.b."): given[key] for key in given if given[key] in ("false", "1")} == {
+        "checksum.generation": "false",
+        "committer.magic.enabled": "false",
+        "create.conditional.enabled": "false",
+        "list.version": "1",
+        "multiobjectdelete.enable": "false",
+        "optimized.copy.from.local.enabled": "false",
+    }
+
+
+def test_new_configuration_asks_for_the_bucket_and_reads_the_keys_from_variables() -> None:
+    assert GCSStorage.init_template().fields == {
+        "bucket": None,
+        "key_id": "${GCS_KEY_ID}",
+        "secret": "${GCS_SECRET}",
+    }
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_schemes_of_hadoop_name_the_same_location(scheme: str) -> None:
+    assert S3Storage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "s3://acme/lake/"
+
+
+@pytest.mark.parametrize("uri", ["gs://acme/", "S3://acme/", "acme/lake", "s3:/acme"])
+def test_other_schemes_are_refused(uri: str) -> None:
+    with pytest.raises(ValidationError, match="data_path must be a URI such as s3://bucket/folder/"):
+        S3Storage(data_path=uri, secret_name="mine")
+
+
+def test_secret_of_s3_has_the_type_of_duckdb() -> None:
+    (secret,) = S3Storage(bucket="b", key_id="k", secret=Secret("s")).secrets(StoreNames("dev", "dev"))
+    assert (secret.name, secret.type, secret.options["scope"]) == ("lakeconf_dev__storage", "s3", "s3://b/")
+
+
+def test_new_configuration_uses_the_credentials_of_the_aws_tools() -> None:
+    text = first_configuration("dev", "sqlite", "s3", {("storage_backend", "bucket"): "acme"})
+    assert text.endswith(
+        'type = "s3"\nbucket = "acme"\nregion = "us-east-1"\nsecret_parameters = { provider = "credential_chain" }\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"key_id": "${K}", "secret": "${S}"}, {"secret_name": "mine"}], ids=["keys", "existing secret"]
+)
+def test_new_configuration_with_other_credentials_has_no_credential_chain(given: dict[str, str]) -> None:
+    values = {("storage_backend", name): value for name, value in ({"bucket": "acme"} | given).items()}
+    text = first_configuration("dev", "sqlite", "s3", values)
+    assert "secret_parameters" not in text
+    assert all(name in text for name in given)
+
+
+def test_bucket_without_credentials_is_refused() -> None:
+    storage = {"type": "s3", "bucket": "acme"}
+    (problem,) = validate(
+        {"stores": {"dev": {"metadata_backend": {"type": "sqlite", "uri": "/c"}, "storage_backend": storage}}}
+    )
+    assert problem.code == "LC052"
+
+
+@pytest.mark.parametrize(
+    ("path", "location"), [("/data", "/data/"), ("/data//", "/data/"), ("/", "/"), ("/a b'c", "/a b'c/")]
+)
+def test_location_ends_in_one_slash(path: str, location: str) -> None:
+    assert LocalStorage(path=path).location == location
+
+
+def test_folder_needs_no_secrets_extensions_settings_or_packages() -> None:
+    storage = LocalStorage(path="/data")
+    assert storage.on_this_machine
+    assert [*storage.secrets(StoreNames("dev", "dev")), *storage.extensions, *storage.duckdb_settings] == []
+    assert storage.hadoop_settings() == storage.spark_packages() == {}
+    assert storage.secrets_held() == ()
+
+
+@pytest.mark.parametrize("path", ["a\\b", "\\", "/data\\"])
+def test_path_with_a_backslash_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError, match="must not contain a backslash: DuckLake takes it for a slash"):
+        LocalStorage(path=path)
+
+
+@pytest.mark.parametrize("path", ["", "a\nb"])
+def test_path_is_a_text_in_one_line(path: str) -> None:
+    with pytest.raises(ValidationError):
+        LocalStorage(path=path)
+
+
+def test_path_is_resolved_and_asked_for() -> None:
+    assert LocalStorage.path_fields() == ("path",)
+    assert LocalStorage.init_template().fields == {"path": ".lakeconf/data"}
+
+
+def test_folder_and_its_parents_are_created(tmp_path: Path) -> None:
+    storage = LocalStorage(path=str(tmp_path / "a" / "b"))
+    for _ in range(2):
+        storage.prepare(read_only=False)
+        assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_reading_creates_nothing(tmp_path: Path) -> None:
+    LocalStorage(path=str(tmp_path / "data")).prepare(read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_file_in_place_of_the_folder_is_refused(tmp_path: Path, *, read_only: bool) -> None:
+    path = tmp_path / "data"
+    path.touch()
+    with pytest.raises(StorageError) as raised:
+        LocalStorage(path=str(path)).prepare(read_only=read_only)
+    assert raised.value.message == f"the data path {path} is a file"
+    assert raised.value.hint == "set path to the folder of the Parquet files"
+
+
+def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "data"
+    with pytest.raises(StorageError) as raised:
+        LocalStorage(path=str(path)).prepare(read_only=False)
+    assert raised.value.message == f"the data path {path} cannot be created: Not a directory"

@@ -1,21 +1,23 @@
-"""Conditions that only an engine understands are parsed and typed by DuckDB, in a database without a lake."""
+"""Conditions that only an engine understands: types, errors, and no dependence on the session."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import duckdb
+import narwhals as nw
 import pytest
 
 from lakeconf.catalog.column_types import columns_of
 from lakeconf.catalog.pruning.expression import conjuncts, is_condition_of, typed
+from lakeconf.catalog.pruning.where import named_columns, parse
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
-from lakeconf.errors import PredicateError
+from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import duckdb
 
 COLUMNS = columns_of(
     {"id": "INTEGER", "v": "VARCHAR", "b": "BOOLEAN", "l": "INTEGER[]", 's"x': 'STRUCT("a b" INTEGER)', "j": "JSON"}
@@ -153,3 +155,115 @@ def test_a_catalog_with_a_column_that_duckdb_cannot_create(connection: duckdb.Du
     column = Column(7, "s", "struct", nullable=True, initial_default=None)
     with pytest.raises(PredicateError, match="DuckDB refuses the condition"):
         typed(connection, ["(s IS NULL)"], [column])
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "hint"),
+    [
+        (nw.col("ammount"), "the expression uses an unknown column: 'ammount'", 'did you mean "amount"?'),
+        (
+            nw.col("id") + nw.col("zz"),
+            "the expression uses an unknown column: 'zz'",
+            "use one of the columns: id, amount",
+        ),
+        (
+            nw.col("id").str.to_uppercase(),
+            "narwhals cannot convert the expression to SQL: Binder Error: No function",
+            "use",
+        ),
+        (nw.col("id").map_batches(lambda found: found), "'map_batches' is not implemented", "use other operations"),
+    ],
+    ids=["similar", "second", "type", "operation"],
+)
+def test_error_names_the_problem_once(expression: nw.Expr, message: str, hint: str) -> None:
+    with duckdb.connect() as connection:
+        frame = nw.from_native(connection.sql("SELECT 1 AS id, 2 AS amount, 3 AS __lakeconf_row_id"))
+        with pytest.raises(SchemaError) as refused, named_columns(["id", "amount"]):
+            frame.select(expression)
+    assert message in refused.value.message
+    assert "__lakeconf" not in str(refused.value)
+    assert "hint" not in refused.value.message.lower()
+    assert len(refused.value.message.splitlines()) == 1
+    assert str(refused.value.hint).startswith(hint)
+
+
+def test_errors_of_lakeconf_stay() -> None:
+    with pytest.raises(UnsupportedError), named_columns([]):
+        raise UnsupportedError("x")
+
+
+COLUMNS_OF_SESSION_VALUES = columns_of(
+    {
+        "id": "INTEGER",
+        "t": "TIMESTAMPTZ",
+        "u": "TIMESTAMPTZ",
+        "n": "TIMESTAMP",
+        "d": "DATE",
+        "v": "VARCHAR",
+        "h": "TIMETZ",
+        "l": "DOUBLE[]",
+        "s": "STRUCT(t TIMESTAMPTZ)",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "t::DATE = d",
+        "t > n",
+        "t > d",
+        "t::VARCHAR = v",
+        "[t]::DATE[] = [d]",
+        "v::TIMESTAMPTZ = t",
+        "TRY_CAST(v AS TIMESTAMPTZ) = t",
+        "coalesce(t, '2026-01-01') = u",
+        "t < greatest(u, TIMESTAMPTZ '2026-01-01 00:00:00')",
+        "h::TIME = TIME '10:00'",
+        "hour(t) = 1",
+        "extract(day FROM t) = 1",
+        "date_trunc('day', s.t) = u",
+        "t - INTERVAL 1 DAY > u",
+        "t - u > INTERVAL 1 DAY",
+        "strftime(t, '%H') = v",
+        "to_json(t)::VARCHAR = v",
+        "make_timestamptz(2026, 1, 1, 0, 0, 0) = t",
+        "strptime(v, '%Y %z') = t",
+        "concat(t) = v",
+    ],
+)
+def test_a_condition_that_uses_the_time_zone_of_the_session_is_refused(condition: str) -> None:
+    with pytest.raises(PredicateError, match="the time zone of the session") as refused:
+        parse(condition, COLUMNS_OF_SESSION_VALUES)
+    assert "AT TIME ZONE" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["age(n) > INTERVAL 1 DAY", "age(t) > INTERVAL 1 DAY", "list_aggregate(l, 'reservoir_quantile', 0.5) = 1"],
+)
+def test_overloads_whose_value_changes_are_refused(condition: str) -> None:
+    with pytest.raises(PredicateError, match="does not depend on the row only"):
+        parse(condition, COLUMNS_OF_SESSION_VALUES)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "t < u",
+        "t IS DISTINCT FROM u",
+        "t BETWEEN u AND '2026-01-01 00:00:00+00'",
+        "coalesce(t, '2026-01-01 00:00:00+00', NULL) = u",
+        "CASE WHEN id = 1 THEN s.t END = u",
+        "hour(t AT TIME ZONE 'UTC') = 1",
+        "n AT TIME ZONE 'Europe/Paris' = t",
+        "epoch(t) > 1",
+        "to_timestamp(id) < t",
+        "[t, u][1] = u",
+        "age(n, n) > INTERVAL 1 DAY",
+        "list_aggregate(l, 'sum') > 1",
+        "n::DATE = d",
+    ],
+)
+def test_a_condition_that_names_its_time_zone_is_accepted(condition: str) -> None:
+    parse(condition, COLUMNS_OF_SESSION_VALUES)

@@ -1,18 +1,23 @@
-"""The Spark engine scans and stages with the user's session, and accepts only frames of its application."""
+"""The Spark engine scans, stages, registers views and checks with the user's session, in jobs of its own."""
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from spark_rows import access_to
+from spark_rows import access_to, scan
 
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.tables import load_table
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, ROW_ID, SparkOperations, StagingRequest
-from lakeconf.engines.spark.classic_engine import SparkEngine
+from lakeconf.engines.spark.classic_engine import SparkEngine, check
+from lakeconf.engines.spark.sessions import register
+from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SchemaError, SparkError
 
 if TYPE_CHECKING:
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
+
+    from lakeconf.engines.engine import TableCheck
 
 
 @pytest.fixture
@@ -96,3 +103,113 @@ def test_failed_staging_leaves_nothing(engine: SparkEngine, usual: Lake, spark: 
     with pytest.raises(SchemaError, match="NOT NULL"):
         engine.stage(spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS a", "'x' AS b"), request)
     assert not list(usual.folder.rglob("lakeconf-*"))
+
+
+def test_view_has_the_rows_of_its_frame_in_the_given_session(spark: SparkSession) -> None:
+    other = spark.newSession()
+    register(other, {"a `b`.c": spark.range(3), "second": spark.range(5)})
+    assert other.sql("SELECT count(*) FROM `a ``b``.c`").collect() == [(3,)]
+    assert other.table("second").count() == 5
+    assert not spark.catalog.tableExists("second")
+    register(other, {"second": spark.range(7)})
+    assert other.table("second").count() == 7
+
+
+def test_session_of_another_application_is_rejected(spark: SparkSession) -> None:
+    class Other:
+        sparkContext = object()  # noqa: N815 - the name in pyspark
+
+    for session in (Other(), object()):
+        with pytest.raises(SparkError) as refused:
+            register(session, {"a": spark.range(1)})  # type: ignore[arg-type]
+        assert refused.value.message == (
+            "the session for the views belongs to another Spark application than the session of the lake"
+        )
+        assert refused.value.hint == "omit the session, or open the lake with it: store.open(spark)"
+
+
+ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"
+
+
+def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
+    frame = scan(spark, lake, "t")
+    table = load_table(lake.reader, "t", lake.newest)
+    return check(frame.selectExpr(*change.split(";")) if change else frame, lake.reader, table, lake.newest)
+
+
+def test_columns_of_both_engines_are_equal(spark: SparkSession, files: Lake) -> None:
+    files.run('CREATE TABLE lake.t ("A `x`" INTEGER, b VARCHAR, v VARIANT)', f"INSERT INTO lake.t {ROWS}")
+    found = checked(spark, files)
+    assert (found.duckdb_rows, found.spark_rows) == (3, 3)
+    assert [(one.name, one.type, one.spark.values) for one in found.columns] == [
+        ("A `x`", "int32", 3),
+        ("b", "varchar", 2),
+        ("v", "variant", 2),
+    ]
+    assert [(one.equal, one.is_hashed) for one in found.columns] == [(True, True), (True, True), (True, False)]
+    active = type(spark).getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.equals(spark._jsparkSession)
+
+
+def test_column_that_spark_reads_differently_is_found(spark: SparkSession, files: Lake) -> None:
+    files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, v VARIANT)", f"INSERT INTO lake.t {ROWS}")
+    found = checked(spark, files, "a + 0 AS a;coalesce(b, '') AS b;v")
+    assert [one.equal for one in found.columns] == [True, False, True]
+    assert (found.columns[1].duckdb.values, found.columns[1].spark.values) == (2, 3)
+
+
+def test_action_runs_in_a_thread_with_the_tag_of_its_jobs(spark: SparkSession) -> None:
+    seen: list[Any] = []
+
+    def action() -> None:
+        thread = threading.current_thread()
+        tags = set(spark.sparkContext.getJobTags())
+        seen.append((thread is threading.main_thread(), thread.name, thread.daemon, tags, spark.range(5).count()))
+
+    run_job(spark, action, "0a1b")
+    assert seen == [(False, "lakeconf-0a1b", True, {"0a1b"}, 5)]
+    assert set(spark.sparkContext.getJobTags()) == set()
+
+
+def test_job_inherits_the_properties_of_the_callers_thread(spark: SparkSession) -> None:
+    seen: list[Any] = []
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "planted")
+    try:
+        run_job(spark, lambda: seen.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool")), "0a1b")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+    assert seen == ["planted"]
+
+
+@pytest.mark.parametrize("error", [ValueError("planted"), SystemExit(3)], ids=repr)
+def test_error_of_the_action_is_raised_in_the_callers_thread(spark: SparkSession, error: BaseException) -> None:
+    def action() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        run_job(spark, action, "0a1b")
+    assert raised.value is error
+
+
+def test_interruption_cancels_the_jobs_and_waits_for_their_end(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[str] = []
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def action() -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        try:
+            spark.range(10**15).where("id % 7 = 8").count()
+        except Exception as error:
+            ended.append(str(error))
+            raise
+
+    with caplog.at_level(logging.WARNING), pytest.raises(KeyboardInterrupt):
+        run_job(spark, action, "0a1b")
+    (reason,) = ended
+    assert "cancel" in reason.lower()
+    assert "interrupted: cancelling the Spark jobs of the write 0a1b" in caplog.text
+    assert spark.range(3).count() == 3

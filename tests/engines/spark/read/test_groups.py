@@ -1,4 +1,4 @@
-"""Files that are read in the same way form a group; footers are read only if the catalog is not sufficient."""
+"""Files that are read in the same way form a group; errors about codecs name the codec and the file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import groups as module
 from lakeconf.engines.spark.read.groups import Group, groups
+from lakeconf.engines.spark.write.storage import missing_codec
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -84,3 +85,33 @@ def test_file_without_field_ids_and_names_is_rejected(private: SparkSession, fil
     with pytest.raises(UnsupportedError, match="has no field ids, and the catalog has no names") as refused:
         of_table(private, files)
     assert refused.value.hint == "read the table with DuckDB, and write it to a new table"
+
+
+# Messages of Spark 4.0 and of Spark 4.2.
+MISSING = "Class org.apache.hadoop.io.compress.{}Codec was not found"
+OTHER_WORDS = "java.lang.ClassNotFoundException: org.apache.hadoop.io.compress.{}Codec not found"
+FILE = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file s3a://b/a%20b/x.parquet. SQLSTATE: KD001\n"
+
+
+@pytest.mark.parametrize("text", [MISSING, OTHER_WORDS])
+def test_missing_codec_and_its_file_are_named(text: str) -> None:
+    error = missing_codec(RuntimeError(FILE + text.format("Brotli")))
+    assert error is not None
+    assert error.message == (
+        "Spark cannot read the file s3a://b/a%20b/x.parquet: it is compressed with BROTLI, and Spark has no such codec"
+    )
+    assert error.hint == (
+        "read the table with DuckDB: store.open(); or set the lake's option parquet_compression to 'zstd' and write "
+        "the table again"
+    )
+
+
+def test_missing_codec_of_an_unknown_file() -> None:
+    error = missing_codec(RuntimeError(MISSING.format("Lzo")))
+    assert error is not None
+    assert error.message.startswith("Spark cannot read a file: it is compressed with LZO,")
+
+
+@pytest.mark.parametrize("text", ["", FILE, "org.apache.hadoop.io.compress.BrotliCodec failed", "Codec was not found"])
+def test_other_errors_are_not_about_codecs(text: str) -> None:
+    assert missing_codec(RuntimeError(text)) is None

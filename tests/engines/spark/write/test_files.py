@@ -1,4 +1,4 @@
-"""Files written by Spark match those of DuckDB: partitions, compression, statistics."""
+"""Files written by Spark match those of DuckDB: partitions, compression, statistics, fields by name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import store_of
 from merge_cases import unknown_files
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.classic.dataframe import DataFrame
 from strength import some
 
 import lakeconf
+from lakeconf.engines.spark.write.storage import in_order
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.inspection.verify import verify
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeconf import Lake
+
 
 _SPARK_SQL = "org.apache.spark.sql.execution"
 COLUMNS = {
@@ -309,3 +312,50 @@ def test_no_file_without_rows_is_left(tmp_path: Path, spark: SparkSession) -> No
         assert lake.table("t").count() == 5
         assert unknown_files(lake, tmp_path) == []
         assert len([*(tmp_path / "data").rglob("*.parquet")]) == 1
+
+
+GIVEN = "named_struct('b', 1, 'a', 2)"
+WANTED = "named_struct('a', 2, 'b', 1)"
+VALUES = [
+    "{}",
+    "named_struct('c', {}, 'd', 3)",
+    "array({}, NULL)",
+    "array(array({}))",
+    "map({}, 1)",
+    "map('k', {}, 'n', NULL)",
+    "map({0}, array({0}))",
+    "named_struct('l', array(map('k', {})))",
+]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_fields_get_the_wanted_order_at_any_depth(spark: SparkSession, value: str) -> None:
+    wanted = spark.sql(f"SELECT {value.format(WANTED)} AS x UNION ALL SELECT NULL")
+    given = spark.sql(f"SELECT {value.format(GIVEN)} AS x UNION ALL SELECT NULL")
+    types = given.schema["x"].dataType, wanted.schema["x"].dataType
+    found = given.select(in_order(F.col("x"), *types).alias("x"))
+    assert found.schema["x"].dataType.simpleString() == types[1].simpleString()
+    assert found.collect() == wanted.collect()
+
+
+def test_value_in_the_wanted_order_is_not_rebuilt(spark: SparkSession) -> None:
+    column, found = F.col("x"), spark.sql(f"SELECT array({WANTED}) AS x").schema["x"].dataType
+    assert in_order(column, found, found) is column
+
+
+@pytest.mark.parametrize("session", ["spark", "connect"])
+def test_fields_are_written_by_name(request: pytest.FixtureRequest, store: lakeconf.Store, session: str) -> None:
+    def frame(key: int) -> Any:
+        return used.sql(f"SELECT {key}L AS id, {GIVEN} AS x, array({GIVEN}) AS l")
+
+    used = request.getfixturevalue(session)
+    with store.open(used) as lake:
+        pair = "STRUCT(a INTEGER, b INTEGER)"
+        table = lake.create_table("t", {"id": "BIGINT", "x": pair, "l": f"{pair}[]"})
+        table.append(frame(1))
+        table.append(frame(2).toArrow())
+        table.merge(frame(2).unionAll(frame(3)), on="id")
+        table.overwrite(frame(4), where="id = 4")
+        found = lake.sql("SELECT x::VARCHAR AS x, l::VARCHAR AS l FROM t").collect("pyarrow")
+    assert set(found.rows()) == {("{'a': 2, 'b': 1}", "[{'a': 2, 'b': 1}]")}
+    assert len(found) == 4
