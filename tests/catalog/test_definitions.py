@@ -318,28 +318,3 @@ def test_threads_see_definitions_as_other_connections_change_them(tmp_path: Path
                 source.run(f"ALTER TABLE lake.t ADD COLUMN a{number} INTEGER")
             for one in waiting:
                 one.result(60)
-
-
-def test_few_definitions_are_remembered(local: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeconf.catalog.definitions._MOST", 2)
-    local.run(*(f"CREATE TABLE lake.t{number} (a INTEGER)" for number in range(3)))
-    for number in (0, 1, 2):
-        load_table(local.reader, f"t{number}", local.newest)
-    ran = queries(monkeypatch)
-    load_table(local.reader, "t2", local.newest)
-    assert len(ran) == 1
-    load_table(local.reader, "t0", local.newest)
-    assert len(ran) > 2
-
-
-def test_types_are_described_once_and_belong_to_the_caller(local: Lake) -> None:
-    calls: list[str] = []
-
-    def describe() -> dict[str, str]:
-        calls.append("described")
-        return {"a": "INTEGER"}
-
-    first = local.reader.definitions.types(("a",), describe)
-    first["a"] = "changed"
-    assert local.reader.definitions.types(("a",), describe) == {"a": "INTEGER"}
-    assert len(calls) == 1

@@ -15,6 +15,7 @@ from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_postgres, store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
+from strength import mixed
 
 import lakeconf
 from lakeconf.commit.change import Files, Statements
@@ -138,12 +139,11 @@ def test_a_commit_that_another_overtakes_is_repeated(lake: Lake, monkeypatch: py
     assert rows(lake, before + 1) == FIRST
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before the commit", "during the commit"])
-@pytest.mark.parametrize("statement", CONFLICTS.values(), ids=CONFLICTS)
+@pytest.mark.parametrize(("late", "other"), mixed([False, True], CONFLICTS))
 def test_other_changes_of_the_table_are_conflicts(
-    lake: Lake, statement: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
+    lake: Lake, other: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
-    transaction = staged(lake, {5: "new"}, added=1)
+    statement, transaction = CONFLICTS[other], staged(lake, {5: "new"}, added=1)
     if late:
         at_staged_commit(monkeypatch, before=lambda: run_plain(lake, statement))
     else:

@@ -26,8 +26,8 @@ PAIRS = [
 ]
 
 
-# On Spark, `make test` uses each backend once, and `make prove` every pair.
-ON_SPARK = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_service-share")
+# On Spark and in plain DuckDB, each backend is used once, and every pair in `make prove`.
+EACH_ONCE = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_service-share")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,9 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [
         item
         for item in items
-        if item.name.startswith("test_the_life_of_a_table_in_a_lake[")
-        and item.name.endswith("-on_spark]")
-        and not any(f"[{pair}-" in item.name for pair in ON_SPARK)
+        if (item.name.startswith("test_the_life_of_a_table_in_a_lake[") and item.name.endswith("-on_spark]"))
+        or item.name.startswith("test_table_lifecycle_in_plain_duckdb[")
+        if not any(f"[{pair}{end}" in item.name for pair in EACH_ONCE for end in "-]")
     ]
     leave_out(config, items, left_out)
 

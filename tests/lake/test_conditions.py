@@ -9,6 +9,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from local_stores import store_of
+from strength import some
 
 from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
@@ -103,7 +104,7 @@ def test_a_scan_returns_the_rows_of_duckdb(only_read: tuple[Lake, Store], condit
     assert sorted(found) == ids(store, condition)
 
 
-@pytest.mark.parametrize("condition", [*CONDITIONS, *MORE])
+@pytest.mark.parametrize("condition", some([*CONDITIONS, *MORE], 12))
 def test_a_delete_removes_the_rows_of_duckdb(store: Store, condition: str) -> None:
     with store.open() as lake:
         made(lake)

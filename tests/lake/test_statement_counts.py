@@ -90,12 +90,6 @@ def test_operation_sends_few_statements(operation: str, lake: Lake, sent: list[s
     assert not any("DESCRIBE" in statement for statement in sent)
 
 
-def test_opening_sends_few_statements(store: Store, lake: Lake, sent: list[str]) -> None:
-    with store.open():
-        assert transactions(sent) == 1
-        assert len(sent) <= 26, sent
-
-
 def test_write_reads_the_definition_again_while_it_holds_the_lock(lake: Lake, sent: list[str]) -> None:
     lake.table("raw.t").append(ROWS)
     begun = sent.index("FROM ducklake_current_snapshot(?)")
@@ -168,16 +162,6 @@ def test_writes_of_a_transaction_see_its_own_definitions(lake: Lake) -> None:
         tx.create_table("raw.new", {"id": "BIGINT", "n": "VARCHAR"})
         tx.table("raw.new").append(ROWS)
     assert lake.table("raw.t").scan().collect().shape == (8, 3)
-
-
-def test_each_write_of_a_transaction_looks_up_its_table_once(lake: Lake, sent: list[str]) -> None:
-    with lake.transaction() as tx:
-        for number in range(1, 4):
-            tx.table("raw.t").append(ROWS)
-            assert transactions(sent) == number
-        for number in range(4, 6):  # no write is in progress, so each look-up proves its definition
-            assert tx.table("raw.t").schema
-            assert transactions(sent) == number
 
 
 def test_failed_read_does_not_harm_the_next(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

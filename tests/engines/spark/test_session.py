@@ -138,7 +138,7 @@ def settings(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 # Each setting alone in `make prove`; otherwise in groups.
-CHANGED = [[name] for name in SETTINGS] if PROVE else [list(SETTINGS)[first::6] for first in range(6)]
+CHANGED = [[name] for name in SETTINGS] if PROVE else [list(SETTINGS)[first::2] for first in range(2)]
 
 
 @pytest.mark.parametrize("changed", CHANGED, ids=" ".join)
