@@ -25,6 +25,11 @@ def folded(name: str) -> str:
     return name.translate(_ASCII_LOWER)
 
 
+def spark_folded(name: str) -> str:
+    """Returns a name in the form in which Spark compares names if it ignores case: Java folds single characters."""
+    return "".join(character.upper()[0].lower()[0] for character in name)
+
+
 def identifier(name: str) -> str:
     """Returns the name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -462,7 +462,7 @@ def changes_on_spark(
         query = changes_sql(reader, plan_changes(reader, table, since, until))
         raise UnsupportedError(
             f"Spark cannot read the changes of {table}: {error.message}",
-            hint=f'read them with DuckDB: lake.sql("{query}")',
+            hint=f"read them with DuckDB: lake.sql({query!r})",
         ) from error
 
 

@@ -26,7 +26,7 @@ from lakeconf.ducklake import (
 )
 from lakeconf.engines.engine import SparkOperations, Staged
 from lakeconf.errors import LakeconfError, UnsupportedError
-from lakeconf.sql import folded
+from lakeconf.sql import folded, spark_folded
 from lakeconf.wording import byte_size
 
 # Up to these sizes, a statement is faster than another Spark job. Sizes of Parquet files: DuckDB keeps the frame of a
@@ -253,6 +253,8 @@ def _definition_refusal(info: TableInfo) -> str | None:
     refused = _types_refusal(info, ("struct",))
     if refused is None and hides_places(info):
         return _HIDDEN
+    if refused is None and len({spark_folded(column.name) for column in info.columns}) < len(info.columns):
+        return "Spark takes the names of two columns for the same"
     if refused is None and not have_distinct_paths(info.columns):
         return "a column has the name of a field of another column"
     return refused or _keys_refusal(info, registered=False)

@@ -47,6 +47,7 @@ TABLES = {
     "unsigned": ("id UBIGINT", None, "the type of the column 'id'"),
     "hidden": ("id BIGINT, FILENAME VARCHAR", None, "a column hides the places of rows"),
     "path": ('a STRUCT(b INTEGER), "a, b" INTEGER', None, "a column has the name of a field of another column"),
+    "alike": ('k INTEGER, "\u212a" INTEGER', None, "Spark takes the names of two columns for the same"),
     "keys": ("id BIGINT, day DATE, s VARCHAR", "year(day), s", None),
     "bucket": ("id BIGINT", "bucket(3, id)", "the partition keys of the table"),
     "two keys on a column": ("day DATE", "year(day), month(day)", None),

@@ -181,4 +181,6 @@ def collected(frame: DataFrame) -> Any:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error of Spark; the others are a Java stack trace."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    text = str(error).strip()
+    text = text.partition("\n: ")[2] or text  # py4j's first line is about its call
+    return next(iter(text.splitlines()), type(error).__name__)

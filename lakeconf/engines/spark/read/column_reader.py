@@ -48,6 +48,10 @@ class Found:
 IN_PATH = Found("", None, "path")
 
 
+# Spark reads positions in files as a field of this name; it reads no other column that a file has with it.
+ROW_INDEX = "_tmp_metadata_row_index"
+
+
 def read_name(column: Column) -> str:
     """The name with which a scan requests a column by field id.
 
@@ -62,7 +66,7 @@ def read_name(column: Column) -> str:
 
 def is_reserved(name: str) -> bool:
     """True for a name that Spark's reader or a scan uses: a column with that name would hide it."""
-    return name.lower() == "_metadata" or name.lower().startswith("__lakeconf")
+    return name.lower() in ("_metadata", ROW_INDEX) or name.lower().startswith("__lakeconf")
 
 
 def assumed(column: Column) -> Found:

@@ -19,6 +19,7 @@ from lakeconf.connection.connection import connect
 from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
 from lakeconf.engines.spark.read.column_reader import (
     IN_PATH,
+    ROW_INDEX,
     Found,
     assumed,
     by_field_id,
@@ -32,7 +33,7 @@ from lakeconf.engines.spark.read.scan_source import join_known
 from lakeconf.engines.spark.spark_types import duckdb_type, is_shared, spark_type
 from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
 from lakeconf.errors import StorageError, UnsupportedError
-from lakeconf.sql import folded, identifier
+from lakeconf.sql import folded, identifier, spark_folded
 
 
 def known_contents(plan: ScanPlan) -> dict[str, Stored]:
@@ -169,11 +170,15 @@ def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     if not all(reads_file_with(all_types(column)) for column in plan.table.columns):
         return False
     # The session that runs the scan may ignore the case of names.
-    names = [place.name.lower() for place in places if place is not None and place != IN_PATH]
+    names = [spark_folded(place.name) for place in places if place is not None and place != IN_PATH]
     return len(set(names)) == len(names) and all(
         place is None
         or place == IN_PATH
-        or ((place.field_id is not None or not is_reserved(place.name)) and reading(column, place) is not None)
+        or (
+            (place.field_id is not None or not is_reserved(place.name))
+            and column.name.lower() != ROW_INDEX
+            and reading(column, place) is not None
+        )
         for column, place in zip(plan.columns, places, strict=True)
     )
 

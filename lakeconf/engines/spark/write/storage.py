@@ -29,6 +29,7 @@ from lakeconf.engines.engine import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import error_texts, remove_file, row_width, written_files
+from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger
@@ -237,11 +238,11 @@ def translated(error: BaseException) -> BaseException:
         return refused
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
-    return SparkError(f"the Spark job that writes the rows failed: {_reason(text)}")
+    return SparkError(f"the Spark job that writes the rows failed: {_reason(error)}")
 
 
-def _reason(text: str) -> str:
+def _reason(error: Exception) -> str:
     """The relevant line of Spark's message: for Python code of the user, the end of its traceback."""
-    first, _, traceback = text.partition("Traceback (most recent call last):\n")
+    traceback = str(error).partition("Traceback (most recent call last):\n")[2]
     ends = [line for line in traceback.splitlines() if line.strip() and not line.startswith(" ")]
-    return (ends or first.splitlines())[0]
+    return ends[0] if ends else first_line(error)

@@ -40,7 +40,9 @@ def filtered(spark: SparkSession, lake: Lake, where: str, table: str = "t") -> i
     return count
 
 
-@pytest.mark.parametrize("name", ["_metadata", "_METADATA", "__lakeconf_row", "__lakeconf_file", "__lakeconf_1_a"])
+@pytest.mark.parametrize(
+    "name", ["_metadata", "_METADATA", "_tmp_metadata_row_index", "__lakeconf_row", "__lakeconf_file", "__lakeconf_1_a"]
+)
 def test_column_names_that_spark_or_the_scan_reserves(spark: SparkSession, files: Lake, name: str) -> None:
     for table, by_name in (("written", False), ("registered", True)):
         files.run(f'CREATE TABLE lake.{table} (a INTEGER, "{name}" STRUCT(row_index BIGINT, file_path VARCHAR))')
@@ -54,6 +56,16 @@ def test_column_names_that_spark_or_the_scan_reserves(spark: SparkSession, files
         if hasattr(spark, "sparkContext"):  # scans over Spark Connect have no ids of rows
             with pytest.raises(UnsupportedError, match="ids of rows"):
                 scan(spark, files, table, row_ids=True)
+
+
+@pytest.mark.parametrize("names", [("\u0130", "\u0131"), ("K", "\u212a")])
+def test_column_names_that_java_takes_for_the_same(spark: SparkSession, files: Lake, names: tuple[str, str]) -> None:
+    one, other = names
+    files.run(f'CREATE TABLE lake.t (a INTEGER, "{one}" VARCHAR, "{other}" VARCHAR)')
+    files.run("INSERT INTO lake.t SELECT i, 'one' || i, 'other' || i FROM range(100) r(i)")
+    assert_alike(spark, files, "t", newest=1, row_ids=False)
+    files.run("DELETE FROM lake.t WHERE a < 10")
+    assert_alike(spark, files, "t", newest=1, row_ids=False)
 
 
 @pytest.mark.parametrize("change", ["drop all", "add to a nested struct"])

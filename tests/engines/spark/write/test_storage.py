@@ -103,6 +103,9 @@ def test_other_errors_of_spark_name_their_reason(storage: LakeStorage, request_:
     plain = raised(storage, request_, PySparkException("[BROKEN] the reason\nat x.y"))
     assert isinstance(plain, SparkError)
     assert plain.message == "the Spark job that writes the rows failed: [BROKEN] the reason"
+    text = "An error occurred while calling o1.write.\n: x.Y: broken\n\tat z"
+    of_java = raised(storage, request_, PySparkException(text))
+    assert of_java.message == "the Spark job that writes the rows failed: x.Y: broken"
     traceback = "Traceback (most recent call last):\n  File x\n    raise\n\nValueError: of the user\n"
     of_python = raised(storage, request_, PySparkException(f"[BROKEN] job aborted\n{traceback}"))
     assert of_python.message == "the Spark job that writes the rows failed: ValueError: of the user"
