@@ -80,3 +80,17 @@ with lakeconf.init().get_store("dev").open() as lake:
     message, count = run(program, config.parent)
     assert message.startswith("this system has no locks of files")
     assert count == "1"
+
+
+def test_a_lake_that_cannot_be_written_is_not_created(config: Path) -> None:
+    (config.parent / "catalog.sqlite").rename(config.parent / "away")
+    program = """
+import lakeconf, shutil
+shutil.rmtree("data")
+try:
+    lakeconf.init().get_store("dev").open()
+except lakeconf.errors.UnsupportedError as error:
+    print(error.message)
+"""
+    assert run(program, config.parent)[-1].startswith("this system has no locks of files")
+    assert not (config.parent / "catalog.sqlite").exists()

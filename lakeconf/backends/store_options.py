@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,12 +134,13 @@ def option_fault(table: str, key: str, value: object) -> OptionFault | None:
     expected, hint = ("a string, a number or a boolean", _LOOK_UP) if option is None else _TYPES[option.kind]
     if table == "maintenance" and option is not None:
         hint = f'write it as text, such as "{option.example}"'
-    if isinstance(value, str) and escaped(value) != value:
-        return OptionFault("value", "must not contain control characters, such as line ends", hint)
     kinds = (str, int, bool, Secret) if option is None else option.kind
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
         return OptionFault("type", f"must be {expected}", hint)
-    wrong = _value_fault(key, value)
+    is_plain = not isinstance(value, str) or escaped(value) == value
+    wrong = _value_fault(key, value) if is_plain else "must not contain control characters, such as line ends"
+    if option is not None and table == "attach_options":
+        hint = f"use a value such as {json.dumps(option.example)}"
     return None if wrong is None else OptionFault("value", wrong, hint)
 
 

@@ -14,7 +14,7 @@ from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import UnknownTypeError
 from lakeconf.config.codes import Code
 from lakeconf.config.resolve import STORE_KEYS, Draft
-from lakeconf.config.toml_text import toml_value
+from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import nearest, suggestion
 from lakeconf.secret import Secret
 
@@ -75,7 +75,7 @@ def build_backend(draft: Draft, section: str, find: Callable[[str], type[Backend
     if table is None:
         return None
     if not isinstance(table, dict):
-        hint = f'write [stores.{draft.name}.{section}] and add type = "…" below it'
+        hint = f'write [{dotted(("stores", draft.name, section))}] and add type = "…" below it'
         draft.report(Code.WRONG_TYPE, f"must be a table, not {type_name(table)}", (section,), hint=hint)
         return None
     model = _model(draft, section, table, find)
@@ -231,7 +231,7 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
 
 def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
     if key in STORE_KEYS and nearest(key, model.model_fields) is None:
-        return f"move it to [stores.{draft.name}]: this key belongs to the store"
+        return f"move it to [{dotted(('stores', draft.name))}]: this key belongs to the store"
     return unknown_key_hint(key, model.model_fields)
 
 
@@ -242,7 +242,7 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
     named = [key for key in keys if key in draft.values[section]]
     if any((section, key) in draft.unresolved for key in named):
         return
-    table = f"stores.{draft.name}.{section}"
+    table = dotted(("stores", draft.name, section))
     hint, wanted = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
     if "keys" not in fault.context:
         named, hint = [], f"change the keys of [{table}]"

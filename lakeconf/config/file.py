@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
-from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt
+from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt, value_position
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 
@@ -192,7 +192,7 @@ def _parsed(path: Path, text: str) -> Table:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     except ValueError:
-        raise _too_large(path) from None
+        raise _too_large(path, text) from None
     else:
         check_limits(data, path, text)
         return data
@@ -219,7 +219,7 @@ def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
             raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line if text else None)])
         values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
         if any(isinstance(value, int) and value not in _INTEGERS for value in values):
-            raise _too_large(path)
+            raise _too_large(path, text)
         level = [value for value in values if isinstance(value, Mapping | list | tuple)]
         if not level:
             return
@@ -234,9 +234,19 @@ def _too_deep(path: Path | None, text: str = "", offset: int | None = None) -> C
     return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
 
 
-def _too_large(path: Path | None) -> ConfigError:
+def _too_large(path: Path | None, text: str) -> ConfigError:
     hint = f"use at most 64 bits: from {-(2**63)} to {2**63 - 1}"
-    return ConfigError([Problem(Code.NOT_TOML.code, "an integer is too large", hint, file=path)])
+    place = value_position(text, _is_large) or (None, None)
+    return ConfigError([Problem(Code.NOT_TOML.code, "an integer is too large", hint, None, None, path, *place)])
+
+
+def _is_large(value: str) -> bool:
+    if re.fullmatch(r"[+-]?(0x[0-9A-Fa-f_]+|0o[0-7_]+|0b[01_]+|[0-9_]+)", value) is None:
+        return False
+    try:
+        return int(value.replace("_", ""), 0) not in _INTEGERS
+    except ValueError:  # more decimal digits than Python reads
+        return True
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
 from lakeconf.config.file import Source, Table
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
+from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
 from lakeconf.sql import CreateSecret
@@ -76,7 +77,7 @@ def read_store(
     metadata = build_backend(draft, "metadata_backend", metadata_backend)
     storage = build_backend(draft, "storage_backend", storage_backend)
     if "metadata_backend" not in draft.values:
-        hint = f'declare the catalog: [stores.{name}.metadata_backend] type = "sqlite" …'
+        hint = f'declare the catalog: [{dotted(("stores", name, "metadata_backend"))}] type = "sqlite" …'
         draft.report(Code.MISSING_KEY, "is missing", ("metadata_backend",), hint=hint)
     store = None
     # No store has an empty name, which is a problem of the file; see `structure_problems`.
@@ -188,11 +189,11 @@ def _composed(
         key = "metadata_backend" if storage is None else "storage_backend"
         hint = "change the type of one of the two"
         if storage is None:
-            hint = f'write [stores.{draft.name}.storage_backend] and add type = "…" below it'
+            hint = f'write [{dotted(("stores", draft.name, "storage_backend"))}] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
     if options["alias"] is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
-        hint = f'set an alias: [stores.{draft.name}] alias = "lake"'
+        hint = f'set an alias: [{dotted(("stores", draft.name))}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:
         hide = (*metadata.secrets_held(), *(storage.secrets_held() if storage else ()), *draft.hidden)

@@ -11,6 +11,7 @@ from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, Kind, expand
 from lakeconf.config.file import Source, Table
+from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import FromVariable, Secret, masked
 
@@ -86,7 +87,7 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
         problem = source.problem(
             Code.WRONG_TYPE,
             "must be a table",
-            hint=f"write [stores.{name}.metadata_backend] …",
+            hint=f"write [{dotted(('stores', name, 'metadata_backend'))}] …",
             key=key[:2],
             store=asked,
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from lakeconf.logs import escaped
@@ -34,6 +35,15 @@ def hidden_spans(text: str) -> list[tuple[int, int, str]]:
     scanner = _Scanner(text)
     scanner.document()
     return scanner.hidden
+
+
+def value_position(text: str, is_wanted: Callable[[str], bool]) -> tuple[int, int] | None:
+    """Returns the position of the first wanted value in TOML that is valid up to there."""
+    scanner = _Scanner(text)
+    with contextlib.suppress(ValueError, IndexError):
+        scanner.document()
+    offset = next((start for start, end, _ in scanner.hidden if is_wanted(text[start:end])), None)
+    return None if offset is None else _place([0, *(match.end() for match in re.finditer("\n", text))], offset)
 
 
 def _place(starts: list[int], offset: int) -> tuple[int, int]:

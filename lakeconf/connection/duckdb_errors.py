@@ -39,6 +39,11 @@ _OPEN_ELSEWHERE = (
     r'Could not set lock on file(?: "(?P<file>.*?)")?'
     r"(?:: Conflicting lock is held in (?P<program>[^\n]*?) \(PID (?P<pid>\d+)\)(?P<user> by user [^\n.]*)?)?"
 )
+# At the statement, or at the commit if two writers create it at the same time.
+_EXISTS = (
+    r'\ACatalog Error: (?P<kind>Table|View|Schema) with name "(?P<name>.*)" already exists!'
+    r'|attempting to create (?P<made>table|view|schema) "(?P<other>[^"]*)"'
+)
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
@@ -134,6 +139,11 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     ),
     # A statement on the catalog's tables that runs before COMMIT, such as in a flush of inlined rows.
     (r"could not serialize access", CatalogLockedError, "try again: another process is writing"),
+    (
+        _EXISTS,
+        CommitConflictError,
+        "call lake.refresh() and use what exists, which another writer may have created, or choose another name",
+    ),
     (r"[Cc]onflict|has been altered by another|attempting to .* another transaction", CommitConflictError, None),
     (r"Failed to (attach|probe|initialize|load|migrate) DuckLake", CatalogError, None),
     (r"Failed to commit", CommitError, None),
@@ -266,6 +276,10 @@ def _reworded(text: str, error_class: type[LakeconfError]) -> str:
             f"the catalog says that the files of the lake are in {moved['catalog']}, but the store says "
             f"{moved['store']}: the lake was moved or copied, or the store was changed"
         )
+    exists = re.search(_EXISTS, text) if error_class is CommitConflictError else None
+    if exists is not None:
+        kind, name = (exists["kind"] or exists["made"]).lower(), exists["name"] or exists["other"]
+        return f"the {kind} {name!r} already exists"
     if error_class is not ConnectionFailed:
         return text
     held = re.search(_OPEN_ELSEWHERE, text)

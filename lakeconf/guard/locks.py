@@ -123,13 +123,17 @@ class FileLocks:
         with self._hold("lakeconf-writers", exclusive=True) as held:
             yield held
 
-    @contextlib.contextmanager
-    def _hold(self, suffix: str, *, exclusive: bool) -> Iterator[Held]:
+    def check(self) -> None:
+        """Checks that this system has such locks."""
         if fcntl is None:
             raise UnsupportedError(
                 f"this system has no locks of files, which a write needs beside the catalog {self._catalog}",
                 hint="write on Linux, macOS or in WSL, or use a catalog in PostgreSQL",
             )
+
+    @contextlib.contextmanager
+    def _hold(self, suffix: str, *, exclusive: bool) -> Iterator[Held]:
+        self.check()
         path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
         held = _HeldFile(path, self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         try:

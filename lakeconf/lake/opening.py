@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.backends.access import Access
 from lakeconf.backends.registry import metadata_backend, storage_backend
-from lakeconf.backends.store_options import MaintenanceLimits, is_pinned
+from lakeconf.backends.store_options import MaintenanceLimits, creates_nothing, is_pinned
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.recovery import SETTINGS, Committing
@@ -21,6 +21,7 @@ from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
+from lakeconf.guard.locks import FileLocks
 from lakeconf.logs import EventLogger
 from lakeconf.secret import Secret
 from lakeconf.sql import literal
@@ -50,7 +51,9 @@ def open_session(store: Store, engine: Any = None) -> Session:
     if engine is not None:
         _check_spark(engine)
     search_path, limits = search_path_sql(store.alias), MaintenanceLimits.of(store.maintenance)
-    pinned, is_file = is_pinned(store.attach_options), store.metadata_backend.file() is not None
+    pinned, file = is_pinned(store.attach_options), store.metadata_backend.file()
+    if file is not None and not file.exists() and not creates_nothing(store.attach_options):
+        FileLocks(file).check()  # otherwise the lake would be created, and its first write would fail
     reading = SharedConnection(open_connection(store), search_path)
     writer = SharedConnection(reading.cursor(), search_path)
     try:
@@ -69,7 +72,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
             guard=guard_of(reader, store.metadata_backend, store.storage_backend, store.names),
             clock=clock_of(reader, store.metadata_backend),
             # Only one DuckDB instance can open a DuckDB file.
-            reconnect=reading.cursor if is_file else partial(open_connection, store),
+            reconnect=reading.cursor if file is not None else partial(open_connection, store),
             barrier=_barrier(store.metadata_backend, reader),
             base=Base(_snapshot(reader, pinned=pinned).snapshot_id),
             read_only=store.read_only,

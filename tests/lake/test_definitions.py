@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
 from local_stores import on_postgres, store_of
 from strength import mixed
 
+from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError, SchemaError, TableNotFoundError
 
 if TYPE_CHECKING:
@@ -323,3 +325,23 @@ def test_change_that_ducklake_refuses_is_a_schema_error(two_tables: Lake) -> Non
         with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
             table.evolve(**change)
     assert two_tables.refresh() == before
+
+
+def test_table_that_another_writer_created_first_is_named(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    with store.open() as one, store.open() as other:
+        one.create_table("raw.t", {"id": "BIGINT"})
+        with pytest.raises(CommitConflictError, match=r"^the table 't' already exists\n") as refused:
+            other.create_table("raw.t", {"id": "BIGINT"})
+        assert str(refused.value.hint).startswith("call lake.refresh()")
+        with pytest.raises(CommitConflictError, match="already exists") as refused, other.transaction() as tx:  # noqa: PT012 - the commit fails
+            tx.create_table("raw.u", {"id": "BIGINT"})
+            one.create_table("raw.u", {"id": "BIGINT"})
+        assert str(refused.value.hint).startswith("call lake.refresh()")
+
+
+def test_create_at_the_same_time_has_the_same_error() -> None:
+    reason = "but this table has been created by another transaction already"
+    text = f'Failed to commit: Transaction conflict - attempting to create table "t" in schema "raw" - {reason}'
+    with pytest.raises(CommitConflictError, match=r"^the table 't' already exists\n"), translated_errors():
+        raise duckdb.TransactionException(text)

@@ -117,7 +117,7 @@ def test_updates_keep_the_snapshots_of_earlier_deletes(lake: Lake) -> None:
 def test_a_row_that_would_change_twice_is_refused(lake: Lake, spark: SparkSession, tmp_path: Path, twice: int) -> None:
     before = {*tmp_path.rglob("*.parquet")}
     frame = spark.sql(f"{FRAME} UNION ALL SELECT {twice}, 'a' UNION ALL SELECT {twice}, 'b'")
-    with pytest.raises(CommitError, match=f"rows of the frame match one row of main.t .id = {twice}.: nothing was"):
+    with pytest.raises(CommitError, match=r"rows of the frame match one row of main\.t on id: nothing was"):
         lake.table("t").merge(frame, on="id")
     assert {*tmp_path.rglob("*.parquet")} == before
     assert [i for i, _ in rows(lake)] == LEFT

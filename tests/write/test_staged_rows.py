@@ -52,20 +52,12 @@ def test_every_row_must_satisfy_the_condition(writer: Connection) -> None:
         check_condition(writer, staged("(1, 0, 0, 0)"), "a = 2 OR a = 3")
 
 
-@pytest.mark.parametrize(
-    ("on", "shown"),
-    [
-        (["a"], "a = 1"),
-        (["B, C"], "b, c = 5"),
-        (['d"e', "a"], 'd"e = None, a = 1'),
-        (["b, c", "a"], "b, c = 5, a = 1"),
-    ],
-)
+@pytest.mark.parametrize(("on", "shown"), [(["a"], "a"), (["B, C"], "b, c"), (['d"e', "a"], 'd"e, a')])
 def test_several_rows_for_one_row_of_the_table_are_refused(writer: Connection, on: list[str], shown: str) -> None:
     rows = ["(1, 5, NULL, 7)", "(1, 5, NULL, 7)", "(2, 6, 0, 8)"]
     with pytest.raises(CommitError) as refused:
         check_matches(writer, INFO, staged(*rows), on)
-    assert refused.value.message == (f"2 rows of the frame match one row of raw.events ({shown}): nothing was written")
+    assert refused.value.message == (f"2 rows of the frame match one row of raw.events on {shown}: nothing was written")
     assert refused.value.hint == "keep one row of the frame for each key, or match on more columns"
 
 

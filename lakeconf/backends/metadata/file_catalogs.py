@@ -20,6 +20,7 @@ _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 # Closing a file drops all POSIX locks of this process on it, including those of a database that has it open
 # (https://www.sqlite.org/howtocorrupt.html §2.2). lakeconf therefore inspects each catalog once, before it attaches it.
 _LOOKED_INTO: set[Path] = set()
+_URI = "Path of the catalog file, relative to the configuration file."
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
 
@@ -31,7 +32,7 @@ class CatalogFile(MetadataBackend):
         Text,
         Field(
             examples=[".lakeconf/catalog.sqlite"],
-            description="Path of the catalog file, relative to the configuration file.",
+            description=_URI,
         ),
     ]
 
@@ -126,6 +127,7 @@ class DuckDBMetadata(CatalogFile):
 
     kind: ClassVar[str] = "DuckDB"
     type: Literal["duckdb"] = "duckdb"
+    uri: Annotated[Text, Field(examples=[".lakeconf/catalog.duckdb"], description=_URI)]
     metadata_schema: Annotated[
         Text | None, Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`.")
     ] = None
