@@ -50,6 +50,16 @@ def changed(lake: Lake) -> pa.Table:
     return lake.table("t").scan().with_columns(nw.col("id") * 10).collect("pyarrow").to_native()
 
 
+def test_a_read_of_the_past_conflicts_with_nothing_that_the_lake_has_seen(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+        before = lake.snapshot_id
+        rival.table("t").append(one(2))
+        lake.refresh()
+        past = lake.at(version=before).table("t").scan().collect("pyarrow").to_native()
+        lake.table("t").overwrite(past)
+        assert ids(lake) == [1]
+
+
 def test_own_commits_do_not_hide_commits_of_other_writers(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         for own in (one(5), NOBODY):
