@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 
 from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS, metadata_backend, storage_backend
+from lakeconf.backends.store_options import option_fault
 from lakeconf.config.backend_tables import field_fix
+from lakeconf.config.config import read, validate
 from lakeconf.config.template import (
     DEFAULT_METADATA,
     DEFAULT_STORAGE,
@@ -21,7 +25,10 @@ from lakeconf.config.template import (
     with_store,
 )
 from lakeconf.config.toml_text import toml_value
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import ConfigError, LakeconfError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Values = dict[tuple[str, str], str]
 BUCKET = ("storage_backend", "bucket")
@@ -277,3 +284,40 @@ def test_every_key_has_an_example(model: type[Backend]) -> None:
         assert name in ("type", "secret_name") or field_fix(name, model.model_fields[name]).startswith(
             f"write {name} = "
         )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[stores."a b"]\n',
+        '[stores]\n"a b" = 1\n[stores.c]\nextends = "a b"\n',
+        '[stores."a b"]\nmetadata_backend = 1\n',
+        '[stores."a b"]\nmetadata_backend = { type = "sqlite", uri = "c", alias = "x" }\n',
+        '[stores."a b"]\nmetadata_backend = { type = "sqlite", uri = "c" }\n',
+        '[stores."a b"]\nmetadata_backend = { type = "postgres", host = "h", port = "x" }\n',
+    ],
+)
+def test_tables_that_hints_name_are_toml(text: str, tmp_path: Path) -> None:
+    (tmp_path / "lakeconf.toml").write_text(text)
+    try:
+        problems = validate(read(tmp_path))
+    except ConfigError as error:
+        problems = [*error.problems]
+    assert problems
+    for problem in problems:
+        for header in re.findall(r"\[(?:stores|pipeline)[^\]]*\]", problem.hint or ""):
+            assert tomllib.loads(header)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_hint_about_a_catalog_file_names_one_of_its_type(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "lakeconf.toml").write_text(f'[stores.dev]\nmetadata_backend = {{ type = "{kind}" }}\n')
+    hints = [str(problem.hint) for problem in validate(read(tmp_path)) if "uri" in (problem.key or "")]
+    assert [f'uri = ".lakeconf/catalog.{kind}"' in hint for hint in hints] == [True]
+
+
+def test_hint_about_a_value_of_an_option_is_about_the_value() -> None:
+    for key, value in (("metadata_catalog", "main"), ("metadata_catalog", "a\nb"), ("snapshot_version", -1)):
+        fault = option_fault("attach_options", key, value)
+        assert fault is not None
+        assert fault.hint.startswith("use a value such as ")
