@@ -91,11 +91,6 @@ class Reader(DataSourceReader):
 
     It has no `pushFilters`: Spark 4.3 keeps one plan of partitions for a frame. After a query with filters, all other
     queries of the frame would lose the rows that these filters exclude, even a UNION of two conditions.
-
-    Args:
-        options: The options.
-        schema: The schema.
-        snapshot_id: The snapshot.
     """
 
     def __init__(self, options: dict[str, str], schema: StructType, snapshot_id: int) -> None:
@@ -112,24 +107,16 @@ class Reader(DataSourceReader):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """The file of a task.
+    """The file of a task."""
 
-    Attributes:
-        path: The file; None if the task had no rows.
-    """
-
-    path: str | None
+    path: str | None  # None if the task had no rows
 
 
 class Writer(DataSourceArrowWriter):
-    """Appends the rows of a frame.
-
-    Args:
-        write: The `lakeconf.datasource.writing.Write`.
-    """
+    """Appends the rows of a frame."""
 
     def __init__(self, write: Any) -> None:
-        self._write = write
+        self._write = write  # a `lakeconf.datasource.writing.Write`
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         from lakeconf.datasource.writing import write_rows

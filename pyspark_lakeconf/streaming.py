@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the changes of a table.
-
-    Args:
-        options: The options.
-        schema: The schema of the stream.
-        columns: The columns of the table in it.
-    """
+    """Reads the changes of a table: of its columns, with the schema of the stream."""
 
     def __init__(self, options: dict[str, str], schema: StructType, columns: Any) -> None:
         from lakeconf.datasource.planning import options_of

@@ -107,7 +107,7 @@ class Definitions(Generic[Definition]):
         is_same = found is not None and found.proof == (version, newest, moment, newest_version)
         value = found.value if found is not None and is_same else read(exists=True)
         # A proof by the snapshot that is the newest now lasts longer: older ones expire.
-        self._remember(name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
+        _remember(self._remembered, name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
         return value
 
     def saw(self, snapshot_id: int, moment: datetime, info: str | None) -> None:
@@ -127,15 +127,14 @@ class Definitions(Generic[Definition]):
         found = self._types.get(columns)
         if found is None:
             found = describe()
-            if len(self._types) >= _MOST:
-                self._types = {}
-            self._types[columns] = found
+            _remember(self._types, columns, found)
         return dict(found)
 
-    def _remember(self, name: str, definition: _Remembered[Definition]) -> None:
-        if len(self._remembered) >= _MOST:
-            self._remembered = {}
-        self._remembered[name] = definition
+
+def _remember(known: dict[Any, Any], key: Hashable, value: object) -> None:
+    if len(known) >= _MOST:
+        known.clear()
+    known[key] = value
 
 
 def check_not_replaced(known: int, newest: int) -> None:

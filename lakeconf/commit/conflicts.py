@@ -149,11 +149,8 @@ def check_not_overtaken(reader: CatalogReader, begun: int) -> None:
 def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:
     """Refuses rows if the columns or partition keys of their table changed before the snapshot `begun`.
 
-    Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows.
-
-    Args:
-        written_for: The tables for which the rows were written.
-        begun: The snapshot that the commit builds on; DuckLake itself detects later changes.
+    Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows. DuckLake
+    itself detects changes after `begun`, on which the commit builds.
     """
     tables = {(info.table_id, _shape(info)): info for info in written_for}
     if not tables:

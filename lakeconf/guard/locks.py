@@ -100,9 +100,8 @@ _open_descriptors: set[int] = set()
 class FileLocks:
     """Two lock files next to a catalog: one for all tables, one for the lake.
 
-    Args:
-        catalog: The catalog's file. The lock files get its permissions, so every user who can write the catalog can
-            take the locks. They are next to the file itself, not next to a symbolic link to it.
+    They get the permissions of the catalog's file, so every user who can write the catalog can take the locks. They are
+    next to the file itself, not next to a symbolic link to it.
     """
 
     def __init__(self, catalog: Path) -> None:
