@@ -47,7 +47,9 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     session, target = transaction.session, writes.target(transaction, name)
     info, types = target.info, target.types
     if not isinstance(values, Mapping) or not values:  # type: ignore[redundant-expr]  # callers are untyped
-        raise SchemaError("there are no new values in a dictionary", hint='write update({"kind": "sale"}, where=…)')
+        raise SchemaError(
+            "there are no new values, or they are not a dictionary", hint='write update({"kind": "sale"}, where=…)'
+        )
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}

@@ -103,12 +103,17 @@ def test_other_errors_of_spark_name_their_reason(storage: LakeStorage, request_:
     plain = raised(storage, request_, PySparkException("[BROKEN] the reason\nat x.y"))
     assert isinstance(plain, SparkError)
     assert plain.message == "the Spark job that writes the rows failed: [BROKEN] the reason"
-    text = "An error occurred while calling o1.write.\n: x.Y: broken\n\tat z"
-    of_java = raised(storage, request_, PySparkException(text))
-    assert of_java.message == "the Spark job that writes the rows failed: x.Y: broken"
     traceback = "Traceback (most recent call last):\n  File x\n    raise\n\nValueError: of the user\n"
     of_python = raised(storage, request_, PySparkException(f"[BROKEN] job aborted\n{traceback}"))
     assert of_python.message == "the Spark job that writes the rows failed: ValueError: of the user"
+
+
+def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStorage, request_: StagingRequest) -> None:
+    jvm: Any = spark._jvm
+    with pytest.raises(SparkError) as found, storage.removed_after_errors(request_):
+        jvm.java.lang.Integer.parseInt("many")
+    reason = 'java.lang.NumberFormatException: For input string: "many"'
+    assert found.value.message == f"the Spark job that writes the rows failed: {reason}"
 
 
 def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: StagingRequest) -> None:
