@@ -180,7 +180,6 @@ def collected(frame: DataFrame) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error of Spark; the others are a Java stack trace."""
+    """The first line of an error of Spark, without py4j's about its call; the others are a Java stack trace."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    # py4j's first line is about its call.
     return lines[1].lstrip(": ") if hasattr(error, "java_exception") and len(lines) > 1 else lines[0]

@@ -111,8 +111,8 @@ def test_other_errors_of_spark_name_their_reason(storage: LakeStorage, request_:
 def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStorage, request_: StagingRequest) -> None:
     jvm: Any = spark._jvm
     with pytest.raises(SparkError) as found, storage.removed_after_errors(request_):
-        jvm.java.lang.Integer.parseInt("many")
-    reason = 'java.lang.NumberFormatException: For input string: "many"'
+        jvm.java.lang.Class.forName("no.Such")
+    reason = "java.lang.ClassNotFoundException: no.Such"
     assert found.value.message == f"the Spark job that writes the rows failed: {reason}"
 
 
