@@ -13,6 +13,7 @@ reader has seen the snapshot at which its lake was opened, the newest one at eac
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from lakeconf.errors import CatalogError
 
 Definition = TypeVar("Definition")
+_seeing = threading.Lock()
 # A process that uses more tables reads their definitions again.
 _MOST = 256
 _REPLACED, _OPEN_AGAIN = "the catalog was replaced while the lake was open", "open the lake again: store.open()"
@@ -100,8 +102,8 @@ class Definitions(Generic[Definition]):
         )
         if seen_moment is not None:
             seen.check(_time(seen_moment), seen_info)
-        if newest_now is not None and newest_now > self._seen.snapshot_id:
-            self._seen = _Seen(newest_now, _time(moment_now))
+        if newest_now is not None:
+            self._see(_Seen(newest_now, _time(moment_now)))
         if version is None:
             return read(exists=False)
         is_same = found is not None and found.proof == (version, newest, moment, newest_version)
@@ -115,12 +117,16 @@ class Definitions(Generic[Definition]):
         if self._seen.snapshot_id == snapshot_id:
             self._seen.check(moment, info)
         elif self._seen.snapshot_id < 0:
-            self._seen = _Seen(snapshot_id, moment)
+            self._see(_Seen(snapshot_id, moment))
 
     def committed(self, snapshot_id: int, token: str) -> None:
         """Takes note of a snapshot that a write of this lake committed, by the id of the write."""
-        if snapshot_id > self._seen.snapshot_id:
-            self._seen = _Seen(snapshot_id, token=token)
+        self._see(_Seen(snapshot_id, token=token))
+
+    def _see(self, found: _Seen) -> None:
+        with _seeing:  # else a slow thread could go back to an older snapshot
+            if found.snapshot_id > self._seen.snapshot_id:
+                self._seen = found
 
     def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
         """The types of columns, which depend on nothing but their definition."""

@@ -150,8 +150,11 @@ def models_of(connection: Connection, alias: str, table: str) -> list[str]:
 
 def check_events(connection: Connection, alias: str, events: Sequence[Event]) -> None:
     """Refuses events of models that another process has run since they began."""
+    is_new = bool(events) and not _columns(connection, alias)
     for event in events:
-        if len(events_of(connection, alias, event.model)) != event.earlier:
+        query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
+        ((earlier,),) = [(0,)] if is_new else connection.rows(query, [event.model])
+        if earlier != event.earlier:
             raise CommitConflictError(
                 f"another process ran the model {event.model} at the same time, so nothing was written",
                 hint="run the pipeline again: completed intervals are skipped",

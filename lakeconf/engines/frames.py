@@ -254,14 +254,11 @@ def _problem(found: Any) -> tuple[str, str] | None:
         return "is a union, which DuckLake lacks", "make a column for each kind of its values"
     if pa.types.is_struct(found) and not found.num_fields:
         return "has structs without fields, which DuckDB lacks", "drop the column, or add a field"
-    if isinstance(found, pa.BaseExtensionType) and not _is_known(found.extension_name):
-        why = f"has the extension type {found.extension_name}, of which DuckDB would read the storage type only"
+    name = found.extension_name if isinstance(found, pa.BaseExtensionType) else ""
+    if name and name not in _KNOWN and not name.startswith(("duckdb.", "geoarrow.")):
+        why = f"has the extension type {name}, of which DuckDB would read the storage type only"
         return why, f"cast it to its storage type {found.storage_type} or to text, if that keeps what it means"
     return None
-
-
-def _is_known(name: str) -> bool:
-    return name in _KNOWN or name.startswith(("duckdb.", "geoarrow."))
 
 
 def native_frame(frame: object) -> Any:

@@ -320,10 +320,9 @@ class ServerLocks:
     @contextlib.contextmanager
     def _hold(self, keys: list[int], what: str, *, shared: bool) -> Iterator[Held]:
         def take(held: _HeldOnServer) -> None:
-            held.cursor = self._open()
             wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
 
-        held = _HeldOnServer(self._open(), self._server, self._database, take)
+        held = _HeldOnServer(self._open, self._server.check_connection(self._database), take)
         try:
             take(held)
             yield held
@@ -380,17 +379,13 @@ def check_privileges(server: CatalogServer, database: str, schema: str | None, c
 class _HeldOnServer:
     """A lock held in an open transaction."""
 
-    def __init__(
-        self, cursor: Connection, server: CatalogServer, database: str, take: Callable[[_HeldOnServer], None]
-    ) -> None:
-        self.cursor = cursor
-        self._server = server
-        self._database = database
-        self._take = take
+    def __init__(self, open_: Callable[[], Connection], alive: str, take: Callable[[_HeldOnServer], None]) -> None:
+        self._open, self._alive, self._take = open_, alive, take
+        self.cursor = open_()
 
     def check(self) -> None:
         try:
-            self.cursor.rows(self._server.check_connection(self._database))
+            self.cursor.rows(self._alive)
         except LakeconfError as error:
             raise ConnectionFailed(
                 f"the connection to the catalog's server that held the lock was lost, so nothing was written: "
@@ -403,6 +398,7 @@ class _HeldOnServer:
             self.check()
         except ConnectionFailed:
             self.release()
+            self.cursor = self._open()
             self._take(self)
 
     def roll_back(self) -> None:

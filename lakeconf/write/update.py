@@ -18,7 +18,7 @@ from lakeconf.commit.transaction import DUCKDB, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
-from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.errors import LakeconfError, SchemaError, StorageError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier
 from lakeconf.write import writes
@@ -94,6 +94,8 @@ def _decided(
         return by_statement(transaction, info, refused)
     try:
         decision, staged = _stage(transaction, target, predicate, computed, constants)
+    except StorageError:
+        raise  # DuckDB would fail after the same work
     except LakeconfError as error:
         # DuckDB updates the rows, or raises the error of the update: Spark may refuse what DuckDB computes.
         _log.info("DuckDB updates the rows of %s: %s", info.full_name, error.message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -371,15 +370,11 @@ def readable(transaction: Transaction, target: Target, names: Collection[str] | 
     return read
 
 
-# narwhals and Spark read these as parts of a name, as quotes, or as all columns.
-_ODD = re.compile(r"""[."`]|^\*$""")
-
-
 def _check_names(info: TableInfo, selected: Collection[str]) -> None:
     """Refuses columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
     for column in info.columns:
         reserved = column.name.lower().startswith(RESERVED)
-        if reserved or (column.name in selected and _ODD.search(column.name)):
+        if reserved or (column.name in selected and (column.name == "*" or set(column.name) & set('."`'))):
             raise UnsupportedError(
                 f"a merge or a computed update cannot use the column name {column.name!r} of {info.full_name}",
                 hint="rename the column: table.evolve(rename={…: …}); append, overwrite, delete and update of other "

@@ -100,6 +100,19 @@ def key(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
+def test_a_lock_needs_one_connection(one: ServerLocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    really_open = one._open
+
+    def counted() -> object:
+        opened.append(really_open())
+        return opened[-1]
+
+    monkeypatch.setattr(one, "_open", counted)
+    with one.shared():
+        assert len(opened) == 1
+
+
 def test_keys_of_a_lake_and_of_tables(one: ServerLocks, database: Database) -> None:
     with one.shared():
         assert database.held() == [((1 << 32) + key("lake"), "ShareLock")]

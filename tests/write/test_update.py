@@ -18,7 +18,7 @@ from plain_sql import run_plain
 from strength import PROVE
 from twin_checks import check_partitions, filtered
 
-from lakeconf.errors import CommitConflictError, SchemaError
+from lakeconf.errors import CommitConflictError, SchemaError, StorageError
 from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
@@ -124,6 +124,22 @@ def test_newer_rows_are_updated_by_a_statement(local: Store, spark: SparkSession
         lake.table("t").update({"s": "new"}, "id > 15")
         assert committer(lake) == "public"
         assert [row[1:] for row in rows(lake)][-5:] == [*((i, "new") for i in range(16, 20)), (99, "new")]
+
+
+def test_a_full_disk_is_no_reason_to_update_with_duckdb(
+    local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageError("no space left")
+
+    with local.open(spark) as lake:
+        lake._session.committer = "staged"
+        monkeypatch.setattr(type(lake._session.engine), "stage_rows", full)
+        before = lake.snapshot_id
+        with pytest.raises(StorageError, match="no space left"):
+            lake.table("t").update({"s": "new"}, "id > 15")
+        assert lake.refresh() == before
+        assert {s for _, _, s in rows(lake)} == {"old"}
 
 
 def test_rows_that_are_added_meanwhile_are_a_conflict(

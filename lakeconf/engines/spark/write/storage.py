@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,11 +70,11 @@ def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None
 
 
 def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
-    """Cancels jobs until the action has ended: it may start another job between two of them."""
+    """Cancels jobs, also after another Ctrl-C, until the action has ended: else jobs would outlive their folder."""
     while not ended.is_set():
-        with contextlib.suppress(PySparkException):
+        with contextlib.suppress(PySparkException, Py4JError, KeyboardInterrupt):
+            ended.wait(_EVERY_SECONDS)
             spark.sparkContext.cancelJobsWithTag(tag)
-        ended.wait(_EVERY_SECONDS)
 
 
 def in_order(value: Column, found: DataType, wanted: DataType) -> Column:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +16,7 @@ from lakeconf.catalog.tables import load_table
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.schema_check import placeholder_message
-from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder, without_placeholders
+from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder, run_job, without_placeholders
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -114,6 +117,34 @@ def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStor
         jvm.java.lang.Class.forName("no.Such")
     reason = "java.lang.ClassNotFoundException: no.Such"
     assert found.value.message == f"the Spark job that writes the rows failed: {reason}"
+
+
+def test_another_interrupt_does_not_leave_a_job_that_writes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled, ended = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    def action() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(60)
+        ended.set()
+
+    def cancel(tag: str) -> None:
+        calls.append(tag)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        cancelled.set()
+
+    monkeypatch.setattr(spark.sparkContext, "cancelJobsWithTag", cancel)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_job(spark, action, "tag")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.is_set()
+    assert len(calls) >= 2
 
 
 def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: StagingRequest) -> None:
