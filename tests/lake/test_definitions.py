@@ -61,7 +61,7 @@ def test_table_that_another_writer_creates_meanwhile_is_returned(
 
 def test_failed_creation_is_not_hidden(two_tables: Lake) -> None:
     two_tables.create_view("v", "SELECT 1 AS one")
-    with pytest.raises(CommitConflictError, match="^the view 'v' already exists"):
+    with pytest.raises(CommitConflictError, match=r"^the view 'v' already exists"):
         two_tables.create_table("v", ROWS, if_not_exists=True)
 
 
