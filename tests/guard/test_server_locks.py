@@ -278,8 +278,8 @@ def test_lock_that_was_lost_can_be_released(one: ServerLocks, database: Database
 
 
 def test_error_of_a_lost_lock_has_the_hint_of_the_connection(one: ServerLocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "check_connection", lambda *_: "SELECT error('gone')")
     with one.shared() as held:
-        monkeypatch.setattr(Server, "check_connection", lambda *_: "SELECT error('gone')")
         with pytest.raises(ConnectionFailed, match=r"so nothing was written: .*gone") as caught:
             held.check()
         assert caught.value.hint == "try again"
