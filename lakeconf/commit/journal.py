@@ -151,8 +151,8 @@ def models_of(connection: Connection, alias: str, table: str) -> list[str]:
 def check_events(connection: Connection, alias: str, events: Sequence[Event]) -> None:
     """Refuses events of models that another process has run since they began."""
     is_new = bool(events) and not _columns(connection, alias)
+    query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
     for event in events:
-        query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
         ((earlier,),) = [(0,)] if is_new else connection.rows(query, [event.model])
         if earlier != event.earlier:
             raise CommitConflictError(

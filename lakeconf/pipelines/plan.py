@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -173,20 +173,23 @@ class Known:
     earlier: int = 0  # the number of all recorded runs of the model
     pending: frozenset[str] = frozenset()  # tables that this run would change; only for plans
     history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
-    has_rows: bool = False  # True if the table has rows that a model of its kind keeps, as Append and Merge do
+    # True if the table has rows that a model of its kind keeps, as Append and Merge do. Asked only if they are at risk:
+    # the answer can read files, and is a read of the table.
+    has_rows: Callable[[], bool] = lambda: False
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     """Plans the run of a model."""
     step = _decided(pipeline, model, known, bounds, late)
-    is_unasked = known.has_rows and step.runs and not bounds.rebuild
-    if is_unasked and known.history.is_former and reads_changes(model):
+    is_former = known.history.is_former and reads_changes(model)
+    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and known.has_rows()
+    if is_unasked and is_former:
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
             "whether these are the rows of earlier runs",
             hint="run with --rebuild to compute all rows again, or restore the former table: lakeconf restore",
         )
-    if is_unasked and step.rebuild:
+    if is_unasked:
         # The inputs may no longer have the rows from which earlier runs computed those of the table.
         step = replace(step, needs_rebuild=True, reason=f"{step.reason}; needs --rebuild, which replaces all rows")
     if not known.exists or not known.history.undone or (step.runs and step.rebuild and not step.batches):

@@ -368,7 +368,10 @@ def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = fr
         one.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     found = history(runs, lake.runs.created(model.table) if exists else None)
-    has_rows = exists and isinstance(model.kind, (Append, Merge)) and bool(lake.table(model.table).count())
+
+    def has_rows() -> bool:
+        return exists and isinstance(model.kind, (Append, Merge)) and bool(lake.table(model.table).count())
+
     return Known(lakes, exists, found.runs, len(runs), pending, found, has_rows)
 
 
