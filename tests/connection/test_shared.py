@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from lakeconf.connection.connection import (
     Connection,
     SharedConnection,
+    _closed_database,
     closed_connection,
     connect,
     load_extension,
@@ -183,7 +185,13 @@ def test_nothing_outside_is_reached(sql: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
 
 
-def test_two_connections_share_nothing() -> None:
+def test_two_connections_share_no_temporary_table() -> None:
     with closed_connection() as one, closed_connection() as other:
-        one.execute("CREATE TABLE t (i INTEGER)")
+        one.execute("CREATE TEMP TABLE t (i INTEGER)")
         assert other.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+
+
+def test_a_database_that_runs_nothing_is_replaced() -> None:
+    _closed_database(os.getpid()).close()
+    with closed_connection() as connection:
+        assert connection.execute("SELECT 2").fetchall() == [(2,)]

@@ -288,7 +288,7 @@ def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
 def _check_types(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], used: Iterable[Column]) -> None:
     listed = ", ".join(f"{identifier(column.name)} {sql_type(column)}" for column in used)
     try:
-        connection.execute(f"CREATE TABLE rows ({listed or 'nothing INTEGER'})")
+        connection.execute(f"CREATE TEMP TABLE rows ({listed or 'nothing INTEGER'})")
     except duckdb.Error as error:
         raise _refused(" AND ".join(conditions), error) from error
     for condition in conditions:
