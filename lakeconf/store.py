@@ -363,7 +363,7 @@ def _check_free(store: Store, connection: Connection) -> None:
     if connection.rows(databases, [store.alias]):
         raise CatalogError(
             f"stores.{store.name}: the connection already has a database {store.alias!r}",
-            hint=f"DETACH it, or set another alias: [stores.{store.name}] alias = …",
+            hint=f"DETACH it, or set another alias below [stores.{store.name}]",
         )
     metadata = metadata_database(store.alias, store.attach_options.get("metadata_catalog"))
     attaches = any(isinstance(statement, Attach) and statement.alias == store.alias for statement in store.statements)
@@ -371,7 +371,7 @@ def _check_free(store: Store, connection: Connection) -> None:
         # DuckLake would replace it: another lake on this connection would then write to the catalog of this one.
         raise CatalogError(
             f"stores.{store.name}: the connection already has a database {metadata!r}, which ATTACH would replace",
-            hint=f"DETACH it, or choose another: [stores.{store.name}] attach_options = {{ metadata_catalog = … }}",
+            hint=f"DETACH it, or set another metadata_catalog in attach_options below [stores.{store.name}]",
         )
     load_extension(connection, "ducklake")
     existing = dict(connection.rows("SELECT name, secret_string FROM duckdb_secrets()"))

@@ -169,10 +169,7 @@ def run_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with (
-        _events(config, pipeline, store, None if dry_run else events) as lineage,
-        opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others),
-    ):
+    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
         request["others"] = others
         if dry_run or (request["rebuild"] and not yes):
             _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
@@ -180,7 +177,8 @@ def run_command(
                 return
         request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
-        results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
+        with _events(config, pipeline, store, events) as lineage:  # after the question, because it creates a file
+            results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
     _show_all(results, format_name)
     if lineage is not None and lineage.lost:
         show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])

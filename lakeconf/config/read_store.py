@@ -226,14 +226,14 @@ def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
             yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))
     stores = data.get("stores")
     if stores is not None and not isinstance(stores, Mapping):
-        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        hint = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
         yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(stores)}", hint=hint, key=("stores",))
     elif not stores:
-        hint = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+        hint = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
         yield problem(Code.MISSING_KEY, "no stores are declared", hint=hint, key=("stores",))
     pipeline = data.get("pipeline")
     if pipeline is not None and not isinstance(pipeline, Mapping):
-        hint = 'write [pipeline] python = ["models.py"]'
+        hint = 'write [pipeline] and add python = ["models.py"] below it'
         yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
     for name in stores if isinstance(stores, Mapping) else ():
         if not STORE_NAME.fullmatch(name):

@@ -145,7 +145,7 @@ def test_unknown_name_is_a_key_error_and_reads_nothing(reader: Reader) -> None:
 
 
 STORES_OF_STRUCTURE: dict[str, Any] = {"dev": {}}
-WRITE_A_STORE = 'write [stores.dev.metadata_backend] type = "sqlite" …'
+WRITE_A_STORE = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
 
 
 def problems(text: str, data: dict[str, Any] | None = None) -> list[Problem]:
@@ -186,7 +186,7 @@ def test_stores_and_pipeline_are_tables(value: object, kind: str) -> None:
     assert summary(problem) == (
         "LC012",
         f"must be a table, not {kind}",
-        'write [pipeline] python = ["models.py"]',
+        'write [pipeline] and add python = ["models.py"] below it',
         "pipeline",
         None,
     )

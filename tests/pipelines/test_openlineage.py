@@ -179,6 +179,8 @@ def test_command_appends_events(project: Path, capsys: pytest.CaptureFixture[str
     assert run_command(["run", "--openlineage", "events.json"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 done"
     assert run_command(["run", "--openlineage", "events.json", "--rebuild", "--yes"]) == 0
+    assert run_command(["run", "--openlineage", "unasked.json", "--rebuild"]) != 0  # there is no terminal
+    assert not (project / "unasked.json").exists()
     found = events(project / "events.json")
     assert [one["eventType"] for one in found] == ["START", "COMPLETE"] * 2
     assert {one["job"]["namespace"] for one in found} == {"ducklake://dev"}

@@ -199,6 +199,16 @@ def typed(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], colu
     return Expression(text, used)
 
 
+def is_always_true(connection: duckdb.DuckDBPyConnection, condition: str) -> bool:
+    """True for `true` and `1 = 1`, with which programs begin a list of conditions."""
+    if {node["class"] for node in _nodes(parsed_condition(connection, condition))} - {"CAST", "COMPARISON", "CONSTANT"}:
+        return False
+    try:
+        return connection.execute(f"SELECT CAST(({condition}) AS BOOLEAN)").fetchone() == (True,)
+    except duckdb.Error:
+        return False
+
+
 def without_columns(text: str) -> PredicateError:
     """The error for a condition that is the same for all rows."""
     return PredicateError(

@@ -17,6 +17,7 @@ from lakeconf.catalog.column_types import all_types, sql_type
 from lakeconf.catalog.pruning.expression import (
     NotUnderstoodError,
     conjuncts,
+    is_always_true,
     is_condition_of,
     parsed_condition,
     shown,
@@ -123,16 +124,17 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[C
         if untested(duckdb.__version__) is not None:
             # `check_bound` reads plans, which are those of the tested version.
             raise PredicateError(f"{error.message}; with DuckDB 1.5, it would", hint=GRAMMAR) from error
-    understood, others = [], []
+    understood: list[Predicate] = []
+    others = []
     for condition in conjuncts(connection, text):
         try:
             understood.append(reader.predicate(parsed_condition(connection, condition)))
         except NotUnderstoodError:
             others.append(condition)
-    if not others:
-        return And(tuple(understood))
-    expression = typed(connection, others, columns)
-    return And((*understood, expression)) if understood else expression
+    computed = [condition for condition in others if not is_always_true(connection, condition)]
+    if computed or not understood:
+        understood.append(typed(connection, computed or others, columns))
+    return understood[0] if len(understood) == 1 else And(tuple(understood))
 
 
 def _sql_of(where: object, columns: Sequence[Column]) -> str:

@@ -242,7 +242,9 @@ def _empty_lake(store: Store, stack: contextlib.ExitStack, session: Any) -> Lake
 def _section(config: Config) -> Mapping[str, Any]:
     section = config.pipeline
     if not section:
-        raise PipelineError("the configuration has no [pipeline]", hint='write [pipeline] python = ["models.py"]')
+        raise PipelineError(
+            "the configuration has no [pipeline]", hint='write [pipeline] and add python = ["models.py"] below it'
+        )
     problems = []
     for key, value in section.items():
         if key not in _KINDS:

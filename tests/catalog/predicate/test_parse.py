@@ -124,6 +124,12 @@ def test_nan_is_a_value() -> None:
     assert to_duckdb_sql(parse("f = 'NaN'::DOUBLE", COLUMNS)) == to_duckdb_sql(nan)
 
 
+@pytest.mark.parametrize("constant", ["true", "1 = 1", "'t'::BOOLEAN"])
+@pytest.mark.parametrize("condition", ["a > 4", "a % 2 = 0", "a > 4 AND a % 2 = 0"])
+def test_constant_that_is_true_may_stand_before_a_condition(constant: str, condition: str) -> None:
+    assert parse(f"{constant} AND {condition}", COLUMNS) == parse(condition, COLUMNS)
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [
@@ -174,6 +180,7 @@ def test_unsupported_condition_is_rejected_with_a_hint(where: str, message: str)
     [
         ("SELECT a FROM t WHERE a = 1", "is not valid SQL"),
         ("1 = 1", "uses no column"),
+        ("false AND a = 1", "uses no column"),
         ("a = now()", "does not support the function 'now'"),
         ("a = ?", "does not support parameter expressions"),
         ("a IN (SELECT 1)", "does not support subquery expressions"),

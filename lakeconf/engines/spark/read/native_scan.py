@@ -281,7 +281,7 @@ def to_spark(predicate: Predicate) -> SparkColumn:
     if isinstance(predicate, Expression):
         example = predicate.columns[0].name
         raise UnsupportedError(
-            f"Spark does not compute the condition {predicate.sql}, which is in DuckDB's SQL",
+            f"Spark does not compute the condition {predicate.sql.strip()}, which is in DuckDB's SQL",
             hint=f"filter the frame: .scan().filter(nw.col({example!r}) + 1 > 2); or read the table with DuckDB: "
             "store.open()",
         )
