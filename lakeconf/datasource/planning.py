@@ -134,15 +134,21 @@ class Opened:
         return load_table(self.session.reader, self.options.table, snapshot_id)
 
 
-@contextlib.contextmanager
-def opened(options: Options) -> Iterator[Opened]:
-    """Opens the lake of a read; it must exist."""
+def store_of(options: Options, task: str) -> Store:
+    """The store of a read or a write, whose files executors must reach."""
     store = init(options.config).get_store(options.store)
     if store.storage_backend is None:
         raise UnsupportedError(
             f"the files of store {store.name!r} are kept by its metadata backend, and executors cannot reach them",
-            hint="read the table with DuckDB: store.open()",
+            hint=f"{task} with DuckDB: store.open()",
         )
+    return store
+
+
+@contextlib.contextmanager
+def opened(options: Options) -> Iterator[Opened]:
+    """Opens the lake of a read; it must exist."""
+    store = store_of(options, "read the table")
     session = open_session(for_reading(store))
     try:
         yield Opened(options, store, session)

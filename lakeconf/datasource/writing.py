@@ -22,15 +22,13 @@ from lakeconf.commit.change import Change, Files
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
 from lakeconf.commit.transaction import Transaction
-from lakeconf.config.config import init
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
-from lakeconf.datasource.planning import Options
+from lakeconf.datasource.planning import Options, store_of
 from lakeconf.engines.engine import Staged, announce, manifest_path, staging_folder
 from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
-from lakeconf.errors import UnsupportedError
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, listing_sql, literal
 from lakeconf.store import Store
@@ -133,12 +131,7 @@ def abort(write: Write) -> None:
 
 
 def _open(options: Options) -> tuple[Store, Session]:
-    store = init(options.config).get_store(options.store)
-    if store.storage_backend is None:
-        raise UnsupportedError(
-            f"the files of store {store.name!r} are kept by its metadata backend, and executors cannot reach them",
-            hint="write the frame with DuckDB: store.open()",
-        )
+    store = store_of(options, "write the frame")
     return store, open_session(store)
 
 

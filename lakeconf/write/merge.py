@@ -36,7 +36,7 @@ from lakeconf.write.merge_clauses import (
     value,
 )
 from lakeconf.write.merge_source import Source, merge_source
-from lakeconf.write.schema_changes import evolve_for
+from lakeconf.write.schema_changes import adopt_for
 from lakeconf.write.writes import (
     check_matches,
     check_required,
@@ -141,11 +141,8 @@ STAGED = "__lakeconf_staged"
 
 def merge(transaction: Transaction, name: str, *, frame: object, clauses: Clauses, evolve: bool) -> None:
     """Adds the changes of a merge; see `Table.merge`."""
-    engine = transaction.session.engine
-    adopted = writes.adopt(transaction, name, frame)
-    if evolve:
-        evolve_for(transaction, name, engine.schema(adopted))
-    _merge_rows(transaction, writes.target(transaction, name), adopted, clauses)
+    adopted, target = adopt_for(transaction, name, frame, widen=evolve)
+    _merge_rows(transaction, target, adopted, clauses)
 
 
 def _merge_rows(transaction: Transaction, target: Target, adopted: Any, clauses: Clauses) -> None:

@@ -41,7 +41,7 @@ from lakeconf.write.decision import (
     of_rows,
     searched,
 )
-from lakeconf.write.schema_changes import evolve_for
+from lakeconf.write.schema_changes import adopt_for
 from lakeconf.write.writes import check_condition, sorted_positions
 
 _log = EventLogger("stage")
@@ -235,11 +235,7 @@ def _part(column: Column, values: list[str | None]) -> str | None:
 
 def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) -> None:
     """Adds the change that appends the rows of a frame; see `Table.append`."""
-    session = transaction.session
-    adopted = writes.adopt(transaction, name, frame)
-    if evolve:
-        evolve_for(transaction, name, session.engine.schema(adopted))
-    target = writes.target(transaction, name)
+    adopted, target = adopt_for(transaction, name, frame, widen=evolve)
     staged = writes.stage(transaction, adopted, target)
     # The key of a frame without rows is recorded too.
     info, read = target.info, writes.written_for(transaction, target.info)
@@ -249,16 +245,12 @@ def append(transaction: Transaction, name: str, *, frame: object, evolve: bool) 
 
 def overwrite(transaction: Transaction, name: str, *, frame: object, where: Where | None, evolve: bool) -> None:
     """Adds the change that replaces rows by those of a frame; see `Table.overwrite`."""
-    session = transaction.session
-    adopted = writes.adopt(transaction, name, frame)
-    if evolve:
-        evolve_for(transaction, name, session.engine.schema(adopted))
-    target = writes.target(transaction, name)
+    adopted, target = adopt_for(transaction, name, frame, widen=evolve)
     predicate = None if where is None else predicate_of(where, target.info.columns)
     condition = None if predicate is None else to_duckdb_sql(predicate)
     staged = writes.stage(transaction, adopted, target)
     if condition is not None:
-        check_condition(session.writer, staged, condition)
+        check_condition(transaction.session.writer, staged, condition)
     add_deletion(transaction, target, predicate, condition, staged)
 
 

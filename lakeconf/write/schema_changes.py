@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from duckdb.sqltypes import DuckDBPyType
 
@@ -54,6 +55,7 @@ from lakeconf.write.ddl import (
 )
 from lakeconf.write.writes import (
     Writing,
+    adopt,
     has_rows,
     quoted,
     read_dependency,
@@ -352,9 +354,13 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
 
 
-def evolve_for(transaction: Transaction, name: str, frame: Mapping[str, str]) -> None:
-    """Adds the columns of a frame that the table lacks, and widens types so that the frame's values fit."""
-    evolve(transaction, name, evolution_for(frame, target(transaction, name).types))
+def adopt_for(transaction: Transaction, name: str, frame: object, *, widen: bool) -> tuple[Any, Target]:
+    """A frame and its table, which gets the columns that it lacks and wider types for the values, if wanted."""
+    adopted = adopt(transaction, name, frame)
+    if widen:
+        schema = transaction.session.engine.schema(adopted)
+        evolve(transaction, name, evolution_for(schema, target(transaction, name).types))
+    return adopted, target(transaction, name)
 
 
 def drop(scope: Scope, name: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import narwhals as nw
 
@@ -54,7 +55,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
     constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}
     predicate = predicate_of(where, info.columns)
-    decision = _decided(transaction, target, predicate, computed, constants)
+    decision = _decided(transaction, target, partial(_stage, transaction, target, predicate, computed, constants))
     if decision.by_spark:
         return
     if not computed:
@@ -80,20 +81,14 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     check_required(session.writer, target.info, staged, wanted)
 
 
-def _decided(
-    transaction: Transaction,
-    target: Target,
-    predicate: Predicate,
-    computed: Mapping[str, nw.Expr],
-    constants: Mapping[str, str],
-) -> Decision:
+def _decided(transaction: Transaction, target: Target, stage: Callable[[], tuple[Decision, Staged | None]]) -> Decision:
     """Decides who updates the rows, and adds the changes if Spark does."""
     info = target.info
     refused = SEVERAL if info.table_id == NO_ID else engine_refusal(transaction.session, transaction.wanted)
     if refused is not None:
         return by_statement(transaction, info, refused)
     try:
-        decision, staged = _stage(transaction, target, predicate, computed, constants)
+        decision, staged = stage()
     except StorageError:
         raise  # DuckDB would fail after the same work
     except LakeconfError as error:

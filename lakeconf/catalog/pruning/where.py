@@ -144,7 +144,7 @@ def _sql_of(where: object, columns: Sequence[Column]) -> str:
     if not isinstance(where, nw.Expr):
         raise PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
     listed = ", ".join(f"CAST(NULL AS {_shown_type(column)}) AS {identifier(column.name)}" for column in columns)
-    with duckdb.connect() as connection:
+    with closed_connection() as connection:
         relation = connection.sql(f"SELECT {listed}")
         try:
             sql = nw.from_native(relation).filter(where).to_native().sql_query()
