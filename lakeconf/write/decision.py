@@ -29,6 +29,7 @@ from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import folded, spark_folded
 from lakeconf.wording import byte_size
 
+_BY_DUCKDB = 'omit engine="spark": then DuckDB carries it out'
 # Up to these sizes, a statement is faster than another Spark job. Sizes of Parquet files: DuckDB keeps the frame of a
 # merge in memory; of the files it reads the keys and the rows that change.
 MOST_FRAME_BYTES = 128 * 1024**2
@@ -147,15 +148,16 @@ def by_statement(transaction: Transaction, info: TableInfo, reason: str) -> Deci
     if transaction.wanted == "spark":
         raise UnsupportedError(
             f"Spark cannot carry out the write to {info.full_name}: {reason}",
-            hint='omit engine="spark": then DuckDB carries it out',
+            hint=_BY_DUCKDB,
         )
     return Decision(by_spark=False, reason=reason)
 
 
-def after_error(transaction: Transaction) -> Decision:
+def after_error(transaction: Transaction, error: LakeconfError) -> Decision:
     """The decision for a statement after an error of Spark, which is raised if the write has `engine="spark"`."""
     if transaction.wanted == "spark":
-        raise  # noqa: PLE0704 - the caller handles the error
+        # Its hint is for reads, or for writes by any engine.
+        raise UnsupportedError(error.message, hint=_BY_DUCKDB) if isinstance(error, UnsupportedError) else error
     # Not the message, which may quote values: the commit records the reason.
     return Decision(by_spark=False, reason="Spark does not compute it like DuckDB")
 

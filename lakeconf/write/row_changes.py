@@ -78,6 +78,8 @@ def _decided(
     session, info = transaction.session, target.info
     refused = SEVERAL if info.table_id == NO_ID else engine_refusal(session, transaction.wanted)
     if refused is None and predicate is None and condition is not None:
+        if added is not None and added.row_count == 0:
+            return Decision(by_spark=False, reason="there are no partitions to replace")
         refused = "the partitions are no condition that Spark computes"
     if refused is not None:
         return by_statement(transaction, info, refused)
@@ -85,8 +87,8 @@ def _decided(
         return placed
     try:
         plan = plan_delete(session.reader, info, predicate)
-    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError):
-        return after_error(transaction)  # the commit reports it
+    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError) as error:
+        return after_error(transaction, error)  # the commit reports it
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
     if plan.table.columns != info.columns:
         return by_statement(transaction, info, "another writer has changed the columns")
@@ -108,7 +110,7 @@ def _outcome(
     except (PredicateError, QueryError, UnsupportedError) as error:
         # DuckDB deletes the rows, or raises the error of the delete: Spark may refuse what DuckDB computes.
         _log.info("DuckDB finds the rows of %s: %s", info.full_name, error.message)
-        return None, after_error(transaction)
+        return None, after_error(transaction, error)
     outcome = Outcome(info, folder, found, search, condition, predicate)
     partial = _partial_rows(found, session.reader.data_path)
     if partial and not (few := by_size(session, deleted(partial), transaction.wanted)).by_spark:

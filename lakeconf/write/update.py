@@ -94,7 +94,7 @@ def _decided(transaction: Transaction, target: Target, stage: Callable[[], tuple
     except LakeconfError as error:
         # DuckDB updates the rows, or raises the error of the update: Spark may refuse what DuckDB computes.
         _log.info("DuckDB updates the rows of %s: %s", info.full_name, error.message)
-        return after_error(transaction)
+        return after_error(transaction, error)
     return (
         decision if staged is None else carry_out(transaction.session.engine, transaction, target, staged, (), decision)
     )

@@ -198,6 +198,24 @@ def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
         assert {*tmp_path.rglob("*.parquet")} == files
 
 
+IMPOSSIBLE: dict[str, Callable[[Table], int]] = {
+    "delete": lambda table: table.delete("id % 2 = 0", engine="spark"),
+    "update": lambda table: table.update({"a.b": "c"}, "id < 8", engine="spark"),
+}
+
+
+def test_hint_of_a_demanded_engine_names_the_other(tmp_path: Path, spark: SparkSession) -> None:
+    with store_of(tmp_path).open(spark) as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "a.b": "VARCHAR"}, partitioned_by=["id"])
+        table.append(pa.table({"id": pa.array([1, 2], pa.int64()), "a.b": ["a", "b"]}))
+        for write in IMPOSSIBLE.values():
+            with pytest.raises(UnsupportedError) as error:
+                write(table)
+            assert error.value.hint == 'omit engine="spark": then DuckDB carries it out'
+        table.overwrite_partitions(pa.table({"id": pa.array([], pa.int64()), "a.b": []}), engine="spark")
+        assert sorted(fetched(lake, "SELECT id FROM t")) == [(1,), (2,)]
+
+
 def test_explain_shows_the_way_of_each_write(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
