@@ -292,6 +292,16 @@ def unique_view() -> str:
     return f"{VIEW_PREFIX}{uuid.uuid4().hex}"
 
 
+def reads_only(sql: str, frames: Iterable[str]) -> bool:
+    """True if a query certainly reads nothing but frames."""
+    names = {folded(name) for name in frames}
+    try:
+        parsed = parse_query(sql)
+    except NotOneQuery:
+        return False
+    return not parsed.functions and all(len(one.parts) == 1 and folded(one.name) in names for one in parsed.tables)
+
+
 def query_over_views(sql: str, views: Mapping[str, str]) -> str:
     """A query with views in place of tables; the rest of its text stays."""
     try:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.changes import changed_tables, changes_between, flushed_tables
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import TableInfo, find_table
+from lakeconf.catalog.tables import TableInfo, find_table, split_name
+from lakeconf.commit.journal import names_of, recorded_name
 from lakeconf.errors import CatalogLockedError, CommitConflictError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
 
@@ -30,6 +31,7 @@ class ReadDependency:
     on_rows: bool = True  # True if the change depends on rows; False if it depends on columns only
     # Own snapshots of the lake that are conflicts, because another thread committed them after that read.
     unseen: frozenset[int] = frozenset()
+    by_name: bool = False  # True if rows were read under a name of the table, which may have named another one
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Base:
     snapshot_id: int  # the snapshot up to which commits of other writers are known; only `refresh` moves it
     # The lake's own snapshots after it, each with the thread that committed it.
     own: dict[int, int] = field(default_factory=dict)
-    # The full names of the tables that were read since then, in lower case; None means any table.
+    # The tables that were read since then, as `known_as` names them; None means any table.
     read: set[str | None] = field(default_factory=set)
     # The changes of later snapshots that this lake has expired, by snapshot id.
     expired: dict[int, str | None] = field(default_factory=dict)
@@ -73,7 +75,7 @@ class Base:
 
     def add_read(self, table: str | None, seen: int) -> None:
         """Records that a table was read."""
-        name = None if table is None else folded(table)
+        name = None if table is None else _key(table)
         self.read.add(name)
         self._own_reads().setdefault(name, (self.snapshot_id, seen))
 
@@ -81,28 +83,40 @@ class Base:
         """Records a snapshot that this lake committed in the calling thread."""
         self.own[version] = threading.get_ident()
 
-    def unseen(self, table: str) -> frozenset[int]:
-        """The own snapshots that other threads committed after this thread had read a table, by its full name."""
+    def known_as(self, reader: CatalogReader, info: TableInfo) -> frozenset[str | None]:
+        """The names under which a table may have been read: it may have been renamed since."""
+        names = {_key(info.full_name), None}
+        if not names >= self.read | self._own_reads().keys():
+            names.update(folded(former.table) for former in names_of(reader, info.table_id)[1])
+        return frozenset(names)
+
+    def unseen(self, names: Collection[str | None]) -> frozenset[int]:
+        """The own snapshots that other threads committed after this thread had read a table, by its names."""
         reads, thread = self._own_reads(), threading.get_ident()
-        seen = [reads[name][1] for name in (folded(table), None) if name in reads]
+        seen = [reads[name][1] for name in names if name in reads]
         if not seen:
             return frozenset()
         return frozenset(version for version, by in self.own.items() if by != thread and version > min(seen))
 
-    def has_read(self, table: str) -> bool:
-        """True if rows of a table, by its full name, were read since the base, or by this thread since its refresh."""
-        return not {folded(table), None}.isdisjoint(self.read | self._own_reads().keys())
+    def has_read(self, names: Collection[str | None]) -> bool:
+        """True if rows of a table, by its names, were read since the base, or by this thread since its refresh."""
+        return not (self.read | self._own_reads().keys()).isdisjoint(names)
 
-    def since(self, table: str) -> int:
-        """The snapshot after which changes to a table by other writers are conflicts."""
+    def since(self, names: Collection[str | None]) -> int:
+        """The snapshot after which changes to a table, by its names, by other writers are conflicts."""
         reads = self._own_reads()
-        return min([self.snapshot_id, *(reads[name][0] for name in (folded(table), None) if name in reads)])
+        return min([self.snapshot_id, *(reads[name][0] for name in names if name in reads)])
 
     def _own_reads(self) -> dict[str | None, tuple[int, int]]:
         if not hasattr(self._threads, "read"):
             self._threads.read = {}
         reads: dict[str | None, tuple[int, int]] = self._threads.read
         return reads
+
+
+def _key(table: str) -> str:
+    """A full name like those of `names_of`, in lower case."""
+    return folded(recorded_name(*split_name(table)))
 
 
 def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency], base: Base, begun: int) -> None:
@@ -121,6 +135,7 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
     if reader.reads_separately:
         # DuckDB may have missed rows and deletes that were flushed while it read them.
         made = {version: [*changes, *flushed_tables(newer[version])] for version, changes in made.items()}
+    named = _named(reader, dependencies, read)
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen
         for version in sorted(newer.keys() - own):
@@ -129,12 +144,23 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
                 table == dependency.table_id and (dependency.on_rows or kind in _OF_COLUMNS)
                 for kind, table in made[version]
             )
+            conflicts = conflicts or (dependency.by_name and (dependency.table_id, version) in named)
             if conflicts and version > dependency.since:
                 raise CommitConflictError(
                     f"{dependency.table} was read at snapshot {dependency.since}, and snapshot {version} of another "
                     "writer has changed it since",
                     hint="call lake.refresh() and try again",
                 )
+
+
+def _named(reader: CatalogReader, dependencies: Iterable[ReadDependency], since: int) -> set[tuple[int, int]]:
+    """The tables that later snapshots created or renamed, which DuckLake does not record for each table."""
+    ids = ", ".join(str(dependency.table_id) for dependency in dependencies if dependency.by_name)
+    if not ids:
+        return set()
+    query = f"SELECT table_id, begin_snapshot FROM ducklake_table WHERE table_id IN ({ids}) AND begin_snapshot > ?"
+    with reader.transaction() as transaction:
+        return {(table_id, begin) for table_id, begin in transaction.rows(query, [since])}
 
 
 def check_not_overtaken(reader: CatalogReader, begun: int) -> None:

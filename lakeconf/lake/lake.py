@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
-from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, unique_view
+from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
 from lakeconf.catalog.stored_queries import readable_names, tables_suggested, view_names
 from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
 from lakeconf.commit.scope import Scope
@@ -77,9 +77,9 @@ class Queries(PublicNames):
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
-        DuckDB runs DuckDB's SQL at the latest snapshot, unless the query contains `AT (VERSION => …)`. Spark runs its
-        own SQL at the lake's snapshot, unless it contains `VERSION AS OF …`. On a lake that is open on Spark, every
-        write accepts the result of either.
+        DuckDB runs DuckDB's SQL at the latest snapshot, also in a transaction and after `at()`, unless the query
+        contains `AT (VERSION => …)`. Spark runs its own SQL at the lake's snapshot, unless it contains `VERSION AS OF
+        …`. On a lake that is open on Spark, every write accepts the result of either.
 
         Args:
             query: A query; the lake is the default database.
@@ -132,6 +132,8 @@ class Queries(PublicNames):
         if not isinstance(frames, Mapping):
             raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
         check_distinct(name_list(frames, "frames"), "the query", "frames")
+        if not reads_only(sql, frames):
+            self._scope.add_read(None)
         prepare_query(self._session.reader, sql, frames=frames)
         check_only_reads(self._session.reader.connection, sql)
         engine = self._session.engine

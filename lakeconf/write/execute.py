@@ -314,7 +314,8 @@ def _depend_on(transaction: Transaction, names: Iterable[str]) -> None:
         except (TableNotFoundError, UnsupportedError):
             continue  # a view, or a common table expression
         depends_on = writes.read_dependency_at_commit(transaction, info)
-        transaction.add(Change(info.full_name, Statements(), depends_on))
+        read = writes.written_for(transaction, info)
+        transaction.add(Change(info.full_name, Statements(), depends_on, written_for=read))
 
 
 def _check_stored_types(execution: _Execution) -> None:

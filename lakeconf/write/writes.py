@@ -236,9 +236,10 @@ def read_dependency(transaction: Transaction, info: TableInfo, *, on_rows: bool 
     """
     if info.table_id == NO_ID:
         return None
-    name = info.full_name
     base = transaction.base
-    return ReadDependency(info.table_id, name, base.since(name), on_rows, base.unseen(name))
+    names = base.known_as(transaction.session.reader, info)
+    by_name = on_rows and base.has_read(names)
+    return ReadDependency(info.table_id, info.full_name, base.since(names), on_rows, base.unseen(names), by_name)
 
 
 def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> ReadDependency | None:
@@ -247,7 +248,8 @@ def read_dependency_at_commit(transaction: Transaction, info: TableInfo) -> Read
     Rows that other writers added since do not matter, unless the caller has read the table or opened a transaction:
     then the change may be based on those reads.
     """
-    return read_dependency(transaction, info, on_rows=transaction.explicit or transaction.base.has_read(info.full_name))
+    found = read_dependency(transaction, info)
+    return found and replace(found, on_rows=transaction.explicit or found.by_name)
 
 
 def written_for(transaction: Transaction, info: TableInfo) -> TableInfo | None:

@@ -74,7 +74,7 @@ def test_changes_of_a_range_of_snapshots(lake: Lake, table: Table) -> None:
         return sorted(frame["change_type"].to_list())
 
     assert kinds(table, 3) == ["delete", "update_postimage", "update_preimage"]
-    assert lake._session.base.has_read("main.t") is True
+    assert lake._session.base.has_read({"main.t"}) is True
     assert kinds(table, 3, 3) == ["update_postimage", "update_preimage"]
     assert kinds(table, lake.snapshots()[2].time, 2) == ["insert", "insert"]
     assert kinds(lake.at(version=2).table("t"), 1) == ["insert", "insert"]
