@@ -448,6 +448,9 @@ def changes_sql(reader: CatalogReader, plan: ChangesPlan) -> str:
     if plan.compactions:
         # DuckDB reports every row of a rewritten file as updated.
         query += f" WHERE snapshot_id NOT IN ({', '.join(map(str, plan.compactions))})"
+    if any(begin == deletes.end_snapshot for deletes in plan.deletes for _, begin in deletes.files):
+        # DuckDB returns the deletes of a snapshot twice if it first deletes rows of a file and then its other rows.
+        query = f"SELECT DISTINCT ON (snapshot_id, rowid, change_type) * {query}"
     return query
 
 
@@ -467,7 +470,7 @@ def changes_on_spark(
 
 
 def _is_misread(deletes: Deletes) -> bool:
-    """True if DuckDB loses deletes of a file, returns them twice or assigns them to the wrong snapshot."""
+    """True if DuckDB loses deletes of a file or assigns them to the wrong snapshot."""
     if deletes.is_mixed:
         return True
     return bool(deletes.inlined) and (

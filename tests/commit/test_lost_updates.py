@@ -75,6 +75,103 @@ def test_own_commits_do_not_hide_commits_of_other_writers(store: Store) -> None:
         assert ids(lake) == [10, 20, 20, 30]
 
 
+def renamed_by_the_rival(lake: Lake, rival: Lake) -> None:
+    rival.rename_table("t", "new")
+    rival.table("new").append(one(2))
+    lake.table("other").append(one(5))  # moves the reads of the lake past the commits of the rival
+
+
+def renamed_by_the_lake(lake: Lake, rival: Lake) -> None:
+    lake.rename_table("t", "new")
+    rival.refresh()
+    rival.table("new").append(one(2))
+
+
+def renamed_in_a_transaction(lake: Lake, rival: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.rename_table("t", "new")
+    rival.refresh()
+    rival.table("new").append(one(2))
+
+
+def swapped(lake: Lake, rival: Lake) -> None:
+    rival.rename_table("t", "former")
+    rival.rename_table("third", "t")
+    lake.table("other").append(one(5))
+
+
+def made_again(lake: Lake, rival: Lake) -> None:
+    rival.drop_table("t")
+    rival.create_table("t", {"id": "BIGINT"})
+    lake.table("other").append(one(5))
+
+
+RENAMES = {
+    function.__name__: (function, table)
+    for function, table in (
+        (renamed_by_the_rival, "new"),
+        (renamed_by_the_lake, "new"),
+        (renamed_in_a_transaction, "new"),
+        (swapped, "t"),
+        (made_again, "t"),
+    )
+}
+
+
+@pytest.mark.parametrize("case", RENAMES)
+def test_rows_of_a_table_that_had_another_name_are_not_lost(store: Store, case: str) -> None:
+    rename, table = RENAMES[case]
+    with store.open() as lake, store.open() as rival:
+        lake.create_table("third", {"id": "BIGINT"}).append(one(7))
+        lake.refresh()
+        rival.refresh()
+        frame = changed(lake)
+        rename(lake, rival)
+        rival.refresh()
+        before = ids(rival, table)
+        for write in (lambda: lake.table(table).overwrite(frame), lambda: lake.table(table).delete("id > 0")):
+            with pytest.raises(CommitConflictError, match="of another writer"):
+                write()
+        assert ids(rival, table) == before
+
+
+def test_own_rename_conflicts_with_nothing(store: Store) -> None:
+    with store.open() as lake:
+        frame = changed(lake)
+        lake.rename_table("t", "new")
+        lake.table("new").overwrite(frame)
+        assert ids(lake, "new") == [10]
+
+
+def insert_while_swapped(lake: Lake, rival: Lake) -> None:
+    with lake.transaction() as transaction:
+        transaction.execute("INSERT INTO other SELECT id FROM t")
+        swapped(rival, rival)
+
+
+def test_statement_of_a_transaction_depends_on_the_table_that_had_the_name(store: Store) -> None:
+    with store.open() as lake, store.open() as rival:
+        rival.create_table("third", {"id": "BIGINT"}).append(one(7))
+        lake.refresh()
+        with pytest.raises(CommitConflictError, match="another writer"):
+            insert_while_swapped(lake, rival)
+        lake.refresh()
+        assert ids(lake, "other") == [5]
+
+
+@pytest.mark.parametrize(("query", "reads"), [("SELECT f.id FROM f JOIN t USING (id)", True), ("FROM f", False)])
+def test_query_over_frames_reads_the_tables_that_it_names(store: Store, query: str, *, reads: bool) -> None:
+    with store.open() as lake, store.open() as rival:
+        frame = lake.query(query, {"f": one(1)}).collect("pyarrow").to_native()
+        assert frame.num_rows == 1
+        rival.table("t").append(one(2))
+        if reads:
+            with pytest.raises(CommitConflictError, match="of another writer"):
+                lake.table("t").delete("id = 1")
+        else:
+            lake.table("t").delete("id = 1")
+
+
 def test_overwrite_conflicts_if_snapshots_since_the_read_have_expired(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         frame = changed(lake)

@@ -82,6 +82,37 @@ def test_changes_of_a_range_of_snapshots(lake: Lake, table: Table) -> None:
         lake.at(version=2).table("t").changes(1, 3)
 
 
+def merge_twice(lake: Lake) -> None:
+    lake.table("t").merge(ROWS, on="id", matched=[Delete(when=nw.col("source_id") == 1), Update()])
+
+
+def update_the_rest(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.table("t").delete("id = 1")
+        tx.table("t").update({"n": 5}, where="id > 0")
+
+
+def delete_the_rest(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.table("t").delete("id = 1")
+        tx.table("t").delete("id > 0")
+
+
+UPDATED = ["delete", "update_postimage", "update_preimage"]
+
+
+@pytest.mark.parametrize(
+    ("write", "kinds"), [(merge_twice, UPDATED), (update_the_rest, UPDATED), (delete_the_rest, ["delete", "delete"])]
+)
+def test_row_that_is_deleted_before_the_rest_of_its_file_is_one_change(
+    lake: Lake, table: Table, write: Callable[[Lake], None], kinds: list[str]
+) -> None:
+    write(lake)
+    found = table.changes(lake.snapshot_id).collect("pyarrow")
+    assert sorted(found["change_type"].to_list()) == kinds
+    assert set(found["rowid"].to_list()) == {0, 1}
+
+
 WRITES: dict[str, tuple[Callable[[Table, str | None], int], list[tuple[int, int]]]] = {
     "append": (lambda t, key: t.append(MORE, idempotency_key=key), [(1, 10), (2, 20), (2, 21), (3, 31)]),
     "overwrite": (lambda t, key: t.overwrite(MORE, idempotency_key=key), [(2, 21), (3, 31)]),
