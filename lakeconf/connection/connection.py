@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lakeconf.connection.duckdb_errors import errors_of_arrow, is_interrupt, translated_errors
+from lakeconf.connection.duckdb_errors import errors_of_arrow, interrupts, is_interrupt, translated_errors
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
@@ -368,7 +368,8 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def closed_connection() -> duckdb.DuckDBPyConnection:
+@contextlib.contextmanager
+def closed_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to an empty database: no files, no extensions, no variables of Python.
 
     To make a database takes 20 ms, so all connections of a process share one: create only temporary tables.
@@ -382,7 +383,8 @@ def closed_connection() -> duckdb.DuckDBPyConnection:
     except duckdb.Error:  # after an internal error, DuckDB runs no further statement in a database
         _closed_database.cache_clear()
         connection = _closed_database(process).cursor()
-    return connection
+    with connection, interrupts():
+        yield connection
 
 
 @functools.cache

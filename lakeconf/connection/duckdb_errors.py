@@ -187,7 +187,8 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
     import duckdb
 
     try:
-        yield
+        with interrupts():
+            yield
     except duckdb.Error as error:
         error.args = (_scrubbed(str(error), secrets),)
         if _INTERRUPTED.search(str(error)):
@@ -196,6 +197,13 @@ def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
         if ended is not None:
             raise SystemExit(_exit_code(ended["udf"] or ended["code"] or "")) from error
         raise _translate(error) from error
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[None]:
+    """Raises KeyboardInterrupt for what duckdb raises instead."""
+    try:
+        yield
     except RuntimeError as error:
         if not is_interrupt(error):
             raise

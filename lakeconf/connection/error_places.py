@@ -50,14 +50,14 @@ def place_of(error: BaseException) -> int | None:
 class Reported(NamedTuple):
     """An error that DuckDB wrote as JSON."""
 
-    kind: str  # its kind, such as `Parser Error`
+    kind: str  # its kind, such as `Parser Error`; empty for some errors of Python
     message: str
     position: int | None  # its place in the SQL, as an offset in bytes; None for errors of values, such as an overflow
 
 
 def reported(text: str) -> Reported | None:
     """Reads the text of an error of DuckDB; None if it is no JSON."""
-    kind, _, data = text.partition(": {")
+    kind, _, data = ("", "", text[1:]) if text.startswith("{") else text.partition(": {")
     try:
         found = json.loads("{" + data)
         message = str(found["exception_message"])
@@ -73,5 +73,5 @@ def _decode(error: duckdb.Error) -> None:
     """Replaces a message in JSON by its text."""
     found = reported(str(error))
     if found is not None:
-        error.args = (f"{found.kind}: {found.message}",)
+        error.args = (f"{found.kind}: {found.message}" if found.kind else found.message,)
         setattr(error, _POSITION, found.position)

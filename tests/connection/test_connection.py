@@ -15,6 +15,7 @@ from source_tree import sources
 from lakeconf.connection import connection as connection_module
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE, translated_errors
+from lakeconf.connection.error_places import errors_with_places
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,
@@ -193,6 +194,12 @@ def test_query_interrupt_raises_keyboard_interrupt() -> None:
         raise RuntimeError("Query interrupted")
     with pytest.raises(RuntimeError, match="of another kind"), translated_errors():
         raise RuntimeError("of another kind")
+
+
+def test_interrupt_that_is_reported_as_json_raises_keyboard_interrupt() -> None:
+    text = '{"exception_type":"Invalid","exception_message":"KeyboardInterrupt: <EMPTY MESSAGE>"}'
+    with connect() as connection, pytest.raises(KeyboardInterrupt), translated_errors(), errors_with_places(connection):
+        raise duckdb.InvalidInputException(text)
 
 
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -195,3 +195,8 @@ def test_a_database_that_runs_nothing_is_replaced() -> None:
     _closed_database(os.getpid()).close()
     with closed_connection() as connection:
         assert connection.execute("SELECT 2").fetchall() == [(2,)]
+
+
+def test_interrupt_of_a_closed_connection_raises_keyboard_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), closed_connection():
+        raise RuntimeError("Query interrupted")
