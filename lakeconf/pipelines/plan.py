@@ -213,12 +213,13 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     earlier = known.earlier
     if isinstance(model.kind, View):
         return _view(pipeline, model, last, earlier)
-    changed, lost = changed_inputs(pipeline.stored_inputs(model), known, last)
+    inputs = None if last is None else last.inputs
+    changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lakes, inputs, known.pending)
     fresh = _requested(model, known) if bounds.rebuild else _rebuild_reason(pipeline, model, last)
     if isinstance(model.kind, Incremental):
         if last is not None and fresh is None and model.kind.lookback:
             last = _as_of_lookback(model.kind, known.runs, last)
-            changed, _ = changed_inputs(pipeline.stored_inputs(model), known, last)
+            changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lakes, last.inputs, known.pending)
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     if isinstance(model.kind, Append) and model.kind.files is not None:
         return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else known.runs, bounds)
@@ -277,18 +278,23 @@ def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int)
     return Step(model, why or "nothing has changed", runs=why is not None, earlier=earlier)
 
 
-def changed_inputs(tables: Iterable[str], known: Known, last: ModelRun | None) -> tuple[list[str], dict[str, str]]:
-    """Returns the inputs that have changed since the last run, and the reasons for inputs where this is unknown."""
+def changed_inputs(
+    tables: Iterable[str],
+    lakes: Mapping[str, Lake],
+    read: Mapping[str, int] | None,
+    pending: frozenset[str] = frozenset(),
+) -> tuple[list[str], dict[str, str]]:
+    """Returns the inputs that have changed since they were read, and the reasons for inputs where this is unknown."""
     changed, lost = [], {}
     for table in tables:
-        if table in known.pending:
+        if table in pending:
             changed.append(table)
-        elif last is not None and table not in last.inputs:
+        elif read is not None and table not in read:
             lost[table] = f"{table} is a new input"
-        elif last is not None:
-            lake, name = located(table, known.lakes)
+        elif read is not None:
+            lake, name = located(table, lakes)
             try:
-                if lake.runs.changes_since(name, last.inputs[table]):
+                if lake.runs.changes_since(name, read[table]):
                     changed.append(table)
             except SnapshotNotFoundError:
                 lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"

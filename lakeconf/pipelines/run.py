@@ -312,8 +312,8 @@ class _Running:
                     took = time.monotonic() - began
                     return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
                 check_rebuild(step)
-                self._began(model)
                 one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+                self._began(model)
                 self._step_runs[table] = one
                 one.carry_out()
         except LakeconfError as error:

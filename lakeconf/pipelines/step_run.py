@@ -30,7 +30,7 @@ from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Vi
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes, drop_hint, located
+from lakeconf.pipelines.plan import Step, apply, changed_inputs, check_dropped, column_changes, drop_hint, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update
@@ -154,6 +154,7 @@ class StepRun:
 
     def __post_init__(self) -> None:
         self.warnings.extend(self.step.warnings)
+        self._planned = self._inputs()
 
     def carry_out(self) -> None:
         """Commits every batch."""
@@ -199,11 +200,12 @@ class StepRun:
         """Adds everything to a transaction."""
         model, pipeline = step.model, self.pipeline
         definition = pipeline.definition(model)
-        inputs = {table: located(table, self.lakes)[0].snapshot_id for table in pipeline.stored_inputs(model)}
+        inputs = self._inputs()
         interval = None if batch is None else (batch.start, batch.done_until)
         states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
-            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier, step.late_since, states,
+            model.table, definition, self.run_id, interval, inputs, step.files, step.earlier,
+            {**self._changed_since_plan(inputs), **step.late_since}, states,
         )  # fmt: skip
         extra |= {
             "model": model.table,
@@ -231,6 +233,22 @@ class StepRun:
                 f"{model.kind.csv}, the file of the model {model.table}, changed during the run; nothing was written",
                 hint="run it again",
             )
+
+    def _inputs(self) -> dict[str, int]:
+        """Returns the snapshot at which each input is read now."""
+        return {
+            table: located(table, self.lakes)[0].snapshot_id for table in self.pipeline.stored_inputs(self.step.model)
+        }
+
+    def _changed_since_plan(self, inputs: Mapping[str, int]) -> dict[str, int]:
+        """Returns the inputs that others have changed since the plan, with its snapshot.
+
+        The commit of a batch moves the reads of the next one past these changes, and nobody has looked for late rows in
+        them.
+        """
+        moved = {table: planned for table, planned in self._planned.items() if inputs[table] != planned}
+        changed, lost = changed_inputs(moved, self.lakes, moved)
+        return {table: moved[table] for table in (*changed, *lost)}
 
     def _write_rows(self, transaction: Lake, step: Step, batch: Batch | None) -> list[str]:
         """Adds a model's rows to a transaction; returns their columns."""

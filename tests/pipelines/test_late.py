@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals as nw
 import pytest
 from local_stores import store_of
 
-from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, plan, run
+from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, model, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +130,43 @@ def test_a_redo_that_fails_half_way_is_continued(lake: Lake, how: str) -> None:
     assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "done"
     assert sums(lake) == [11, 1, 11, 1]
     assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "skipped"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
+@pytest.mark.parametrize("before", [0, 1], ids=["same_run", "earlier_run"])
+@pytest.mark.parametrize("late", ["warn", "redo"])
+def test_rows_that_another_writer_adds_between_batches_are_late(
+    lake: Lake, tmp_path: Path, late: Literal["warn", "redo"], before: int, *, fails: bool
+) -> None:
+    todo = ["add", *(["fail"] if fails else [])]
+
+    @model(
+        "marts.daily", Incremental("day", start=date(2024, 1, 1), batch=1, late=late), inputs={"events": "raw.events"}
+    )
+    def days(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+        if start == date(2024, 1, 2 + before) and "add" in todo:
+            todo.remove("add")
+            with store_of(tmp_path).open() as other:
+                add(other, 1, 100)
+        if start == date(2024, 1, 4) and "fail" in todo:
+            todo.remove("fail")
+            raise ValueError("a batch failed")
+        rows = events.with_columns(day=nw.col("ts").dt.date()).filter(nw.col("day") >= start, nw.col("day") < end)
+        return rows.group_by("day").agg(nw.col("n").sum())
+
+    pipeline = Pipeline([days])
+    if before:
+        only(run(pipeline, lake, until=date(2024, 1, 2)))
+    (first,) = run(pipeline, lake, until=UNTIL)
+    assert first.status == ("failed" if fails else "done")
+    if fails and late == "warn":
+        only(run(pipeline, lake, until=UNTIL))
+    if late == "warn":
+        (found,) = warnings(lake, pipeline)
+        assert "run with --from 2024-01-01 --to 2024-01-02, or" in found
+    assert only(run(pipeline, lake, until=UNTIL, redo_late=True)).status == "done"
+    assert (sums(lake), warnings(lake, pipeline)) == ([101, 1, 1, 1], [])
+    assert only(run(pipeline, lake, until=UNTIL)).status == "skipped"
 
 
 def test_days_within_the_lookback_are_redone_without_a_warning(lake: Lake) -> None:
