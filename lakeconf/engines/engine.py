@@ -10,7 +10,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -59,6 +59,8 @@ class Staged:
     row_count: int | None = None  # number of rows; None if it is not known before the commit
     # True if `files` are registered and remain after the write; False if their rows are inserted.
     keeps_files: bool = True
+    # Spark's frame of the rows, if Spark staged them to read them again.
+    rows: Any = field(default=None, repr=False, compare=False)
 
     @property
     def placed_files(self) -> tuple[str, ...]:

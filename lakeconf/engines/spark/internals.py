@@ -182,12 +182,13 @@ def with_file_index(frame: DataFrame, files: Iterable[str]) -> DataFrame:
     return DataFrame(spark._jsparkSession.baseRelationToDataFrame(indexed), spark)
 
 
-def written_files(frame: DataFrame, uri: str, options: Mapping[str, str], by: Iterable[str]) -> list[str]:
-    """The unescaped URIs of the files that `ReportedFiles` has written for a frame."""
+def written_files(frame: DataFrame, uri: str, options: Mapping[str, str], by: Iterable[str]) -> dict[str, int]:
+    """The unescaped URIs of the files that `ReportedFiles` has written for a frame, with their sizes."""
     spark = frame.sparkSession
     convert = _java(spark, "org.apache.spark.api.python.PythonUtils")
     scala = (convert.toScalaMap(dict(options)), convert.toSeq(list(by)))
-    return list(_compiled_object(spark, "ReportedFiles", frame._jdf, uri, *scala).write())
+    files = str(_compiled_object(spark, "ReportedFiles", frame._jdf, uri, *scala).write()).split("\0")
+    return dict(zip(files[::2], map(int, files[1::2]), strict=False))
 
 
 def _compiled_object(spark: SparkSession, name: str, *values: Any) -> Any:
@@ -259,9 +260,10 @@ def error_texts(error: BaseException) -> list[str]:
     return [str(error), *(str(cause.getMessage()) for cause in _java_exceptions(error))]
 
 
-def is_file_not_found(error: BaseException) -> bool:
-    """True if an error of pyspark or py4j comes from a missing file."""
-    return any(cause.getClass().getName() == "java.io.FileNotFoundException" for cause in _java_exceptions(error))
+def lost_file(error: BaseException) -> str | None:
+    """What an error of pyspark or py4j says about a missing file; None if it has another cause."""
+    missing = (one for one in _java_exceptions(error) if one.getClass().getName() == "java.io.FileNotFoundException")
+    return next((str(one.getMessage()) for one in missing), None)
 
 
 def _java_exceptions(error: BaseException) -> list[Any]:

@@ -219,7 +219,9 @@ def test_rename_moves_a_file_to_a_new_folder(spark: SparkSession, tmp_path: Path
 def test_compiled_commit_protocol_returns_the_files_of_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/new"
     found = internals.written_files(spark.range(0, 3, 1, 2), uri, {"compression": "none"}, [])
-    assert found == sorted(f"file:{path}" for path in (tmp_path / "new").iterdir())
+    written = sorted((tmp_path / "new").iterdir())
+    assert found == {f"file:{path}": path.stat().st_size for path in written}
+    assert list(found) == [f"file:{path}" for path in written]
     assert len(found) == 2
 
 
@@ -239,7 +241,7 @@ def test_a_missing_file_is_told_from_other_errors(spark: SparkSession, tmp_path:
         files = file_index.in_texts([(f"file://{tmp_path}/{name}", 11)], file_index._FOOTERS_IN_A_CALL)
         with pytest.raises(Py4JJavaError) as raised:
             internals.read_footers(spark, files, file_index.WITHOUT_CHECKSUMS)
-        assert internals.is_file_not_found(raised.value) is missing
+        assert (internals.lost_file(raised.value) is not None) is missing
 
 
 def private_names(source: str) -> list[str]:

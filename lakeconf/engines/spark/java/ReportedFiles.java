@@ -1,6 +1,6 @@
 package lakeconf;
 
-import java.util.TreeSet;
+import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.*;
 import org.apache.hadoop.mapreduce.JobContext;
@@ -25,7 +25,7 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
     private final String folder;
     private final Map options;
     private final Seq by;
-    private final TreeSet reported = new TreeSet();
+    private final TreeMap reported = new TreeMap();
 
     public ReportedFiles(Dataset frame, String folder, Map options, Seq by) {
         super("lakeconf", folder);
@@ -43,22 +43,23 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         for (Iterator each = reports.iterator(); each.hasNext();) {
             Seq files = (Seq) ((FileCommitProtocol.TaskCommitMessage) each.next()).obj();
             for (Iterator file = files.iterator(); file.hasNext();) {
-                reported.add(path(file.next()));
+                FileStatus status = status(file.next());
+                reported.put(status.getPath().toString(), Long.valueOf(status.getLen()));
             }
         }
     }
 
     // Spark 4.0 has the class of reports in another package.
-    private static String path(Object report) {
+    private static FileStatus status(Object report) {
         try {
-            Object file = report.getClass().getMethod("toFileStatus", new Class[0]).invoke(report, new Object[0]);
-            return ((FileStatus) file).getPath().toString();
+            return (FileStatus) report.getClass().getMethod("toFileStatus", new Class[0]).invoke(report, new Object[0]);
         } catch (ReflectiveOperationException error) {
             throw new IllegalStateException(error);
         }
     }
 
-    public String[] write() throws java.io.IOException {
+    // The path and the size of each file, each followed by NUL.
+    public String write() throws java.io.IOException {
         Configuration settings = settings();
         Path path = new Path(folder);
         FileSystem system = path.getFileSystem(settings);
@@ -69,7 +70,12 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
             if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
             else removeOthers(system, path);
         }
-        return (String[]) reported.toArray(new String[0]);
+        StringBuilder files = new StringBuilder();
+        for (java.util.Iterator each = reported.entrySet().iterator(); each.hasNext();) {
+            java.util.Map.Entry file = (java.util.Map.Entry) each.next();
+            files.append(file.getKey()).append('\0').append(file.getValue()).append('\0');
+        }
+        return files.toString();
     }
 
     public Object apply() {
@@ -99,7 +105,7 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
     private void removeOthers(FileSystem system, Path path) throws java.io.IOException {
         for (RemoteIterator each = system.listFiles(path, true); each.hasNext();) {
             Path file = ((FileStatus) each.next()).getPath();
-            if (!reported.contains(file.toString())) system.delete(file, false);
+            if (!reported.containsKey(file.toString())) system.delete(file, false);
         }
     }
 
@@ -109,7 +115,7 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         for (int i = 0; i < found.length; i++) {
             Path file = found[i].getPath();
             if (found[i].isDirectory()) removeLocalOthers(system, file);
-            else if (!reported.contains(file.toString())) system.delete(file, false);
+            else if (!reported.containsKey(file.toString())) system.delete(file, false);
         }
     }
 }

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.internals import is_file_not_found, read_footers, with_file_index
+from lakeconf.engines.spark.internals import lost_file, read_footers, with_file_index
 from lakeconf.errors import StorageError, UnsupportedError
 
 _IN_A_CALL = 10_000
@@ -167,7 +167,7 @@ def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Sto
         try:
             numbers, texts = read_footers(private, texts, settings)
         except Py4JJavaError as error:
-            problem = "is missing" if is_file_not_found(error) else "is not Parquet, or has another size"
+            problem = "is missing" if lost_file(error) else "is not Parquet, or has another size"
             raise StorageError(f"a file of the table {problem}: {error.java_exception.getMessage()}") from None
         schemas = list(map(_schema, texts))
         return [schemas[number] for number in numbers]

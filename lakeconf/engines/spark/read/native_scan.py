@@ -39,7 +39,7 @@ from lakeconf.engines.spark.read.column_reader import (
     reading,
     requested,
 )
-from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.read.file_index import OPTIONS, relation
 from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, Group, groups, path_value, with_constants
 from lakeconf.engines.spark.read.parts import (
     SNAPSHOT_ID,
@@ -354,8 +354,11 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
     private = private_session(spark)
     with active_session_kept(spark):
         try:
-            frame = private.read.option("mergeSchema", "true").parquet(*spark_paths(paths))
+            frame = private.read.options(mergeSchema="true", **OPTIONS).parquet(*spark_paths(paths))
             found = duckdb_schema(frame)
+            # Spark leaves out files that are missing while it lists them, and those whose names it ignores.
+            if len(frame.inputFiles()) != len(paths):
+                return None
         except (LakeconfError, PySparkException, Py4JJavaError):
             return None
         return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None

@@ -152,7 +152,7 @@ def stage_files(storage: LakeStorage, frame: DataFrame, request: StagingRequest)
         if keys:
             rows = grouped(rows, keys)
         written = storage.write(rows, request, by=rows.columns[len(columns) :])
-        counts = {footer.path: footer.row_count for footer in read_footers(storage.writer, written)}
+        counts = {footer.path: footer.row_count for footer in read_footers(storage.writer, list(written))}
         return _staged(storage, counts, request, keys)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import NullType
+from pyspark.sql.types import NullType, StructField, StructType
 
 from lakeconf.catalog.column_types import Fact, all_types, has, has_throughout
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer, read_footers
@@ -27,9 +28,9 @@ from lakeconf.engines.engine import (
     staging_folder,
 )
 from lakeconf.engines.sorted_files import SortedFiles, SortRequest
-from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
+from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.files import placed, staged_source, writing_session, written_value
@@ -51,17 +52,29 @@ def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) 
     with storage.removed_after_errors(request):
         checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
         files = storage.write(checked, request, temporary=True)
-        source = staged_source(storage.writer, files, request.types)
+        source = staged_source(storage.writer, list(files), request.types)
+        rows = _read(storage.spark, list(starmap(_File, files.items())), checked)
     folder = staging_folder(request.table, request.token)
-    return Staged(source, files=tuple(files), folder=folder, keeps_files=False)
+    return Staged(source, files=tuple(files), folder=folder, keeps_files=False, rows=rows)
 
 
 def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: Sequence[str]) -> DataFrame:
     """The rows of staged files that satisfy a condition, as a frame of the user's session."""
-    private = private_session(spark)
     with active_session_kept(spark):
-        read = private.read.parquet(*spark_paths(staged.files)).where(condition)
-        return rebind(read.select(*map(quoted, columns)), spark)
+        return rebind(staged.rows.where(condition).select(*map(quoted, columns)), spark)
+
+
+class _File(NamedTuple):
+    path: str
+    file_size_bytes: int
+
+
+def _read(spark: SparkSession, files: Sequence[_File | Footer], written: DataFrame) -> DataFrame:
+    """The rows of files as which Spark has written a frame; a job fails if a file is missing."""
+    # By their names only: the columns of a user's frame may have the same field id.
+    schema = StructType([StructField(field.name, field.dataType) for field in written.schema])
+    with active_session_kept(spark):
+        return relation(private_session(spark), files, schema)
 
 
 def _checked(rows: DataFrame) -> DataFrame:
@@ -127,9 +140,9 @@ def stage_sorted(storage: LakeStorage, frame: DataFrame, request: SortRequest) -
     # Executors sort one range of rows each; a range is a file.
     rows = rebound.select(*columns).repartitionByRange(request.file_count, *order).sortWithinPartitions(*order)
     with storage.removed_after_errors(staging):
-        written = storage.write(rows, staging)
+        written = list(storage.write(rows, staging))
         footers = [footer for footer in read_footers(storage.writer, written, table.columns) if footer.row_count]
-        footers = _with_bounds(storage, footers, request)
+        footers = _with_bounds(storage, footers, request, rows)
         paths = request.paths([footer.path.rpartition("/")[2] for footer in footers])
         targets = dict(zip([footer.path for footer in footers], paths, strict=True))
         if request.group.partition_id is not None:
@@ -148,12 +161,14 @@ def _order(key: SortKey) -> SparkColumn:
     return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
 
 
-def _with_bounds(storage: LakeStorage, footers: Sequence[Footer], request: SortRequest) -> list[Footer]:
+def _with_bounds(
+    storage: LakeStorage, footers: Sequence[Footer], request: SortRequest, rows: DataFrame
+) -> list[Footer]:
     """Adds the bounds that footers do not have: DuckLake takes a table without bounds for one without values."""
     wanted = dict(_scanned(request.table.columns))
     if not wanted or not footers:
         return list(footers)
-    found = _bounds(storage, [footer.path for footer in footers], wanted, request.token)
+    found = _bounds(storage, _read(storage.spark, footers, rows), wanted, request.token)
     return [
         replace(
             footer,
@@ -178,7 +193,7 @@ def _scanned(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[int,
 
 
 def _bounds(
-    storage: LakeStorage, paths: Sequence[str], wanted: Mapping[int, tuple[str, Column]], token: str
+    storage: LakeStorage, read: DataFrame, wanted: Mapping[int, tuple[str, Column]], token: str
 ) -> dict[str, dict[str, Any]]:
     """The bounds of each file, by its name: a job that reads these columns only."""
     values: list[SparkColumn] = []
@@ -188,10 +203,8 @@ def _bounds(
         number = value.cast("int") if is_flag else F.when(~F.isnan(value), value)
         values += [F.min(number).alias(f"low{field_id}"), F.max(number).alias(f"high{field_id}")]
         values += [] if is_flag else [F.max(F.isnan(value)).alias(f"nan{field_id}")]
-    private = private_session(storage.spark)
     rows: list[Any] = []
     with active_session_kept(storage.spark):
-        read = private.read.parquet(*spark_paths(paths))
         # The name of a file has no character that is escaped in a URI.
         name = F.element_at(F.split(F.input_file_name(), "/"), -1).alias(_FILE)
         grouped = read.groupBy(name).agg(*values)

@@ -28,7 +28,7 @@ from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.engines.engine import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.internals import error_texts, remove_file, row_width, written_files
+from lakeconf.engines.spark.internals import error_texts, lost_file, remove_file, row_width, written_files
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
@@ -196,16 +196,16 @@ class LakeStorage:
 
     def write(
         self, frame: DataFrame, request: StagingRequest, by: Sequence[str] = (), *, temporary: bool = False
-    ) -> list[str]:
-        """Writes a frame to the staging folder of a request."""
+    ) -> dict[str, int]:
+        """Writes a frame to the staging folder of a request; returns its files and their sizes."""
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
         if temporary:
             options |= {"compression": "snappy", "maxRecordsPerFile": "0"}
-        written: list[str] = []
+        written: dict[str, int] = {}
         job = partial(written_files, frame, spark_uri(folder), options, by)
-        run_job(self.spark, lambda: written.extend(job()), request.token)
-        return [catalog_uri(path, self.location) for path in written]
+        run_job(self.spark, lambda: written.update(job()), request.token)
+        return {catalog_uri(path, self.location): size for path, size in written.items()}
 
     @contextlib.contextmanager
     def removed_after_errors(self, request: StagingRequest) -> Iterator[None]:
@@ -238,6 +238,11 @@ def translated(error: BaseException) -> BaseException:
         return refused
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
         return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
+    lost = lost_file(error)
+    if lost is not None:
+        lost = lost.splitlines()[0].removeprefix("lakeconf: ").removesuffix(", but the catalog lists it")
+        hint = "write again; if this fails again, find out what removed the file"
+        return StorageError(f"Spark cannot read a file that the write needs: {lost}", hint=hint)
     return SparkError(f"the Spark job that writes the rows failed: {_reason(error)}")
 
 

@@ -308,3 +308,18 @@ def test_files_with_incompatible_types_are_not_read_together(spark: SparkSession
     for path, value in zip(paths, ("1", "'x'"), strict=True):
         files.run(f"COPY (SELECT {value} AS a) TO '{path}' (FORMAT parquet)")
     assert read_files(spark, paths, {"a": "VARCHAR"}) is None
+
+
+def test_no_file_is_left_out(spark: SparkSession, files: Lake) -> None:
+    paths = [str(files.folder / f"{number}.parquet") for number in range(2)]
+    for path in paths:
+        files.run(f"COPY (SELECT 1 AS a) TO '{path}' (FORMAT parquet)")
+    session, types = spark.newSession(), {"a": "INTEGER"}
+    session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    found = read_files(session, paths, types)
+    assert found is not None
+    assert found.collect() == [(1,), (1,)]
+    assert read_files(session, [*paths, paths[0]], types) is None
+    Path(paths[1]).unlink()
+    with pytest.raises(Exception, match=r"1\.parquet does not exist"):
+        found.collect()

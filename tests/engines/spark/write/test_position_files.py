@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import narwhals as nw
@@ -13,7 +15,7 @@ from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
 from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.write.staged_files import conformed, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage
-from lakeconf.errors import SchemaError
+from lakeconf.errors import SchemaError, StorageError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -82,6 +84,30 @@ def test_columns_are_selected_and_cast_to_the_types_of_the_table(spark: SparkSes
     assert found.sparkSession is spark
     assert found.dtypes == [("a", "bigint"), ("B.c", "string"), ("u", "string")]
     assert found.collect() == [(7, "x", "u")]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *, is_late: bool) -> None:
+    """Spark would list the files itself, and leave out those that are missing."""
+    files.run("CREATE TABLE lake.t (action INTEGER)")
+    session = spark.newSession()
+    session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    frame = session.range(0, 8, 1, 4).selectExpr("CAST(id AS INT) AS action", "'x' AS `a.b`", "'y' AS n")
+    request = StagingRequest(load_table(files.reader, "t", files.newest), {"action": "INTEGER"}, "0c")
+    with files.connection.cursor() as writer:
+        writer.execute("USE lake")
+        engine = SparkEngine(session, files.reader, writer, {}, access_to(files))
+        staged = engine.stage_rows(frame, request_of(files))
+        rows = engine.staged_rows(staged, ["action"])
+        if is_late:
+            assert rows.count() == 8
+        Path(staged.files[1]).unlink()
+        with pytest.raises(StorageError, match=r"a file that the write needs: .*(is missing|does not exist)\n") as lost:
+            engine.stage_rows(rows, request)
+        assert lost.value.hint == "write again; if this fails again, find out what removed the file"
+        with pytest.raises(StorageError, match="a file that the write needs"):
+            engine.stage_part(staged, "action > 1", replace(request, token="0d"))
+    assert [path.name for path in files.folder.rglob("lakeconf-0[cd]*")] == []
 
 
 def test_staged_rows_are_read_in_parts(spark: SparkSession, files: Lake) -> None:

@@ -47,7 +47,7 @@ def folder_of(request: StagingRequest) -> str:
 def test_files_are_written_to_the_staging_folder(
     spark: SparkSession, storage: LakeStorage, request_: StagingRequest
 ) -> None:
-    files = storage.write(spark.range(0, 10, 1, 2), request_)
+    files = list(storage.write(spark.range(0, 10, 1, 2), request_))
     assert len(files) == 2
     assert all(file.startswith(folder_of(request_)) and file.endswith(".zstd.parquet") for file in files)
     assert storage.writer.rows("SELECT count(*), sum(id) FROM read_parquet(?)", [files]) == [(10, 45)]
