@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import narwhals as nw
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,7 @@ from lakeconf.engines.spark.write.staged_files import (
     stage_sorted,
     staged_frame,
 )
-from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder
+from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder, translated
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 from lakeconf.sql import identifier, qualified
@@ -261,7 +261,7 @@ class SparkEngine:
     def count(self, rows: nw.LazyFrame[Any]) -> int:
         try:
             found: int = nw.to_native(rows).count()
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             raise SparkError(f"the Spark job that counts the rows failed: {first_line(error)}") from error
         return found
 
@@ -348,9 +348,12 @@ class SparkEngine:
         announce(self._writer, folder, self._lake_id)
         try:
             yield
-        except BaseException:
-            remove_folder(self._spark, manifest_path(folder))
-            raise
+        except BaseException as error:
+            # Without its manifest, no maintenance would find files that are left.
+            with contextlib.suppress(Exception):
+                remove_folder(self._spark, folder)
+                remove_folder(self._spark, manifest_path(folder))
+            raise translated(error) from error
 
 
 def _local(frame: object) -> Any:

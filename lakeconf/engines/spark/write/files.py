@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -115,8 +115,9 @@ def placed(storage: LakeStorage, found: Mapping[str, str], request: StagingReque
             list(pool.map(lambda pair: _move(storage, *pair), moved.items()))
         yield moved
     except BaseException:
-        for target in moved.values():
-            remove_folder(storage.spark, target)
+        with suppress(Exception):
+            for target in moved.values():
+                remove_folder(storage.spark, target)
         raise
 
 

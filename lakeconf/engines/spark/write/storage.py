@@ -213,7 +213,9 @@ class LakeStorage:
         try:
             yield
         except BaseException as error:
-            remove_folder(self.spark, staging_folder(request.table, request.token))
+            # The files are also those of a manifest, with which maintenance finds them.
+            with contextlib.suppress(Exception):
+                remove_folder(self.spark, staging_folder(request.table, request.token))
             raise translated(error) from error
 
 
@@ -224,7 +226,11 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
 
 def translated(error: BaseException) -> BaseException:
     """Converts Spark's error in a write to an error of lakeconf; other errors are returned unchanged."""
-    if not isinstance(error, (PySparkException, Py4JJavaError)):
+    is_of_python = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+    if isinstance(error, ConnectionError) or (is_of_python and "Trace:" not in str(error)):
+        hint = "start another one, and open the lake with it: store.open(spark)"
+        return SparkError("the Spark session has ended: its JVM does not answer", hint=hint)
+    if not isinstance(error, (PySparkException, Py4JError)):
         return error
     unread = missing_codec(error)
     if unread is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from subprocess import run
 from typing import TYPE_CHECKING, Any
 
+import ended_session
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -150,6 +153,16 @@ def test_another_interrupt_does_not_leave_a_job_that_writes(
 def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: StagingRequest) -> None:
     error = ValueError("No space left")
     assert raised(storage, request_, error) is error
+
+
+def test_a_session_that_ends_during_a_write_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, ended_session.__file__, str(tmp_path)]
+    ended = run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    )
+    message, hint = "the Spark session has ended: its JVM does not answer", "start another one, and open the lake with"
+    assert ended.stdout.startswith(f"SparkError|{message}|{hint}")
+    assert [path.name[-8:] for path in tmp_path.rglob("lakeconf-*") if path.is_file()] == [".parquet"], "a manifest"
 
 
 def test_error_of_a_real_job_is_translated(
