@@ -44,6 +44,10 @@ class FormerName(NamedTuple):
     begin: int  # the first snapshot with this name
     end: int | None  # the snapshot in which the table lost the name; None for the current name
 
+    def is_at(self, version: int) -> bool:
+        """True if the table has the name in a snapshot."""
+        return self.begin <= version and (self.end is None or version < self.end)
+
 
 @dataclass(frozen=True)
 class CommitKey:

@@ -171,7 +171,7 @@ class Restores:
             if now is None:
                 raise
             for one in names_of(reader, now.table_id)[1]:
-                if one.begin <= version and (one.end is None or version < one.end):
+                if one.is_at(version):
                     table = one.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
                     return load_table(reader, joined_name(now.schema_name, table), version)
             raise

@@ -22,6 +22,7 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.commit.scope import Scope
@@ -149,7 +150,7 @@ class RunJournal:
         """The error of this lake's transaction if nobody knows whether it is committed; None otherwise."""
         return None if self._scope.transaction is None else self._scope.transaction.attempt.unknown()
 
-    def changes_since(self, table: str, snapshot_id: int) -> list[int]:
+    def changes_since(self, table: str, snapshot_id: int) -> list[int] | None:
         """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.
 
         Snapshots that only rewrite files are excluded.
@@ -158,12 +159,19 @@ class RunJournal:
             table: A name in the form that `table` accepts.
             snapshot_id: The snapshot after which changes count.
 
+        Returns:
+            The snapshots; None if the name was that of another table, or of none, at the given snapshot.
+
         Raises:
             TableNotFoundError: There is no such table.
             SnapshotNotFoundError: A snapshot in between has expired, so its changes are unknown.
         """
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
-        return changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
+        found = changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
+        # Names outlive snapshots that have expired, as long as the table has them.
+        then = [one for one in journal.names_of(self._session.reader, info.table_id)[1] if one.is_at(snapshot_id)]
+        name = folded(journal.recorded_name(info.schema_name, info.name))
+        return found if name in {folded(one.table) for one in then} else None
 
     def created(self, table: str, version: int | None = None) -> int | None:
         """The snapshot that created the table which has a name; a rename creates no table.

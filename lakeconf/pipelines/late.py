@@ -66,19 +66,22 @@ def _late(
 ) -> set[datetime]:
     """Returns the done intervals that an input has changed since the last run that processed them."""
     lake, name = located(table, known.lakes)
-    if not lake.runs.changes_since(name, first):
-        return set()
     read: dict[int, set[datetime]] = {}
     for one, run in latest.items():
         read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
-    late: set[datetime] = set()
+    late, unread = set[datetime](), dict[int, set[datetime]]()  # the latter by the first change that they lack
     for snapshot_id, intervals in read.items():
-        if lake.runs.changes_since(name, snapshot_id):
-            batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
-            frames = [rows_of(pipeline, Step(model, "", delta={table: snapshot_id}), known.lakes, batch)]
-            frames.append(lake.table(name).changes(snapshot_id + 1))
-            touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
-            late |= touched & intervals
+        changes = lake.runs.changes_since(name, snapshot_id)
+        if changes is None:  # they were computed from another table
+            late |= intervals
+        elif changes:
+            unread.setdefault(changes[0], set()).update(intervals)
+    for change, intervals in unread.items():
+        batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
+        frames = [rows_of(pipeline, Step(model, "", delta={table: change - 1}), known.lakes, batch)]
+        frames.append(lake.table(name).changes(change))
+        touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
+        late |= touched & intervals
     return late
 
 

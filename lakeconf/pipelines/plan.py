@@ -233,7 +233,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
         return Step(model, f"{table} has changed", since={driving: last.inputs[table]}, earlier=earlier)
     if fresh is None and not changed and not lost:
         return Step(model, "nothing has changed", runs=False)
-    why = fresh or f"{' and '.join([*changed, *lost])} changed"
+    why = fresh or f"{' and '.join(dict.fromkeys([*changed, *lost]))} changed"
     return Step(model, why, rebuild=fresh is not None or driving is not None, earlier=earlier)
 
 
@@ -294,7 +294,10 @@ def changed_inputs(
         elif read is not None:
             lake, name = located(table, lakes)
             try:
-                if lake.runs.changes_since(name, read[table]):
+                found = lake.runs.changes_since(name, read[table])
+                if found is None:
+                    lost[table] = f"{table} is no longer the table that the last run read"
+                if found != []:
                     changed.append(table)
             except SnapshotNotFoundError:
                 lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
