@@ -243,7 +243,7 @@ def translated(error: BaseException) -> BaseException:
     if refused is not None:
         return refused
     if "No space left" in text or "AccessDenied" in text or "Permission denied" in text or "Mkdirs failed" in text:
-        return StorageError(f"Spark cannot write the files: {text.splitlines()[0]}")
+        return StorageError(f"Spark cannot write the files: {first_line(error)}")
     lost = lost_file(error)
     if lost is not None:
         lost = lost.splitlines()[0].removeprefix("lakeconf: ").removesuffix(", but the catalog lists it")

@@ -120,6 +120,10 @@ def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStor
         jvm.java.lang.Class.forName("no.Such")
     reason = "java.lang.ClassNotFoundException: no.Such"
     assert found.value.message == f"the Spark job that writes the rows failed: {reason}"
+    with pytest.raises(StorageError) as of_storage, storage.removed_after_errors(request_):
+        jvm.java.lang.Class.forName("AccessDenied")
+    reason = "java.lang.ClassNotFoundException: AccessDenied"
+    assert of_storage.value.message == f"Spark cannot write the files: {reason}"
 
 
 def test_another_interrupt_does_not_leave_a_job_that_writes(
