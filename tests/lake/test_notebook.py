@@ -170,12 +170,13 @@ def test_run_is_recorded_only_in_an_open_transaction(two_tables: Lake) -> None:
 
 def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: Lake) -> None:
     run_plain(two_tables, "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", "DELETE FROM t", "DROP TABLE u")
-    assert two_tables.runs.changes_since("t", 0) == [1]
+    assert two_tables.runs.changes_since("t", 1) == []
     assert two_tables.refresh() == 6
-    assert two_tables.runs.changes_since("T", 0) == [1, 3, 5]
+    assert two_tables.runs.changes_since("t", 0) is None  # there was no such table
+    assert two_tables.runs.changes_since("T", 1) == [3, 5]
     assert two_tables.runs.changes_since("t", 3) == [5]
     assert two_tables.runs.changes_since("t", 6) == []
-    assert two_tables.at(version=4).runs.changes_since("t", 0) == [1, 3]
+    assert two_tables.at(version=4).runs.changes_since("t", 1) == [3]
     with pytest.raises(TableNotFoundError, match="no table"):
         two_tables.runs.changes_since("u", 0)
     assert two_tables.at(version=5).runs.changes_since("u", 2) == [4]
