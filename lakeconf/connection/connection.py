@@ -377,14 +377,15 @@ def closed_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     process = os.getpid()  # the threads of a database end where a process is forked
-    try:
-        connection = _closed_database(process).cursor()
-        connection.execute("SELECT 1")
-    except duckdb.Error:  # after an internal error, DuckDB runs no further statement in a database
-        _closed_database.cache_clear()
-        connection = _closed_database(process).cursor()
-    with connection, interrupts():
-        yield connection
+    with interrupts():
+        try:
+            connection = _closed_database(process).cursor()
+            connection.execute("SELECT 1")
+        except duckdb.Error:  # after an internal error, DuckDB runs no further statement in a database
+            _closed_database.cache_clear()
+            connection = _closed_database(process).cursor()
+        with connection:
+            yield connection
 
 
 @functools.cache
