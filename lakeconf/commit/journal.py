@@ -27,7 +27,6 @@ _COLUMNS = {
     "interval_end": "TIMESTAMP",
     "inputs": "VARCHAR",
     "files": "VARCHAR",
-    # Tables of early versions of lakeconf lack this column.
     "table_uuid": "VARCHAR",
 }
 
@@ -89,13 +88,11 @@ def recorded_name(schema: str, table: str) -> str:
 
 def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[CommitKey, int]:
     """The keys that have been committed, each with its snapshot; an open transaction also sees its own."""
-    columns = _columns(connection, alias) if keys else ()
-    if not columns:
+    if not keys or not _exists(connection, alias):
         return {}
-    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
     wanted = ", ".join(sorted({literal(key.key) for key in keys}))
     rows = connection.rows(
-        f"SELECT table_name, idempotency_key, {table_uuid}, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
+        f"SELECT table_name, idempotency_key, table_uuid, min(snapshot_id) FROM {identifier(alias)}.{TABLE} "
         f"WHERE idempotency_key IN ({wanted}) GROUP BY ALL ORDER BY 4 DESC"
     )
     # The oldest snapshot comes last and wins.
@@ -109,12 +106,10 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
 
 def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
     """The keys of a table that start with the key of `prefix`, sorted."""
-    columns = _columns(connection, alias)
-    if not columns:
+    if not _exists(connection, alias):
         return []
-    table_uuid = "table_uuid" if "table_uuid" in columns else "NULL"
     rows = connection.rows(
-        f"SELECT table_name, idempotency_key, {table_uuid}, snapshot_id FROM {identifier(alias)}.{TABLE} "
+        f"SELECT table_name, idempotency_key, table_uuid, snapshot_id FROM {identifier(alias)}.{TABLE} "
         f"WHERE starts_with(idempotency_key, {literal(prefix.key)})"
     )
     return sorted({text for name, text, found, snapshot_id in rows if prefix.is_of(name, found, snapshot_id)})
@@ -134,7 +129,7 @@ def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[Fo
 
 def events_of(connection: Connection, alias: str, model: str) -> list[Event]:
     """The committed events of a model, oldest first."""
-    if not _columns(connection, alias):
+    if not _exists(connection, alias):
         return []
     rows = connection.rows(
         f"SELECT {', '.join(_PAYLOAD)}, snapshot_id "
@@ -146,7 +141,7 @@ def events_of(connection: Connection, alias: str, model: str) -> list[Event]:
 
 def models_of(connection: Connection, alias: str, table: str) -> list[str]:
     """The models with recorded events whose table has a name, in any case."""
-    if not _columns(connection, alias):
+    if not _exists(connection, alias):
         return []
     rows = connection.rows(f"SELECT DISTINCT model FROM {identifier(alias)}.{TABLE} WHERE model IS NOT NULL")
     return [model for (model,) in rows if folded(model) == folded(table)]
@@ -154,7 +149,7 @@ def models_of(connection: Connection, alias: str, table: str) -> list[str]:
 
 def check_events(connection: Connection, alias: str, events: Sequence[Event]) -> None:
     """Refuses events of models that another process has run since they began."""
-    is_new = bool(events) and not _columns(connection, alias)
+    is_new = bool(events) and not _exists(connection, alias)
     query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
     for event in events:
         ((earlier,),) = [(0,)] if is_new else connection.rows(query, [event.model])
@@ -179,7 +174,6 @@ def statements(alias: str, token: str, keys: Sequence[CommitKey], events: Sequen
     return (
         f"CREATE SCHEMA IF NOT EXISTS {schema}",
         f"CREATE TABLE IF NOT EXISTS {schema}.commits ({columns})",
-        f"ALTER TABLE {schema}.commits ADD COLUMN IF NOT EXISTS table_uuid VARCHAR",
         f"INSERT INTO {schema}.commits ({', '.join(_COLUMNS)}) VALUES {', '.join(rows)}",
     )
 
@@ -200,17 +194,17 @@ def _text(value: str | datetime | None) -> str:
     return "NULL" if value is None else literal(str(value))
 
 
-def _columns(connection: Connection, alias: str) -> tuple[str, ...]:
-    """The columns of `lakeconf.commits`, in lower case; empty if the lake has no such table."""
+def _exists(connection: Connection, alias: str) -> bool:
+    """True if the lake has the table `lakeconf.commits`, with its columns."""
     try:
         found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
     except UnknownNameError:
-        return ()
-    columns = tuple(str(name).lower() for name, *_ in found)
-    missing = [name for name in _COLUMNS if name not in columns and name != "table_uuid"]
+        return False
+    columns = {str(name).lower() for name, *_ in found}
+    missing = [name for name in _COLUMNS if name not in columns]
     if missing:
         raise CatalogError(
             f"{TABLE} lacks the column {missing[0]!r}, so lakeconf cannot tell what was committed before",
             hint=f"drop it with DuckDB if another program created it: lakeconf reserves the schema {INTERNAL_SCHEMA}",
         )
-    return columns
+    return True

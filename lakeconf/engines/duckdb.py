@@ -18,9 +18,8 @@ from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.error_places import errors_with_places
 from lakeconf.deferred import deferred
-from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, announce, manifest_path
+from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, manifest_path
 from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
-from lakeconf.engines.sorted_files import SortedFiles, SortRequest, write_sorted
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
 
@@ -120,17 +119,6 @@ class DuckDBEngine:
         source = f"SELECT {columns} FROM ({staged.source}) WHERE {condition}"
         ((count,),) = self._writer.rows(f"SELECT count(*) FROM ({source})")
         return Staged(source, row_count=count)
-
-    def stage_sorted(self, request: SortRequest) -> SortedFiles:
-        paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
-        announce(self._writer, request.folder, self._reader.lake_id)
-        staged = Staged("", tuple(paths), folder=request.folder, row_count=0)
-        try:
-            return SortedFiles(staged, write_sorted(self._writer, self._reader.alias, request, paths))
-        except BaseException:
-            with contextlib.suppress(LakeconfError):
-                self.release(replace(staged, keeps_files=False))
-            raise
 
     def release(self, staged: Staged) -> None:
         self.discard(staged)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from lakeconf.catalog.column_types import NESTED, Fact, duckdb_name, has
 from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.sort_keys import SortKey
 from lakeconf.catalog.tables import Column, TableInfo
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.engine import Staged, placed_path, staging_folder
+from lakeconf.engines.engine import Staged, announce, manifest_path, placed_path, staging_folder
 from lakeconf.engines.spark.write.parquet_options import lake_options
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
@@ -62,13 +63,17 @@ class SortedFiles:
     footers: tuple[Footer, ...]  # what their footers say, with bounds that DuckLake can keep
 
 
-@runtime_checkable
-class SortEngine(Protocol):
-    """An engine that can write the rows of data files again."""
-
-    def stage_sorted(self, request: SortRequest) -> SortedFiles:
-        """Writes the rows of data files to new files, in an order and with their row ids."""
-        ...
+def stage_sorted(writer: Connection, reader: CatalogReader, request: SortRequest) -> SortedFiles:
+    """Writes the rows of data files to new files, in an order and with their row ids."""
+    paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
+    announce(writer, request.folder, reader.lake_id)
+    try:
+        footers = write_sorted(writer, reader.alias, request, paths)
+    except BaseException:
+        with contextlib.suppress(LakeconfError):
+            remove_files(writer, [*paths, manifest_path(request.folder)])
+        raise
+    return SortedFiles(Staged("", tuple(paths), folder=request.folder, row_count=0), footers)
 
 
 # In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from lakeconf.catalog.data_file import DataFile, FileGroup, groups_of, inlined_deletes
 from lakeconf.catalog.health import forgotten_bounds, lost_bounds
-from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
@@ -19,8 +18,8 @@ from lakeconf.commit.moved_values import ValuesChangedError
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
 from lakeconf.commit.transaction import Transaction
-from lakeconf.engines.engine import ROW_ID, Engine
-from lakeconf.engines.sorted_files import SortedFiles, SortEngine, SortRequest
+from lakeconf.engines.engine import ROW_ID
+from lakeconf.engines.sorted_files import SortedFiles, SortRequest, stage_sorted
 from lakeconf.errors import (
     CatalogError,
     CommitConflictError,
@@ -91,13 +90,11 @@ class StagedRewriting:
             reason = self._refusal(info, snapshot_id, parts)
             if reason is not None:
                 raise UnsupportedError(reason)
-            # DuckDB does the work of maintenance, regardless of the lake's engine.
-            engine = session.engine.for_small_merges() or session.engine
-            keys, sized = self._keys(info, snapshot_id), with_bytes_per_row(session.reader, info)
+            keys = self._keys(info, snapshot_id)
             for part in _limited(parts):
                 token = transaction.next_token()
-                request = SortRequest(sized, snapshot_id, part, is_whole=False, keys=keys, file_count=1, token=token)
-                add_replacement(transaction, engine, request)
+                request = SortRequest(info, snapshot_id, part, is_whole=False, keys=keys, file_count=1, token=token)
+                add_replacement(transaction, request)
         return bool(parts)
 
     def _refusal(self, info: TableInfo, snapshot_id: int, parts: Sequence[FileGroup]) -> str | None:
@@ -384,16 +381,18 @@ def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, 
     return lake_refusal(session, info, snapshot_id)
 
 
-def add_replacement(transaction: Transaction, engine: Engine, request: SortRequest) -> None:
-    """Writes the rows of a group of files again, and adds the change that replaces the files."""
-    if not isinstance(engine, SortEngine):
-        raise UnsupportedError(f"the engine {engine.name} cannot write files again")
-    info, files = request.table, engine.stage_sorted(request)
+def add_replacement(transaction: Transaction, request: SortRequest) -> None:
+    """Writes the rows of a group of files again, and adds the change that replaces the files.
+
+    DuckDB does the work of maintenance, regardless of the lake's engine.
+    """
+    session, info = transaction.session, request.table
+    files = stage_sorted(session.writer, session.reader, request)
     transaction.own(files.staged)
     since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
     body = Replacement(info, request.group, files.footers)
     transaction.add(Change(info.full_name, body, since, written_for=info))
-    _check_row_ids(transaction.session, request, files)
+    _check_row_ids(session, request, files)
 
 
 def _check_row_ids(session: Session, request: SortRequest, files: SortedFiles) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from lakeconf.catalog.data_file import SORTED_BY, FileGroup, file_groups, is_inlined
 from lakeconf.catalog.health import forgotten_bounds
-from lakeconf.catalog.pruning.scan_plan import with_bytes_per_row
 from lakeconf.catalog.sort_keys import sort_keys
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.catalog.tables import TableInfo, load_table, name_list, table_options
@@ -170,11 +169,11 @@ class Sorting:
             _check_supported(transaction, info, together)
             transaction.extra = {SORTED_BY: list(self._order)}
             keys = sort_keys(self._order, info.columns)
-            sized, size = with_bytes_per_row(self._session.reader, info), target_file_size(self._session.reader, info)
+            size = target_file_size(self._session.reader, info)
             for one in together:
                 count, token, is_whole = -(-one.size // size), transaction.next_token(), len(groups) == 1
-                request = SortRequest(sized, transaction.snapshot_id, one, is_whole, keys, count, token)
-                add_replacement(transaction, self._session.engine, request)
+                request = SortRequest(info, transaction.snapshot_id, one, is_whole, keys, count, token)
+                add_replacement(transaction, request)
         return 1
 
     def _together(self, info: TableInfo, groups: Sequence[FileGroup], group: FileGroup) -> list[FileGroup]:

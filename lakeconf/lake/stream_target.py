@@ -35,8 +35,7 @@ class StreamSink:
         found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         query = self._query or found
         if self._query and found:
-            if self._is_written(found, batch_id):
-                return
+            self._check_checkpoint(found, batch_id)
             query = f"{self._query} query {found}"
         if query is None:
             raise LakeconfError(
@@ -44,15 +43,14 @@ class StreamSink:
             )
         self._table.append(batch, idempotency_key=f"stream {query} batch {batch_id}")
 
-    def _is_written(self, query_id: str, batch_id: int) -> bool:
-        """True if an early version of lakeconf wrote the batch: its keys contain the query's name, but no id."""
+    def _check_checkpoint(self, query_id: str, batch_id: int) -> None:
+        """Refuses a batch if the query has written from another checkpoint: its numbers mean other rows."""
         if query_id in self._checked:
-            return False
-        written = re.compile(rf"stream {re.escape(self._query or '')} (?:query (?P<id>\S+) )?batch (?P<number>\d+)")
-        keys = self._table.idempotency_keys(f"stream {self._query} ")
-        for key in keys:
+            return
+        written = re.compile(rf"stream {re.escape(self._query or '')} query (\S+) batch \d+")
+        for key in self._table.idempotency_keys(f"stream {self._query} "):
             match = written.fullmatch(key)
-            if match and (match["id"] != query_id if match["id"] else int(match["number"]) > batch_id):
+            if match and match[1] != query_id:
                 raise LakeconfError(
                     f"the query {self._query!r} has written to {self._table.name} from another checkpoint, so it is "
                     f"unknown which rows of batch {batch_id} were already written: nothing was written",
@@ -60,7 +58,6 @@ class StreamSink:
                     "lake.stream_sink(table, query=…)",
                 )
         self._checked.add(query_id)
-        return f"stream {self._query} batch {batch_id}" in keys
 
 
 @runtime_checkable

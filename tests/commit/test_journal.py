@@ -66,28 +66,6 @@ def test_keys_follow_a_rename(lake: Lake, made: str) -> None:
     assert append(lake, table="u") == first
 
 
-def test_journal_of_an_early_version_is_read_by_table_name(lake: Lake) -> None:
-    """Its rows contain the table name at the time of the commit, and no table id."""
-    columns = (
-        "token VARCHAR, table_name VARCHAR, idempotency_key VARCHAR, committed_at TIMESTAMPTZ, model VARCHAR, "
-        "definition VARCHAR, run VARCHAR, interval_start TIMESTAMP, interval_end TIMESTAMP, inputs VARCHAR, "
-        "files VARCHAR"
-    )
-    run(lake, "CREATE SCHEMA lakeconf", f"CREATE TABLE lakeconf.commits ({columns})")
-    run(
-        lake,
-        "INSERT INTO lakeconf.commits VALUES ('0a', 'main.t', 'k', now()" + ", NULL" * 7 + ")",
-        "ALTER TABLE t RENAME TO u",
-        "CREATE TABLE t (id BIGINT, n BIGINT)",
-    )
-    first = append(lake, table="u")
-    assert (rows(lake, "u"), first < lake.snapshot_id) == ([], True)
-    append(lake)
-    append(lake)
-    append(lake, "other", "u")
-    assert (len(rows(lake)), len(rows(lake, "u"))) == (2, 2)
-
-
 def test_journal_schema_name_is_case_insensitive(lake: Lake) -> None:
     run(lake, "CREATE SCHEMA LakeConf")
     first = append(lake)

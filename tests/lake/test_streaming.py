@@ -147,23 +147,6 @@ def test_named_query_with_a_different_checkpoint_is_rejected(lake: Lake, spark: 
     assert ids(lake) == [0, 1, 2, 3, 4, 5]
 
 
-def test_named_query_with_keys_of_an_early_version(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    """Early versions wrote only the query name and the batch number, not the query id."""
-    one = pa.table({"id": pa.array([100], pa.int64())})
-    for number in (0, 1):
-        lake.table("events").append(one, idempotency_key=f"stream mine batch {number}")
-    land(tmp_path, 0)
-    with pytest.raises(StreamingQueryException, match="from another checkpoint"):
-        drain(spark, tmp_path, lake.stream_sink("events", query="mine"))
-    assert ids(lake) == [100, 100]
-    lake.table("events").append(one, idempotency_key="stream old batch 0")
-    land(tmp_path, 1)
-    shutil.rmtree(tmp_path / "checkpoint")
-    drain(spark, tmp_path, lake.stream_sink("events", query="old"))
-    # Batch 0 was already written, so the query writes only batch 1.
-    assert (len(ids(lake)), ids(lake)[2:]) == (5, [100, 100, 100])
-
-
 def test_batch_outside_a_query_needs_a_query_name(lake: Lake, spark: SparkSession) -> None:
     batch = spark.createDataFrame([(1,)], "id LONG")
     with pytest.raises(LakeconfError, match="does not belong to a streaming query"):

@@ -76,10 +76,6 @@ def test_key_survives_maintenance(keyed: Lake) -> None:
     ("statement", "reason"),
     [
         ("DROP TABLE lakeconf.commits", "the lake does not have the table lakeconf.commits yet"),
-        (
-            "ALTER TABLE lakeconf.commits DROP COLUMN table_uuid",
-            "the lake does not have the table lakeconf.commits yet",
-        ),
         ("ALTER TABLE lakeconf.commits SET PARTITIONED BY (token)", "the partitions of lakeconf.commits"),
     ],
 )

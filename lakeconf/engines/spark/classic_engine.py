@@ -22,7 +22,7 @@ from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 from lakeconf.catalog.changes import changes_on_spark
 from lakeconf.catalog.column_types import Fact, all_types, has
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of
-from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan, plan_with_inlined_rows, with_bytes_per_row
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows, with_bytes_per_row
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo, load_table
@@ -46,7 +46,6 @@ from lakeconf.engines.engine import (
 )
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
-from lakeconf.engines.sorted_files import SortedFiles, SortRequest
 from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
 from lakeconf.engines.spark.read.change_feed import read_changes
@@ -64,10 +63,8 @@ from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import (
     conformed,
-    is_writable,
     sort_positions,
     stage_rows,
-    stage_sorted,
     staged_frame,
 )
 from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder, translated
@@ -318,16 +315,6 @@ class SparkEngine:
 
     def sort_positions(self, rows: nw.LazyFrame[Any], request: StagingRequest) -> PositionFiles:
         return sort_positions(self._storage, nw.to_native(rows), request)
-
-    def stage_sorted(self, request: SortRequest) -> SortedFiles:
-        if not is_writable(request.table.columns):
-            return self._duckdb.stage_sorted(request)
-        table, wanted = request.table, {file.path for file in request.group.files}
-        plan = plan_scan(self._reader, table.full_name, request.snapshot_id)
-        plan = replace(plan, files=tuple(file for file in plan.files if file.path in wanted))
-        frame = read(self._spark, self._access, plan, None, row_ids=True)
-        with self._announced(request.folder):
-            return stage_sorted(self._storage, frame, request)
 
     def release(self, staged: Staged) -> None:
         self._duckdb.discard(staged)
