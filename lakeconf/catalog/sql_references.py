@@ -36,7 +36,7 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 _CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
 _CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 # Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
-_INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
+INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
 # Identifiers with escaped letters.
 _ESCAPED = 'u&"'
 _SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
@@ -89,7 +89,7 @@ def find_references(connection: Connection, sql: str) -> References | None:
         if "cte_map" in node:
             local.update(entry["key"].lower() for entry in node["cte_map"]["map"])
         past |= node.get("at_clause") is not None
-    everything |= any(_CATALOG_VIEW.match(name) or name in _INDIRECT for name in table_functions)
+    everything |= any(_CATALOG_VIEW.match(name) or name in INDIRECT for name in table_functions)
     everything |= any(_CATALOG_VIEW.match(found.name) or found.schema in _CATALOG_SCHEMAS for found in relations)
     return References(
         relations=frozenset(relations),
@@ -113,7 +113,7 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
         table_functions=found,
         local=frozenset(),
         everything=_ESCAPED in text
-        or not words.isdisjoint(_INDIRECT | _CATALOG_SCHEMAS)
+        or not words.isdisjoint(INDIRECT | _CATALOG_SCHEMAS)
         or any(map(_CATALOG_VIEW.match, words)),
         past="at" in words,
     )
@@ -159,6 +159,7 @@ class TablePlace(NamedTuple):
     span: Span  # where the name is
     alias: str  # the alias that follows the name; empty without one
     is_described: bool  # True in `DESCRIBE t` and `SUMMARIZE t`, where no alias may follow
+    has_snapshot: bool  # True if `AT (…)` follows
 
     @property
     def name(self) -> str:
@@ -271,7 +272,7 @@ def _place(text: str, encoded: bytes, node: Mapping[str, Any], is_described: boo
     found = re.compile(dotted, re.DOTALL).match(text, start)
     if found is None or [_unquoted(str(one)) for one in found.groups()] != parts:
         raise NotOneQuery(f"the place of the table {'.'.join(parts)} is unknown")
-    return TablePlace(parts, found.span(), node["alias"], is_described)
+    return TablePlace(parts, found.span(), node["alias"], is_described, node.get("at_clause") is not None)
 
 
 def _unquoted(name: str) -> str:
@@ -313,6 +314,17 @@ def query_over_views(sql: str, views: Mapping[str, str]) -> str:
         ) from None
     named = [table for table in tables if len(table.parts) == 1 and folded(table.name) in views]
     return replaced(sql, {table.span: table.named_as(views[folded(table.name)]) for table in named})
+
+
+def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
+    """A query that reads its tables and views at a snapshot, except for frames and where it names a snapshot."""
+    names, changes = set(map(folded, frames)), {}
+    for table in parse_query(sql).tables:
+        is_frame = len(table.parts) == 1 and folded(table.name) in names
+        if not (is_frame or table.has_snapshot or table.parts[0].lower() in _CATALOG_SCHEMAS):
+            start, end = table.span
+            changes[table.span] = table.named_as(f"(FROM {sql[start:end]} AT (VERSION => {snapshot_id}))")
+    return replaced(sql, changes)
 
 
 def replaced(text: str, changes: Mapping[Span, str]) -> str:

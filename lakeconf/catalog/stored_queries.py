@@ -13,12 +13,20 @@ import duckdb
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import Name, References, find_references, mentioned
+from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, INTERNAL_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders, visible_at
-from lakeconf.errors import LakeconfError, QueryError, UnknownNameError, UnsafeQueryError, listed, suggestion
+from lakeconf.errors import (
+    LakeconfError,
+    QueryError,
+    UnknownNameError,
+    UnsafeQueryError,
+    UnsupportedError,
+    listed,
+    suggestion,
+)
 from lakeconf.sql import literal
 
 # True if the lake may have such SQL. The SQL itself is read by DuckDB, as DuckLake reads it.
@@ -260,18 +268,35 @@ class StoredQueries:
 
 
 def prepare_query(
-    reader: CatalogReader, sql: str, connection: Connection | None = None, *, frames: Iterable[str] = ()
-) -> None:
-    """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted."""
+    reader: CatalogReader,
+    sql: str,
+    connection: Connection | None = None,
+    *,
+    frames: Iterable[str] = (),
+    at: int | None = None,
+) -> str:
+    """Prepares a connection for a user's query, which may do anything; views and macros of the lake are restricted.
+
+    Returns the query, which reads the latest snapshot unless `at` is another one.
+    """
     check_placeholders(sql, "the query")
     stored = StoredQueries.load(reader)
     runner = connection or reader.connection
     stored.open_schemas(runner)
-    references = find_references(reader.connection, sql)
+    references, given = find_references(reader.connection, sql), frozenset(frames)
     stored.check(references)
     if references is not None:
-        references = replace(references, local=references.local | {name.lower() for name in frames})
+        references = replace(references, local=references.local | {name.lower() for name in given})
     stored.check_schemas(references, runner)
+    if at is None:
+        return sql
+    called = references.functions | references.table_functions if references is not None else frozenset[str]()
+    macros = {one.name for one in stored.queries if one.kind != "view"}
+    for name in sorted(called & (macros | INDIRECT)):
+        raise UnsupportedError(
+            f"{name}() would read the latest snapshot instead of {at}", hint="write the query itself, or make it a view"
+        )
+    return query_at(sql, at, given)
 
 
 def _as_run(kind: str, sql: str, alias: str) -> str:

@@ -35,7 +35,12 @@ class Scope:
     @property
     def is_pinned(self) -> bool:
         """True for the scope of a transaction or of `lake.at()`; the session belongs to the lake that created it."""
-        return self.at is not None or self.transaction is not None
+        return self.pinned_at is not None
+
+    @property
+    def pinned_at(self) -> int | None:
+        """The snapshot of a transaction or of `lake.at()`; None if reads follow the lake."""
+        return self.at if self.transaction is None else self.transaction.snapshot_id
 
     @property
     def base(self) -> Base:

@@ -77,9 +77,9 @@ class Queries(PublicNames):
     ) -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
-        DuckDB runs DuckDB's SQL at the latest snapshot, also in a transaction and after `at()`, unless the query
-        contains `AT (VERSION => …)`. Spark runs its own SQL at the lake's snapshot, unless it contains `VERSION AS OF
-        …`. On a lake that is open on Spark, every write accepts the result of either.
+        DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
+        Spark runs its own SQL at the lake's snapshot. A query may name another one for a table: `AT (VERSION => 3)`, or
+        `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
 
         Args:
             query: A query; the lake is the default database.
@@ -94,7 +94,8 @@ class Queries(PublicNames):
         Raises:
             QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
                 than read the lake.
-            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark.
+            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark; or, in a transaction
+                and after `at()`, it calls a macro of the lake.
             MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
         """
         _check_query(query, parameters)
@@ -109,10 +110,10 @@ class Queries(PublicNames):
             with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
                 return query_in_spark_sql(self._scope, query)
         self._scope.add_read(None)
-        prepare_query(self._session.reader, query)
+        prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
         check_only_reads(self._session.reader.connection, query)
         with self._tables_suggested():
-            return lazy_rows(self._session.reader.connection.relation(query))
+            return lazy_rows(self._session.reader.connection.relation(prepared))
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         """Runs a query over frames on DuckDB. The rows of frames of Spark are sent to this process.
@@ -132,9 +133,11 @@ class Queries(PublicNames):
         if not isinstance(frames, Mapping):
             raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
         check_distinct(name_list(frames, "frames"), "the query", "frames")
+        at = None
         if not reads_only(sql, frames):
             self._scope.add_read(None)
-        prepare_query(self._session.reader, sql, frames=frames)
+            at = self._scope.pinned_at
+        sql = prepare_query(self._session.reader, sql, frames=frames, at=at)
         check_only_reads(self._session.reader.connection, sql)
         engine = self._session.engine
         if all(name.startswith(VIEW_PREFIX) for name in frames):

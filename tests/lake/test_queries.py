@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plain_sql import run_plain
 
 from lakeconf.errors import QueryError, UnsupportedError
 
@@ -156,3 +157,65 @@ def test_maintenance_of_ducklake_is_no_query(statement: str, two_tables: Lake) -
 def test_every_form_of_a_query_runs(query: str, two_tables: Lake) -> None:
     two_tables.table("t").append([{"id": 1}])
     assert two_tables.sql(query).to_native().fetchall()
+
+
+AT_FIRST = {
+    "FROM t": [(1,)],
+    "SELECT count(*), (SELECT max(a) FROM main.t) FROM dev.main.t AS x JOIN v ON v.a = x.a": [(1, 1)],
+    "WITH t AS (SELECT 7 AS a) FROM t": [(7,)],
+    "WITH RECURSIVE r AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM r, t WHERE i < t.a) FROM r ORDER BY i": [
+        (0,),
+        (1,),
+    ],
+    'SELECT "t".a FROM "t", (FROM t) AS u WHERE EXISTS (FROM t WHERE a = u.a)': [(1,)],
+    "PIVOT t ON a IN (1, 2) USING count(*)": [(1, 0)],
+    "FROM v": [(1,)],
+    "FROM of_macros": [(1, 1)],
+    "SELECT a FROM t AT (VERSION => {latest}) ORDER BY a": [(1,), (2,)],
+    "SELECT t.a, u.a AS b FROM t, t AS u AT (VERSION => {latest}) ORDER BY u.a": [(1, 1), (1, 2)],
+    "SELECT count(*) FROM information_schema.tables WHERE table_name = 'none'": [(0,)],
+}
+
+
+@pytest.fixture
+def pinned(lake: Lake) -> Lake:
+    """The lake at a snapshot, after which another row was added."""
+    lake.create_table("t", {"a": "BIGINT"})
+    run_plain(
+        lake,
+        "CREATE VIEW v AS FROM t",
+        "CREATE MACRO largest() AS (SELECT max(a) FROM t)",
+        "CREATE MACRO listed() AS TABLE FROM t",
+        "CREATE VIEW of_macros AS SELECT a, largest() AS most FROM listed()",
+        "INSERT INTO t VALUES (1)",
+    )
+    before = lake.refresh()
+    lake.table("t").append([{"a": 2}])
+    return lake.at(version=before)
+
+
+@pytest.mark.parametrize(("query", "expected"), AT_FIRST.items())
+def test_queries_read_the_snapshot_of_the_lake(pinned: Lake, query: str, expected: list[tuple[Any, ...]]) -> None:
+    query = query.format(latest=pinned.snapshot_id + 1)
+    assert rows(pinned.sql(query)) == expected
+    frame = pinned.table("t").scan()
+    assert rows(pinned.query(query, {"unused": frame})) == expected
+
+
+def test_frames_and_tables_of_one_query_are_of_one_snapshot(pinned: Lake) -> None:
+    query = "SELECT given.a, stored.a AS b FROM t AS given, main.t AS stored ORDER BY ALL"
+    assert rows(pinned.query(query, {"t": pinned.sql("SELECT 5 AS a")})) == [(5, 1)]
+
+
+def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) -> None:
+    with lake.transaction() as tx:
+        run_plain(lake, "INSERT INTO t VALUES (3)")
+        assert rows(tx.sql("FROM t ORDER BY a")) == rows(tx.table("t").scan().sort("a")) == [(1,), (2,)]
+    assert rows(lake.sql("FROM t ORDER BY a")) == [(1,), (2,), (3,)]
+    assert rows(pinned.sql("DESCRIBE t")) == rows(lake.sql("DESCRIBE t"))
+
+
+@pytest.mark.parametrize("query", ["FROM listed()", "SELECT largest()", "FROM query_table('t')"])
+def test_a_macro_would_read_the_latest_snapshot(pinned: Lake, query: str) -> None:
+    with pytest.raises(UnsupportedError, match="would read the latest snapshot instead of"):
+        pinned.sql(query)
