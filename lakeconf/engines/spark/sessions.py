@@ -90,7 +90,8 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
     known = pa.schema([field.with_type(with_leaves(field.type, _known)) for field in table.schema])
     try:
-        signed = table.cast(known)
+        # Spark cannot convert a column without chunks.
+        signed = table.cast(known) if table.num_rows else known.empty_table()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = "round them to microseconds, or write with DuckDB: store.open()"
         raise SchemaError(f"Spark cannot convert the frame: {str(error).strip()}", hint=hint) from error

@@ -239,6 +239,12 @@ def test_unsigned_integers_of_arrow_are_widened_at_any_depth(spark: SparkSession
     assert from_arrow(spark, table).collect() == [([255], (Decimal(2**64 - 1),))]
 
 
+def test_tables_of_arrow_without_chunks_are_converted(spark: SparkSession) -> None:
+    schema = pa.schema({"a": pa.list_(pa.uint8()), "b": pa.struct({"x": pa.uint64()})})
+    found = from_arrow(spark, pa.Table.from_batches([], schema))
+    assert (found.count(), found.dtypes) == (0, [("a", "array<smallint>"), ("b", "struct<x:decimal(20,0)>")])
+
+
 @pytest.mark.parametrize(
     "column",
     [
