@@ -40,7 +40,7 @@ def data_path_problems(source: Source, stores: Mapping[str, Store], names: Colle
     ]
     for name, other, code in pairs:
         if name in names or other in names:
-            table = source.data.get("stores", {}).get(name, {})  # only an override may declare the store
+            table = source.data["stores"][name]
             key = ("stores", name, *(("storage_backend",) if "storage_backend" in table else ()))
             message, hint = _TEXTS[code]
             yield source.problem(code, message.format(repr(other)), hint=hint, key=key, store=name)

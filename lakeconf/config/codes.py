@@ -29,7 +29,6 @@ class Code(Enum):
     # The environment.
     UNSET_VARIABLE = ("LC030", "Unset variable")
     MALFORMED_VARIABLE = ("LC031", "Invalid variable reference")
-    OVERRIDE = ("LC032", "Invalid override variable")
     # Inheritance.
     UNKNOWN_PARENT = ("LC040", "Unknown parent store")
     CYCLE = ("LC041", "Circular inheritance")

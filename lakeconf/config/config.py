@@ -11,13 +11,13 @@ from lakeconf.backends.backend import StorageBackend
 from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import SharedSecrets, data_path_problems
 from lakeconf.config.codes import Code
-from lakeconf.config.environment import Environment, FilePath, environment, expand, overridden, overrides
+from lakeconf.config.environment import Environment, FilePath, environment, expand
 from lakeconf.config.file import Source, Table, check_limits, find
 from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
 from lakeconf.config.resolve import Inheritance, Outline, outline_of, secret_texts, secrets_of
 from lakeconf.config.resolve import Path as Key
-from lakeconf.errors import ConfigError, LakeconfError, Problem, listed, suggestion
-from lakeconf.secret import FromVariable, Secret, hidden
+from lakeconf.errors import ConfigError, Problem, listed, suggestion
+from lakeconf.secret import Secret, hidden
 from lakeconf.store import Store
 from lakeconf.wording import PublicNames
 
@@ -115,8 +115,8 @@ class Config(PublicNames):
 
     Args:
         source: The content of the file.
-        environment: The environment variables. Overrides are read now, other variables with the store that uses them.
-            None for an untrusted file: no variable is read, and none is reported as missing.
+        environment: The environment variables, which are read with the store that uses them. None for an untrusted
+            file: no variable is read, and none is reported as missing.
 
     Attributes:
         path: The file; None for a dict.
@@ -132,8 +132,7 @@ class Config(PublicNames):
     def __init__(self, source: Source, environment: Environment | None) -> None:
         self._source = source
         self._environment = environment
-        self._data, problems = overridden(source, environment or {})
-        stores = self._data.get("stores")
+        stores = source.data.get("stores")
         self._tables: Table = stores if isinstance(stores, Mapping) else {}
         self._readings: dict[str, Reading] = {}
         self._read_before: dict[str, Reading] = {}
@@ -142,17 +141,16 @@ class Config(PublicNames):
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
         self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
-        self.problems = tuple(in_order([*problems, *self._structure()]))
+        self.problems = tuple(in_order(self._structure()))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Do not pickle the environment: Spark sends closures to executors.
-        texts = secret_texts(self._source.data.get("stores", {}))
-        if any(expand(text, {}).has_literal for text in texts if not isinstance(text, FromVariable)):
+        if any(expand(text, {}).has_literal for text in self._secret_texts):
             raise TypeError(
                 "this configuration cannot be pickled, because its file contains a secret: "
                 'reference a variable instead, "${VARIABLE}", or pickle the name of a store'
             )
-        return (_unpickled, (self._source, overrides(self._environment or {})))
+        return (_unpickled, (self._source,))
 
     def __repr__(self) -> str:
         return f"Config({str(self.path) if self.path else 'dict'!r}, stores={list(self.names)})"
@@ -164,7 +162,7 @@ class Config(PublicNames):
         Raises:
             ConfigError: `default_store` references an unset variable or does not name a store.
         """
-        given = self._data.get("default_store")
+        given = self._source.data.get("default_store")
         if given is None:
             return next(iter(self._tables)) if len(self._tables) == 1 else None
         key = ("default_store",)
@@ -172,8 +170,6 @@ class Config(PublicNames):
             message = f"must be a string, not {type_name(given)}"
             hint = "write the name of a store in quotes"
             raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
-        if isinstance(given, FromVariable):
-            return self._checked_default(given, at=(), variable=given.variable, why="set by")
         expansion = expand(given, self._environment or {})
         if self._environment is None and expansion.variables:
             return None
@@ -181,7 +177,7 @@ class Config(PublicNames):
             problem = self._source.problem
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
         variable = expansion.variables[0] if expansion.variables else None
-        return self._checked_default(expansion.text, at=key, variable=variable)
+        return self._checked_default(expansion.text, variable)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -200,7 +196,7 @@ class Config(PublicNames):
     @property
     def pipeline(self) -> Table:
         """The table `[pipeline]` as written in the file; empty if it is missing."""
-        found = self._data.get("pipeline")
+        found = self._source.data.get("pipeline")
         return found if isinstance(found, Mapping) else {}
 
     def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
@@ -291,10 +287,10 @@ class Config(PublicNames):
         yield from data_path_problems(self._source, stores, names)
 
     def _structure(self) -> Iterator[Problem]:
-        yield from structure_problems(self._source, self._data)
-        given = self._data.get("default_store")
+        yield from structure_problems(self._source)
+        given = self._source.data.get("default_store")
         # Resolve its variables on access only: they may be unset if the default store is not used.
-        if given is not None and not (type(given) is str and "$" in given):
+        if given is not None and not (isinstance(given, str) and "$" in given):
             yield from self._default_store_problems()
 
     def _default_store_problems(self) -> tuple[Problem, ...]:
@@ -305,27 +301,21 @@ class Config(PublicNames):
             return error.problems
         return ()
 
-    def _checked_default(self, name: str, *, at: Key, variable: str | None = None, why: str = "from") -> str:
+    def _checked_default(self, name: str, variable: str | None) -> str:
         if name in self._tables or not self._tables:
-            return str(name)
+            return name
         key = ("default_store",)
         if variable is None:
-            raise ConfigError([self._unknown_store(str(name), key, at=at)])
+            raise ConfigError([self._unknown_store(name, key)])
         # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
-        message, hint = f"unknown store ({why} the variable {variable})", f"use one of the stores: {listed(self.names)}"
-        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=at)])
+        message, hint = f"unknown store (from the variable {variable})", f"use one of the stores: {listed(self.names)}"
+        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)])
 
-    def _unknown_store(self, name: object, key: Key = (), *, at: Key | None = None) -> Problem:
+    def _unknown_store(self, name: object, key: Key = ()) -> Problem:
         hint = f"{suggestion(str(name), self._tables)} use one of the stores: {listed(self.names)}".lstrip()
         message = f"unknown store {name!r}"
-        return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key, at=key if at is None else at)
+        return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)
 
 
-def _unpickled(source: Source, variables: tuple[str, ...]) -> Config:
-    missing = [name for name in variables if name not in os.environ]
-    if missing:
-        raise LakeconfError(
-            f"the pickled configuration needs override variables that are not set here: {', '.join(missing)}",
-            hint="set them here as well, or write the values in the file",
-        )
+def _unpickled(source: Source) -> Config:
     return Config(source, os.environ)

@@ -84,7 +84,6 @@ def _origin(config: Config, store: str, found: Origin) -> str:
         "variable": f"the variable {found.variable}, named in {place}",
         "default": f"the default in {place}, because the variable {found.variable} is not set",
         "mixed": f"{place}, with the variable {found.variable}",
-        "override": f"the variable {found.variable}, which overrides the file",
     }[found.kind]
     parent = found.place[1] if len(found.place) > 1 else store
     return words if parent == store else f"{words}, inherited from stores.{parent}"

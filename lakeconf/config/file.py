@@ -68,12 +68,14 @@ class Source:
         around = (full[:length] for length in range(len(full), 0, -1))
         return next((self._positions[part] for part in around if part in self._positions), None)
 
-    def problem(self, code: Code, message: str, *, hint: str | None = None, key: Key = (), **place: Any) -> Problem:
-        """Creates a problem with the position of a key, or that of `at` (None: the file does not contain it)."""
-        line, column = self.position(place.get("at", key) or ()) or (None, None)
+    def problem(
+        self, code: Code, message: str, *, hint: str | None = None, key: Key = (), store: str | None = None
+    ) -> Problem:
+        """Creates a problem with the position of a key."""
+        line, column = self.position(key) or (None, None)
         name = dotted(key) or None
         excerpt = self._excerpts.at(line, column) if line and column else None
-        return Problem(code.code, message, hint, name, place.get("store"), self.path, line, column, excerpt)
+        return Problem(code.code, message, hint, name, store, self.path, line, column, excerpt)
 
     @cached_property
     def _positions(self) -> Mapping[Key, tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ from lakeconf.backends.store_options import COMMITTERS, OPTIONS, RESERVED_NAMES,
 from lakeconf.config.backend_tables import build_backend, type_name, typed, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
-from lakeconf.config.file import Source, Table
+from lakeconf.config.file import Source
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
@@ -95,7 +95,7 @@ def _is_credential(path: Path) -> bool:
     return is_secret(path) or path[-1] in ("user", "key_id")
 
 
-def in_order(problems: list[Problem]) -> list[Problem]:
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Sorts problems by position and removes duplicates; problems without a position come first."""
     once: dict[tuple[object, ...], Problem] = {}
     for found in problems:
@@ -218,9 +218,9 @@ TOP_KEYS = ("default_store", "pipeline", "stores")
 STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-def structure_problems(source: Source, data: Table) -> Iterator[Problem]:
+def structure_problems(source: Source) -> Iterator[Problem]:
     """Reports unknown keys, tables of the wrong type, and invalid store names."""
-    problem = source.problem
+    problem, data = source.problem, source.data
     for key in data:
         if key not in TOP_KEYS:
             yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend
 from lakeconf.backends.secrecy import is_secret
@@ -13,7 +13,7 @@ from lakeconf.config.environment import Environment, Kind, expand
 from lakeconf.config.file import Source, Table
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
-from lakeconf.secret import FromVariable, Secret, masked
+from lakeconf.secret import Secret, masked
 
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
@@ -155,8 +155,7 @@ class Origin(NamedTuple):
     """The origin of a value."""
 
     place: Path  # its key, in the table of the store itself or of a parent
-    # A literal, a variable, a variable's default, a mixture, or an override by the environment.
-    kind: Kind | Literal["override"] = "literal"
+    kind: Kind = "literal"  # a literal, a variable, a variable's default, or a mixture
     variable: str | None = None  # the first variable of the value, if any
     has_literal: bool = True  # True if the file itself contains part of the value or of a variable's default
 
@@ -188,12 +187,10 @@ class Draft:
         around = next(key[:length] for length in range(len(key), -1, -1) if key[:length] in self.origins)
         origin = self.origins[around]
         place = (*origin.place, *key[len(around) :])
-        is_override = origin.kind == "override"
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
-            message += f" ({'set by' if is_override else 'from'} the variable {origin.variable})"
-        at = () if is_override else place
+            message += f" (from the variable {origin.variable})"
         message, hint = self.shown(message), None if hint is None else self.shown(hint)
-        self.problems.append(self._source.problem(code, message, hint=hint, key=place, at=at, store=self.name))
+        self.problems.append(self._source.problem(code, message, hint=hint, key=place, store=self.name))
 
     def shown(self, text: str) -> str:
         """Masks secrets in a message and replaces values of variables with `${NAME}`.
@@ -228,10 +225,6 @@ class Draft:
         return values
 
     def _value(self, value: Any, key: Path) -> Any:
-        if isinstance(value, FromVariable):
-            self._note_use(value, value.variable)
-            self.origins[key] = Origin(self.origins[key].place, "override", value.variable, has_literal=False)
-            return value
         if isinstance(value, str):
             return self._text(value, key)
         if isinstance(value, os.PathLike):
@@ -270,9 +263,6 @@ def secrets_of(texts: Iterable[str], environment: Environment) -> tuple[Secret, 
     """Returns the secrets in values, and the value of every variable that a secret contains."""
     found: dict[Secret, None] = {}
     for text in texts:
-        if isinstance(text, FromVariable):
-            found.setdefault(Secret(text, variable=text.variable))
-            continue
         expansion = expand(text, environment)
         values = [(name, environment.get(name)) for name in expansion.variables]
         found.update({Secret(value, variable=name): None for name, value in values if value})

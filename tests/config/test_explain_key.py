@@ -51,7 +51,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PGUSER", raising=False)
     for name, value in {"PGHOST": "db", "STAGE": "one", "PGPASSWORD": "planted-password"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("LAKECONF_STORES__PROD__STORAGE_BACKEND__REGION", "eu-central-1")
     return tmp_path / "lakeconf.toml"
 
 
@@ -69,11 +68,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ("prod.metadata_backend.password", "***", "the variable PGPASSWORD, named in lakeconf.toml:9"),
         ("prod.metadata_backend.secret_parameters", "sslmode = require, sslkey = ***", "lakeconf.toml:10"),
-        (
-            "prod.storage_backend.region",
-            "eu-central-1",
-            "the variable LAKECONF_STORES__PROD__STORAGE_BACKEND__REGION, which overrides the file",
-        ),
         ("prod.storage_backend.prefix", "(not set)", "not set"),
         ("staging.storage_backend.prefix", "staging", "lakeconf.toml:19"),
         ("staging.storage_backend.bucket", "acme", "lakeconf.toml:14, inherited from stores.prod"),

@@ -84,14 +84,6 @@ def test_single_variable_keeps_its_name() -> None:
     assert alias.variable == "ALIAS"
 
 
-def test_override_is_not_resolved_again() -> None:
-    draft = draft_of_data({"alias": FromVariable("${X}$$", "LAKECONF_X"), "l": [FromVariable("y", "Y")]})
-    assert draft.values == {"alias": "${X}$$", "l": ["y"]}
-    expected = Origin(("stores", "dev", "alias"), "override", "LAKECONF_X", has_literal=False)
-    assert draft.origins["alias",] == expected
-    assert draft.origins["l",].variable == "Y"
-
-
 def test_other_objects_are_kept_and_paths_become_texts() -> None:
     secret = Secret("x")
     draft = draft_of_data({"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None})
@@ -154,20 +146,6 @@ def test_problem_names_the_variable_of_the_value() -> None:
     assert reported(draft, Code.MALFORMED_VARIABLE, "bad", ("alias",)).message == "bad"
 
 
-def test_problem_of_an_override_has_no_position() -> None:
-    text = '[stores.dev]\nalias = "x"'
-    draft = draft_of(text)
-    draft.origins["alias",] = Origin(("stores", "dev", "alias"), "override", "LAKECONF_X", has_literal=False)
-    problem = reported(draft, Code.ALIAS, "invalid alias", ("alias",))
-    assert summary(problem) == (
-        "LC023",
-        "invalid alias (set by the variable LAKECONF_X)",
-        None,
-        "stores.dev.alias",
-        None,
-    )
-
-
 # What messages show.
 
 
@@ -191,11 +169,6 @@ def test_escaped_form_of_a_value_is_replaced() -> None:
     draft = draft_of('[stores.dev]\nalias = "${ALIAS}"', {"ALIAS": "a\nb'c\\d"})
     assert draft.shown(repr("a\nb'c\\d")) == '"${ALIAS}"'
     assert draft.shown("a\nb'c\\d") == "${ALIAS}"
-
-
-def test_value_of_an_override_is_replaced_by_its_variable() -> None:
-    draft = draft_of_data({"alias": FromVariable("planted", "LAKECONF_X")})
-    assert draft.shown("invalid alias 'planted'") == "invalid alias '${LAKECONF_X}'"
 
 
 def test_first_of_two_variables_with_one_value_is_named() -> None:
@@ -258,19 +231,17 @@ def test_path_of_a_dict_starts_from_the_working_directory(tmp_path: Path, monkey
     assert draft_of_data({}).absolute("data") == os.path.join(os.getcwd(), "data")
 
 
-def test_origin_of_each_value(variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT", "5433")
+def test_origin_of_each_value(variables: None) -> None:
     config = init(stores(prod=PROD, staging={"extends": "prod", "metadata_backend": {"user": "own"}}))
     origins = config.reading("staging").origins
     seen = {
         key: (origins["metadata_backend", key].kind, origins["metadata_backend", key].variable)
-        for key in ("host", "database", "user", "port", "type")
+        for key in ("host", "database", "user", "type")
     }
     assert seen == {
         "host": ("variable", "PGHOST"),
         "database": ("default", "PGDATABASE"),
         "user": ("literal", None),
-        "port": ("override", "LAKECONF_STORES__STAGING__METADATA_BACKEND__PORT"),
         "type": ("literal", None),
     }
     assert origins["metadata_backend", "host"].place == ("stores", "prod", "metadata_backend", "host")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,7 @@ WRITE_A_STORE = 'write [stores.dev.metadata_backend] and add type = "sqlite" bel
 
 def problems(text: str, data: dict[str, Any] | None = None) -> list[Problem]:
     source = source_of(text)
-    return list(structure_problems(source, source.data if data is None else data))
+    return list(structure_problems(source if data is None else replace(source, data=data)))
 
 
 @pytest.mark.parametrize(

@@ -100,11 +100,6 @@ def test_secret_from_a_variable(value: str, file: Path) -> None:
     assert found(file, CATALOG + BUCKET + f'secret = "{value}"\n') == []
 
 
-def test_secret_of_an_override_is_not_in_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAKECONF_STORES__DEV__STORAGE_BACKEND__SECRET", "x")
-    assert found(file, CATALOG + BUCKET + 'secret = "planted"\n') == []
-
-
 def test_inherited_secret_is_reported_once_with_the_name_of_its_owner(file: Path) -> None:
     text = 'default_store = "dev"\n' + CATALOG + BUCKET + 'secret = "planted"\n'
     text += '[stores.child]\nextends = "dev"\nalias = "other"\n'

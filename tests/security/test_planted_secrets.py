@@ -9,6 +9,7 @@ import html
 import json
 import logging
 import pickle
+import re
 import secrets
 import urllib.parse
 from dataclasses import dataclass, field
@@ -214,25 +215,34 @@ def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], mon
         heap.add(f"lakeconf {command}", output.out, output.err)
 
 
-def fail(heap: Heap, config: Config, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail(heap: Heap, config: Config, proxy: FaultProxy) -> None:
     """Errors while every secret is in use."""
     proxy.refuse()
     with refusal(heap, "server down"):
         config.get_store("dev").open()
     proxy.heal()
-    assert config.path is not None
-    monkeypatch.setenv("LAKECONF_STORES__DEV__METADATA_BACKEND__DATABASE", "not_there")
     with refusal(heap, "no database"):
-        lakeconf.init(config.path).get_store("dev").open()
-    monkeypatch.delenv("LAKECONF_STORES__DEV__METADATA_BACKEND__DATABASE")
-    monkeypatch.setenv("LAKECONF_STORES__DEV__METADATA_BACKEND__USER", "nobody_here")
+        other(config, "dev", database="not_there").open()
     with refusal(heap, "wrong password"):
-        lakeconf.init(config.path).get_store("dev").open()
-    monkeypatch.delenv("LAKECONF_STORES__DEV__METADATA_BACKEND__USER")
-    monkeypatch.setenv("LAKECONF_STORES__ON_GCS__STORAGE_BACKEND__BUCKET", "no-such-bucket")
-    monkeypatch.setenv("LAKECONF_STORES__ON_GCS__METADATA_BACKEND__URI", "other.sqlite")
-    with refusal(heap, "no bucket"), lakeconf.init(config.path).get_store("on_gcs").open() as lake:
+        other(config, "dev", user="nobody_here").open()
+    with (
+        refusal(heap, "no bucket"),
+        other(config, "on_gcs", uri="other.sqlite", bucket="no-such-bucket").open() as lake,
+    ):
         lake.create_table("t", like=ROWS).append(ROWS)
+
+
+def other(config: Config, name: str, **changed: str) -> Store:
+    """A store of the file, in which some keys have other values."""
+    assert config.path is not None
+    text = config.path.read_text()
+    begin = text.index(f"[stores.{name}.metadata_backend]")
+    above, table = text[:begin], text[begin:]
+    for key, value in changed.items():
+        table = re.sub(rf"(?m)^{key} = .*$", f'{key} = "{value}"', table, count=1)
+    file = config.path.with_name("other.toml")
+    file.write_text(above + table)
+    return lakeconf.init(file).get_store(name)
 
 
 @pytest.mark.hadoop_aws
@@ -255,7 +265,7 @@ def test_no_output_or_file_contains_a_planted_secret(
         assert store.storage_backend is not None
         configure_session(spark, store.storage_backend.hadoop_settings())
         live(heap, store, engine)
-    fail(heap, config, postgres_proxy, monkeypatch)
+    fail(heap, config, postgres_proxy)
     # Positive control: text that an application puts into a plan must be found in the event log.
     control = f"control-{secrets.token_urlsafe(24)}"
     spark.range(1).selectExpr(f"'{control}' AS text").collect()
