@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from lakeconf.cli.annotations import github, sarif
 from lakeconf.cli.options import (
     complete_stores,
     config_option,
@@ -20,6 +19,7 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import (
     check_new,
+    github_annotations,
     problem_data,
     problem_text,
     show,
@@ -45,9 +45,7 @@ from lakeconf.secret import shown
 @click.command("validate", short_help="Check the configuration.")
 @stores_option
 @click.option("--explain", "code", metavar="CODE", help="Explain an error code, such as LC012, and check nothing.")
-@output_format(
-    "text", "json", "github", "sarif", meaning="Output format; github writes annotations, sarif is for code scanning."
-)
+@output_format("text", "json", "github", meaning="Output format; github writes annotations.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
 @config_option
@@ -82,10 +80,8 @@ def validate_command(
     problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":
         show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
-    elif format_name == "sarif":
-        show_json(sarif(problems, suspicious))
     elif format_name == "github":
-        for line in (*github(problems, "error"), *github(suspicious, "warning")):
+        for line in (*github_annotations(problems, "error"), *github_annotations(suspicious, "warning")):
             show_exactly(line)
     else:
         _show(problems, suspicious, strict=strict)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -211,3 +211,38 @@ def write_output(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def github_annotations(problems: Iterable[Problem], level: Literal["error", "warning"]) -> list[str]:
+    """Formats problems as workflow commands of GitHub Actions.
+
+    Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+    """
+    return [_command(problem, level) for problem in problems]
+
+
+def _command(problem: Problem, level: str) -> str:
+    place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+    text = f"{problem.key}: {problem.message}" if problem.key else problem.message
+    hint = f"\nhint: {problem.hint}" if problem.hint else ""
+    return f"::{level} {properties}::{_data(text + hint)}"
+
+
+def _path(problem: Problem) -> str | None:
+    """The path of a file on the code host: below the root of the repository, else below the working directory."""
+    if problem.file is None:
+        return None
+    here = Path.cwd()
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    return (problem.file.relative_to(root) if problem.file.is_relative_to(root) else problem.file).as_posix()
+
+
+def _data(text: str) -> str:
+    # Line ends have their own escapes below; other control characters would reach the log unescaped.
+    text = "".join(character if character in "\r\n" else escaped(character) for character in text)
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

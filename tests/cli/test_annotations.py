@@ -1,4 +1,4 @@
-"""Problems as annotations of code hosts: workflow commands of GitHub, and SARIF."""
+"""Problems as annotations of code hosts: workflow commands of GitHub."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf import __version__
-from lakeconf.cli.annotations import github, sarif
-from lakeconf.config.codes import Code, explanation
+from lakeconf.cli.output import github_annotations as github
 from lakeconf.errors import Problem
 
 if TYPE_CHECKING:
@@ -18,12 +16,6 @@ if TYPE_CHECKING:
 def problem(file: Path | None = None, **given: Any) -> Problem:
     values = {"message": "unknown key", "hint": None, "key": "stores.dev.x", "line": None, "column": None}
     return Problem("LC010", **{**values, "file": file, **given})
-
-
-def location(one: Problem) -> dict[str, Any]:
-    (found,) = sarif([one], [])["runs"][0]["results"][0]["locations"]
-    place: dict[str, Any] = found["physicalLocation"]
-    return place
 
 
 def test_command_has_the_place_and_the_title(folder: Path) -> None:
@@ -58,7 +50,6 @@ def test_paths_are_relative_to_the_repository_or_the_working_folder(
     monkeypatch.chdir(tmp_path / here)
     found = problem(tmp_path / "jobs" / "daily" / "lakeconf.toml")
     assert github([found], "error")[0].startswith(f"::error file={shown},title=")
-    assert location(found)["artifactLocation"] == {"uri": shown}
 
 
 def test_file_elsewhere_has_its_whole_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,34 +57,3 @@ def test_file_elsewhere_has_its_whole_path(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder / "here")
     found = problem(folder / "a b.toml")
     assert github([found], "error")[0].startswith(f"::error file={folder}/a b.toml,")
-    assert location(found)["artifactLocation"] == {"uri": f"file://{folder}/a%20b.toml"}
-
-
-def test_sarif_has_one_rule_for_each_code() -> None:
-    log = sarif([], [])
-    assert (log["$schema"], log["version"]) == ("https://json.schemastore.org/sarif-2.1.0.json", "2.1.0")
-    (scan,) = log["runs"]
-    driver = scan["tool"]["driver"]
-    assert (driver["name"], driver["version"], scan["results"]) == ("lakeconf", __version__, [])
-    assert [rule["id"] for rule in driver["rules"]] == [code.code for code in Code]
-    rule, code = next((rule, code) for rule, code in zip(driver["rules"], Code, strict=True) if code.code == "LC010")
-    assert rule == {
-        "id": "LC010",
-        "name": "UnknownKey",
-        "shortDescription": {"text": code.title},
-        "help": {"text": explanation("LC010"), "markdown": explanation("LC010")},
-        "helpUri": "https://github.com/lakeconf/lakeconf/blob/main/lakeconf/config/explanations/LC010.md",
-    }
-
-
-def test_sarif_lists_errors_before_warnings(folder: Path) -> None:
-    results = sarif([problem(hint="remove it")], [problem(message="odd", key=None)])["runs"][0]["results"]
-    assert results == [
-        {"ruleId": "LC010", "level": "error", "message": {"text": "stores.dev.x: unknown key\nhint: remove it"}},
-        {"ruleId": "LC010", "level": "warning", "message": {"text": "odd"}},
-    ]
-
-
-def test_region_of_sarif_begins_at_one(folder: Path) -> None:
-    assert location(problem(folder / "x.toml"))["region"] == {"startLine": 1, "startColumn": 1}
-    assert location(problem(folder / "x.toml", line=3, column=7))["region"] == {"startLine": 3, "startColumn": 7}

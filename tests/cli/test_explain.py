@@ -17,7 +17,7 @@ def test_code_is_explained_without_a_configuration(tmp_path: Path, monkeypatch: 
 
 
 def test_explanation_takes_no_option_of_a_check(called: Any) -> None:
-    for option in (["--format", "sarif"], ["--format", "github"], ["--strict"], ["--untrusted"], ["--store", "dev"]):
+    for option in (["--format", "github"], ["--strict"], ["--untrusted"], ["--store", "dev"]):
         code, out, err = called("validate", "--explain", "LC012", *option)
         assert (code, out, "--explain checks nothing" in err) == (2, "", True)
 

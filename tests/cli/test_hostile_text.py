@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from source_tree import PACKAGE
 
 import lakeconf
-from lakeconf.cli.annotations import github
 from lakeconf.cli.app import run
+from lakeconf.cli.output import github_annotations as github
 from lakeconf.cli.output import safe_line, show, show_error, show_json, show_table, style
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 

@@ -1,4 +1,4 @@
-"""`lakeconf validate` in CI: annotations, SARIF, warnings, the pre-commit hook and the GitHub action."""
+"""`lakeconf validate` in CI: annotations, warnings, the pre-commit hook and the GitHub action."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from doc_pages import blocks
 from source_tree import REPOSITORY
 
 from lakeconf.cli.app import run
-from lakeconf.config.codes import Code
 
 BROKEN = """\
 [stores.dev.metadata_backend]
@@ -72,45 +71,6 @@ def test_delimiters_of_github_annotations_are_escaped(folder: Path, capsys: pyte
     (below / "lakeconf.toml").write_text(BROKEN)
     assert run(["validate", "--format", "github", "--config", str(below)]) == 1
     assert capsys.readouterr().out.startswith("::error file=a%2Cb%3Ac%25/lakeconf.toml,line=3,col=1,")
-
-
-@pytest.mark.parametrize("text", [BROKEN, SUSPICIOUS])
-def test_sarif(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output = validated(folder, text, capsys, "--format", "sarif")
-    log: dict[str, Any] = json.loads(output)
-    assert (log["version"], log["$schema"]) == ("2.1.0", "https://json.schemastore.org/sarif-2.1.0.json")
-    (scan,) = log["runs"]
-    rules = [rule["id"] for rule in scan["tool"]["driver"]["rules"]]
-    assert rules == sorted(set(rules)) == [one.code for one in Code]
-    assert {result["level"] for result in scan["results"]} == {"error" if code else "warning"}
-    for result in scan["results"]:
-        assert result["ruleId"] in rules
-        (location,) = result["locations"]
-        assert location["physicalLocation"]["artifactLocation"] == {"uri": "lakeconf.toml"}
-        assert location["physicalLocation"]["region"]["startLine"] > 0
-
-
-def test_sarif_escapes_the_file_name_and_explains_the_rule(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    below = folder / "a b#100%"
-    below.mkdir()
-    (below / "lakeconf.toml").write_text(BROKEN)
-    assert run(["validate", "--format", "sarif", "--config", below.name]) == 1
-    log = json.loads(capsys.readouterr().out)
-    (result,) = log["runs"][0]["results"]
-    location = result["locations"][0]["physicalLocation"]["artifactLocation"]
-    assert location == {"uri": "a%20b%23100%25/lakeconf.toml"}
-    rules = {rule["id"]: rule for rule in log["runs"][0]["tool"]["driver"]["rules"]}
-    assert rules[result["ruleId"]]["help"]["markdown"].startswith(f"# {result['ruleId']}: ")
-
-
-def test_sarif_file_outside_the_working_directory(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "lakeconf.toml").write_text(BROKEN)
-    (folder / "here").mkdir()
-    monkeypatch.chdir(folder / "here")
-    assert run(["validate", "--format", "sarif", "--config", str(folder)]) == 1
-    assert f'"uri": "{(folder / "lakeconf.toml").as_uri()}"' in capsys.readouterr().out
 
 
 def test_warnings_fail_only_with_strict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,8 +254,6 @@ def test_paths_are_relative_to_the_repository_root(
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
     assert validated(below, BROKEN, capsys, "--format", "github")[1].startswith("::error file=jobs/daily%2C 1/lakeconf")
-    (result,) = json.loads(validated(below, BROKEN, capsys, "--format", "sarif")[1])["runs"][0]["results"]
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "jobs/daily%2C%201/lakeconf.toml"
 
 
 def test_validate_of_a_valid_configuration(run_in_stores: Any, variables: None) -> None:

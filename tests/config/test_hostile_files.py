@@ -74,7 +74,7 @@ def test_values_of_variables_are_not_printed(
     name: str, options: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "lakeconf.toml").write_text(READERS[name])
-    for form in ("text", "json", "github", "sarif"):
+    for form in ("text", "json", "github"):
         code = run(["validate", "--strict", "--format", form, *options])
         output = capsys.readouterr()
         text = (output.out + output.err).lower()
@@ -296,7 +296,7 @@ def test_untrusted_links_out_of_the_repository_are_not_read(
         (repository / name).symlink_to(outside / name)
     monkeypatch.chdir(repository / ("linked" if kind == "folder" else "inside" if kind == "above" else "."))
     arguments = ["--config", str(repository / "linked" / name)] if kind == "folder" else []
-    for form in ("text", "json", "github", "sarif"):
+    for form in ("text", "json", "github"):
         assert run(["validate", "--untrusted", "--format", form, *arguments]) == 1
         said = capsys.readouterr()
         assert "a link that leads out of its repository" in said.out

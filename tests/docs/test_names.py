@@ -44,7 +44,7 @@ OBJECTS: dict[str, Any] = {
     "maintenance": Maintenance,
 }
 # Files, loggers and tables that begin with `lakeconf.` but are no part of the package.
-FILES = {"toml", "sarif", "schema.json"}
+FILES = {"toml", "schema.json"}
 LOGGERS = {"lake", "plan", "stage", "commit", "locks", "maintenance", "cleanup", "pipeline"}
 OTHERS = FILES | LOGGERS | {"commits", "metadata_backends", "storage_backends"}
 # Files that the reader of a page writes.
