@@ -61,332 +61,17 @@ else:
 _DIALECTS = ("duckdb", "spark")
 
 
-class Queries(PublicNames):
-    """SQL on a lake; `Lake` inherits these methods.
-
-    Args:
-        scope: The lake.
-    """
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._session = scope.session
-
-    def sql(
-        self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never
-    ) -> nw.LazyFrame[Any]:
-        """Runs a query on the lake.
-
-        DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
-        Spark runs its own SQL at the lake's snapshot. A query may name another one for a table: `AT (VERSION => 3)`, or
-        `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
-
-        Args:
-            query: A query; the lake is the default database.
-            *parameters: None: write values in the SQL.
-            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
-                extra `sqlglot`.
-            **frames: None: pass frames to `query`.
-
-        Returns:
-            A lazy frame of the engine.
-
-        Raises:
-            QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
-                than read the lake.
-            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark; or, in a transaction
-                and after `at()`, it calls a macro of the lake.
-            MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
-        """
-        _check_query(query, parameters)
-        if dialect not in _DIALECTS:
-            raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
-        if frames:
-            name = next(iter(frames))
-            raise QueryError(
-                f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
-            )
-        if dialect == "spark":
-            with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
-                return query_in_spark_sql(self._scope, query)
-        self._scope.add_read(None)
-        prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
-        check_only_reads(self._session.reader.connection, query)
-        with self._tables_suggested():
-            return lazy_rows(self._session.reader.connection.relation(prepared))
-
-    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """Runs a query over frames on DuckDB. The rows of frames of Spark are sent to this process.
-
-        Args:
-            sql: A query in DuckDB's SQL.
-            frames: The frame of each table in the query, by name.
-
-        Returns:
-            A lazy frame of DuckDB.
-
-        Raises:
-            QueryError: It is not a single query, or DuckDB rejects it.
-            UnsafeQueryError: It calls an unsafe macro of the lake.
-        """
-        _check_query(sql, ())
-        if not isinstance(frames, Mapping):
-            raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
-        check_distinct(name_list(frames, "frames"), "the query", "frames")
-        at = None
-        if not reads_only(sql, frames):
-            self._scope.add_read(None)
-            at = self._scope.pinned_at
-        sql = prepare_query(self._session.reader, sql, frames=frames, at=at)
-        check_only_reads(self._session.reader.connection, sql)
-        engine = self._session.engine
-        if all(name.startswith(VIEW_PREFIX) for name in frames):
-            with self._tables_suggested():
-                return engine.query(sql, frames)
-        views = {folded(name): unique_view() for name in frames}
-        given = {views[folded(name)]: frame for name, frame in frames.items()}
-        with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
-            return engine.query(query_over_views(sql, views), given)
-
-    def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
-        """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
-
-        DuckDB runs it at the commit, also if the lake is open on Spark.
-
-        Args:
-            sql: The statement, in DuckDB's SQL; the lake is the default database.
-            *parameters: None: pass values as frames, such as `given=[{"id": 1}]`.
-            idempotency_key: As for `Table.append`.
-            **frames: Frames that the statement names like tables, such as `staged=frame`.
-
-        Returns:
-            The new snapshot; in a transaction, the snapshot that it reads.
-
-        Raises:
-            QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
-            UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
-            UnsupportedError: It is a MERGE INTO, or DuckLake does not support a part of the statement.
-            CommitConflictError: Another writer has changed a table that the statement depends on.
-            CommitError: Nothing was written.
-        """
-        _check_query(sql, parameters)
-        with self._tables_suggested():
-            return execute(self._scope, sql, frames, idempotency_key)
-
-    def _tables_suggested(self) -> AbstractContextManager[None]:
-        otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'
-        return tables_suggested(partial(readable_names, self._session.reader), otherwise)
-
-
-@contextlib.contextmanager
-def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
-    """Errors name the frames as the user does."""
-    try:
-        yield
-    except LakeconfError as error:
-        for view, name in names.items():
-            error.message = error.message.replace(view, name)
-        error.args = (error.message,)
-        raise
-
-
-def _check_query(sql: object, parameters: Sequence[object]) -> None:
-    if not isinstance(sql, str):
-        raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
-    if parameters:
-        hint = (
-            'write the values in the SQL, or pass a frame: lake.execute("… FROM given", given=[{"id": 1}]), '
-            'lake.query("… FROM given", {"given": [{"id": 1}]})'
-        )
-        raise QueryError("SQL takes no parameters", hint=hint)
-
-
-class Definitions(PublicNames):
-    """Tables and views of a lake; `Lake` inherits these methods.
-
-    Args:
-        scope: The lake.
-    """
-
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
-        self._session = scope.session
-
-    def create_table(
-        self,
-        name: str,
-        like: object,
-        *,
-        partitioned_by: Sequence[str] = (),
-        sorted_by: Sequence[str] = (),
-        comment: str | None = None,
-        column_comments: Mapping[str, str] | None = None,
-        if_not_exists: bool = False,
-    ) -> Table:
-        """Creates an empty table, and its schema if it does not exist.
-
-        Args:
-            name: `schema.table`, or `table` for the schema `main`.
-            like: The columns: a mapping of names to DuckDB types, each optionally followed by `NOT NULL`; or a frame
-                with the same schema.
-            partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
-            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes. Each may be followed by
-                `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
-            comment: A description of the table.
-            column_comments: Descriptions of its columns, by name.
-            if_not_exists: True to return a table that exists already as it is, whatever its columns.
-
-        Returns:
-            The table.
-
-        Raises:
-            SchemaError: The table already exists, or a type, a key or a column does not exist.
-        """
-        check_flags(if_not_exists=if_not_exists)
-        engine = self._session.engine
-        if not (if_not_exists and schema_changes.exists(self._scope, name)):
-            columns = dict(like) if isinstance(like, Mapping) else engine.schema(engine.adopt(like))
-            definition = Definition(columns, partitioned_by, sorted_by, comment, column_comments or {})
-            try:
-                schema_changes.create(self._scope, name, definition)
-            except LakeconfError:
-                if not (if_not_exists and self._appeared(name)):
-                    raise
-        return Table(self._scope, name)
-
-    def _appeared(self, name: str) -> bool:
-        """True if another writer has created the table; reads then see it."""
-        if self._scope.is_pinned or self._session.pinned:
-            return False
-        self._session.advance(latest(self._session.reader).snapshot_id)
-        return schema_changes.exists(self._scope, name)
-
-    def drop_table(self, name: str, *, if_exists: bool = False) -> int:
-        """Drops a table in one snapshot. Its rows remain in earlier snapshots until these expire: see `at`.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            if_exists: True to do nothing if there is no such table.
-
-        Returns:
-            The new snapshot; in a transaction, the snapshot that it reads.
-
-        Raises:
-            TableNotFoundError: There is no such table.
-            SchemaError: It is a view, or the transaction has written to the table.
-            CommitConflictError: Another writer has changed its columns; or, after this lake has read the table or in a
-                transaction, its rows.
-        """
-        check_flags(if_exists=if_exists)
-        try:
-            schema_changes.drop(self._scope, name)
-        except TableNotFoundError:
-            if not if_exists or schema_changes.exists(self._scope, name):
-                raise
-        return self._scope.snapshot_id
-
-    def rename_table(self, name: str, new_name: str) -> Table:
-        """Renames a table within its schema, in one snapshot. Its history and its idempotency keys stay with it.
-
-        Views that read the table under its old name fail afterwards.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            new_name: The new name, with the schema unless it is `main`.
-
-        Returns:
-            The table. In a transaction, it cannot be used before the commit.
-
-        Raises:
-            TableNotFoundError: There is no such table.
-            SchemaError: The new name is taken or is in another schema, or the table is a view.
-            CommitConflictError: Another writer has changed its columns, or has renamed it.
-        """
-        schema_changes.rename(self._scope, name, new_name)
-        return Table(self._scope, new_name)
-
-    def plan_restore(
-        self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None
-    ) -> RestorePlan:
-        """What `restore` would do with the same arguments; nothing is changed.
-
-        Raises:
-            SnapshotNotFoundError: The snapshot does not exist or has expired.
-            TableNotFoundError: There was no such table at that snapshot.
-            CommitConflictError: The snapshot is newer than that of the lake.
-        """
-        return Restores(self._scope).plan(name, version, timestamp)
-
-    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> int:
-        """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
-
-        The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
-        that had the name at that snapshot. If its columns have changed since, or it was dropped, it is created again:
-        its history begins anew, without idempotency keys.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            version: The version of a snapshot.
-            timestamp: A time with a time zone, instead of a version, as for `at`.
-
-        Returns:
-            The new snapshot; the lake's snapshot if the table has not changed since.
-
-        Raises:
-            SnapshotNotFoundError: The snapshot does not exist or has expired.
-            TableNotFoundError: There was no such table at that snapshot.
-            CommitConflictError: Another writer has changed the table since the lake's snapshot.
-        """
-        return Restores(self._scope).restore(name, version, timestamp)
-
-    def create_view(self, name: str, sql: str) -> None:
-        """Creates or replaces a view of the lake, which DuckDB computes.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            sql: A query in DuckDB's SQL.
-
-        Raises:
-            QueryError: DuckDB rejects the query.
-        """
-        if not isinstance(sql, str):
-            raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
-        with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
-            schema_changes.create_view(self._scope, name, sql)
-
-    def drop_view(self, name: str, *, if_exists: bool = False) -> int:
-        """Drops a view in one snapshot.
-
-        Args:
-            name: A name in the form that `table` accepts.
-            if_exists: True to do nothing if there is no such view.
-
-        Returns:
-            The new snapshot; in a transaction, the snapshot that it reads.
-
-        Raises:
-            TableNotFoundError: There is no such view.
-        """
-        check_flags(if_exists=if_exists)
-        try:
-            schema_changes.drop_view(self._scope, name)
-        except TableNotFoundError:
-            if not if_exists:
-                raise
-        return self._scope.snapshot_id
-
-    def views(self) -> list[str]:
-        """The sorted names of the views at the lake's snapshot; read one with `sql`."""
-        return list(view_names(self._session.reader, self._scope.snapshot_id))
-
-
-class Lake(Definitions, Queries):
+class Lake(PublicNames):
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
 
     _not_proposed = ("runs",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._session = scope.session
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:
@@ -630,3 +315,298 @@ class Lake(Definitions, Queries):
         frames = {view: self.table(name).scan() for view, name in views.items()}
         operations.register_views(frames, spark)
         return list(views)
+
+    def sql(
+        self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never
+    ) -> nw.LazyFrame[Any]:
+        """Runs a query on the lake.
+
+        DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
+        Spark runs its own SQL at the lake's snapshot. A query may name another one for a table: `AT (VERSION => 3)`, or
+        `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
+
+        Args:
+            query: A query; the lake is the default database.
+            *parameters: None: write values in the SQL.
+            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
+                extra `sqlglot`.
+            **frames: None: pass frames to `query`.
+
+        Returns:
+            A lazy frame of the engine.
+
+        Raises:
+            QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
+                than read the lake.
+            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark; or, in a transaction
+                and after `at()`, it calls a macro of the lake.
+            MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
+        """
+        _check_query(query, parameters)
+        if dialect not in _DIALECTS:
+            raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
+        if frames:
+            name = next(iter(frames))
+            raise QueryError(
+                f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
+            )
+        if dialect == "spark":
+            with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
+                return query_in_spark_sql(self._scope, query)
+        self._scope.add_read(None)
+        prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
+        check_only_reads(self._session.reader.connection, query)
+        with self._tables_suggested():
+            return lazy_rows(self._session.reader.connection.relation(prepared))
+
+    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
+        """Runs a query over frames on DuckDB. The rows of frames of Spark are sent to this process.
+
+        Args:
+            sql: A query in DuckDB's SQL.
+            frames: The frame of each table in the query, by name.
+
+        Returns:
+            A lazy frame of DuckDB.
+
+        Raises:
+            QueryError: It is not a single query, or DuckDB rejects it.
+            UnsafeQueryError: It calls an unsafe macro of the lake.
+        """
+        _check_query(sql, ())
+        if not isinstance(frames, Mapping):
+            raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
+        check_distinct(name_list(frames, "frames"), "the query", "frames")
+        at = None
+        if not reads_only(sql, frames):
+            self._scope.add_read(None)
+            at = self._scope.pinned_at
+        sql = prepare_query(self._session.reader, sql, frames=frames, at=at)
+        check_only_reads(self._session.reader.connection, sql)
+        engine = self._session.engine
+        if all(name.startswith(VIEW_PREFIX) for name in frames):
+            with self._tables_suggested():
+                return engine.query(sql, frames)
+        views = {folded(name): unique_view() for name in frames}
+        given = {views[folded(name)]: frame for name, frame in frames.items()}
+        with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
+            return engine.query(query_over_views(sql, views), given)
+
+    def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
+        """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
+
+        DuckDB runs it at the commit, also if the lake is open on Spark.
+
+        Args:
+            sql: The statement, in DuckDB's SQL; the lake is the default database.
+            *parameters: None: pass values as frames, such as `given=[{"id": 1}]`.
+            idempotency_key: As for `Table.append`.
+            **frames: Frames that the statement names like tables, such as `staged=frame`.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            QueryError: The SQL is not a single statement that changes rows, or DuckDB rejects it.
+            UnsafeQueryError: It may use a view or macro of the lake that does more than read the lake.
+            UnsupportedError: It is a MERGE INTO, or DuckLake does not support a part of the statement.
+            CommitConflictError: Another writer has changed a table that the statement depends on.
+            CommitError: Nothing was written.
+        """
+        _check_query(sql, parameters)
+        with self._tables_suggested():
+            return execute(self._scope, sql, frames, idempotency_key)
+
+    def _tables_suggested(self) -> AbstractContextManager[None]:
+        otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'
+        return tables_suggested(partial(readable_names, self._session.reader), otherwise)
+
+    def create_table(
+        self,
+        name: str,
+        like: object,
+        *,
+        partitioned_by: Sequence[str] = (),
+        sorted_by: Sequence[str] = (),
+        comment: str | None = None,
+        column_comments: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Creates an empty table, and its schema if it does not exist.
+
+        Args:
+            name: `schema.table`, or `table` for the schema `main`.
+            like: The columns: a mapping of names to DuckDB types, each optionally followed by `NOT NULL`; or a frame
+                with the same schema.
+            partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
+            sorted_by: Columns by which DuckLake sorts the rows of each file that it writes. Each may be followed by
+                `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
+            comment: A description of the table.
+            column_comments: Descriptions of its columns, by name.
+            if_not_exists: True to return a table that exists already as it is, whatever its columns.
+
+        Returns:
+            The table.
+
+        Raises:
+            SchemaError: The table already exists, or a type, a key or a column does not exist.
+        """
+        check_flags(if_not_exists=if_not_exists)
+        engine = self._session.engine
+        if not (if_not_exists and schema_changes.exists(self._scope, name)):
+            columns = dict(like) if isinstance(like, Mapping) else engine.schema(engine.adopt(like))
+            definition = Definition(columns, partitioned_by, sorted_by, comment, column_comments or {})
+            try:
+                schema_changes.create(self._scope, name, definition)
+            except LakeconfError:
+                if not (if_not_exists and self._appeared(name)):
+                    raise
+        return Table(self._scope, name)
+
+    def _appeared(self, name: str) -> bool:
+        """True if another writer has created the table; reads then see it."""
+        if self._scope.is_pinned or self._session.pinned:
+            return False
+        self._session.advance(latest(self._session.reader).snapshot_id)
+        return schema_changes.exists(self._scope, name)
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> int:
+        """Drops a table in one snapshot. Its rows remain in earlier snapshots until these expire: see `at`.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            if_exists: True to do nothing if there is no such table.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            SchemaError: It is a view, or the transaction has written to the table.
+            CommitConflictError: Another writer has changed its columns; or, after this lake has read the table or in a
+                transaction, its rows.
+        """
+        check_flags(if_exists=if_exists)
+        try:
+            schema_changes.drop(self._scope, name)
+        except TableNotFoundError:
+            if not if_exists or schema_changes.exists(self._scope, name):
+                raise
+        return self._scope.snapshot_id
+
+    def rename_table(self, name: str, new_name: str) -> Table:
+        """Renames a table within its schema, in one snapshot. Its history and its idempotency keys stay with it.
+
+        Views that read the table under its old name fail afterwards.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            new_name: The new name, with the schema unless it is `main`.
+
+        Returns:
+            The table. In a transaction, it cannot be used before the commit.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            SchemaError: The new name is taken or is in another schema, or the table is a view.
+            CommitConflictError: Another writer has changed its columns, or has renamed it.
+        """
+        schema_changes.rename(self._scope, name, new_name)
+        return Table(self._scope, new_name)
+
+    def plan_restore(
+        self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> RestorePlan:
+        """What `restore` would do with the same arguments; nothing is changed.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: The snapshot is newer than that of the lake.
+        """
+        return Restores(self._scope).plan(name, version, timestamp)
+
+    def restore(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> int:
+        """Gives a table the rows and columns of an older snapshot, in one new snapshot; a dropped table comes back.
+
+        The state before remains in earlier snapshots, so a restore can be undone by another one. The table is the one
+        that had the name at that snapshot. If its columns have changed since, or it was dropped, it is created again:
+        its history begins anew, without idempotency keys.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            version: The version of a snapshot.
+            timestamp: A time with a time zone, instead of a version, as for `at`.
+
+        Returns:
+            The new snapshot; the lake's snapshot if the table has not changed since.
+
+        Raises:
+            SnapshotNotFoundError: The snapshot does not exist or has expired.
+            TableNotFoundError: There was no such table at that snapshot.
+            CommitConflictError: Another writer has changed the table since the lake's snapshot.
+        """
+        return Restores(self._scope).restore(name, version, timestamp)
+
+    def create_view(self, name: str, sql: str) -> None:
+        """Creates or replaces a view of the lake, which DuckDB computes.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            sql: A query in DuckDB's SQL.
+
+        Raises:
+            QueryError: DuckDB rejects the query.
+        """
+        if not isinstance(sql, str):
+            raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+        with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
+            schema_changes.create_view(self._scope, name, sql)
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> int:
+        """Drops a view in one snapshot.
+
+        Args:
+            name: A name in the form that `table` accepts.
+            if_exists: True to do nothing if there is no such view.
+
+        Returns:
+            The new snapshot; in a transaction, the snapshot that it reads.
+
+        Raises:
+            TableNotFoundError: There is no such view.
+        """
+        check_flags(if_exists=if_exists)
+        try:
+            schema_changes.drop_view(self._scope, name)
+        except TableNotFoundError:
+            if not if_exists:
+                raise
+        return self._scope.snapshot_id
+
+    def views(self) -> list[str]:
+        """The sorted names of the views at the lake's snapshot; read one with `sql`."""
+        return list(view_names(self._session.reader, self._scope.snapshot_id))
+
+
+@contextlib.contextmanager
+def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors name the frames as the user does."""
+    try:
+        yield
+    except LakeconfError as error:
+        for view, name in names.items():
+            error.message = error.message.replace(view, name)
+        error.args = (error.message,)
+        raise
+
+
+def _check_query(sql: object, parameters: Sequence[object]) -> None:
+    if not isinstance(sql, str):
+        raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+    if parameters:
+        hint = (
+            'write the values in the SQL, or pass a frame: lake.execute("… FROM given", given=[{"id": 1}]), '
+            'lake.query("… FROM given", {"given": [{"id": 1}]})'
+        )
+        raise QueryError("SQL takes no parameters", hint=hint)

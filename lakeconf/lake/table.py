@@ -97,8 +97,8 @@ def _text(value: object) -> str:
     return html.escape(escaped(str(value)))
 
 
-class TableReads(PublicNames):
-    """The reads of a table; `Table` inherits these methods.
+class Table(PublicNames):
+    """A table of a lake, returned by `Lake.table`.
 
     Args:
         scope: The session, snapshot and transaction of the table.
@@ -294,15 +294,6 @@ class TableReads(PublicNames):
         """The scan of the whole table for narwhals, so that `nw.from_native(table)` works."""
         # A private attribute of narwhals, pinned by a test.
         return self.scan()._compliant_frame.__narwhals_lazyframe__()  # noqa: SLF001
-
-
-class Table(TableReads):
-    """A table of a lake, returned by `Lake.table`.
-
-    Args:
-        scope: The session, snapshot and transaction of the table.
-        name: `schema.table`, or `table` for the schema `main`.
-    """
 
     def append(
         self,
