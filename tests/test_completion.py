@@ -28,7 +28,7 @@ def test_objects_list_public_names_only(lake: Lake) -> None:
         "store": (lakeconf.init().get_store("dev"), {"open", "connect", "preview_sql", "name", "alias"}),
         "lake": (lake, {"table", "tables", "sql", "create_table", "restore", "maintenance", "snapshot_id"}),
         "table": (lake.table("raw.t"), {"scan", "append", "merge", "name", "schema", "to_polars"}),
-        "maintenance": (lake.maintenance, {"compact", "cleanup", "growth"}),
+        "maintenance": (lake.maintenance, {"compact", "cleanup"}),
     }
     for name, (one, expected) in objects.items():
         listed = set(dir(one))

@@ -1,4 +1,4 @@
-"""Lists a table's files and changes, and the growth of a lake, from the catalog."""
+"""Lists a table's files and changes from the catalog."""
 
 from __future__ import annotations
 
@@ -65,54 +65,6 @@ class TableChange:
     author: str | None
     message: str | None
     extra_info: str | None
-
-
-@dataclass(frozen=True)
-class LakeSize:
-    """The size of a lake at a snapshot.
-
-    Attributes:
-        snapshot_id: Its version.
-        time: The time of the commit, in UTC.
-        files: The number of data files of all tables.
-        bytes: Their size, in bytes.
-        delete_files: The number of delete files.
-    """
-
-    snapshot_id: int
-    time: datetime
-    files: int
-    bytes: int
-    delete_files: int
-
-
-# Files added and removed by each snapshot. The sum up to a snapshot is the state of the lake at that snapshot.
-_FILE_CHANGES = """
-    SELECT begin_snapshot, count(*), sum(file_size_bytes), 0 FROM ducklake_data_file GROUP BY ALL
-    UNION ALL
-    SELECT end_snapshot, -count(*), -sum(file_size_bytes), 0 FROM ducklake_data_file
-    WHERE end_snapshot IS NOT NULL GROUP BY ALL
-    UNION ALL
-    SELECT begin_snapshot, 0, 0, count(*) FROM ducklake_delete_file GROUP BY ALL
-    UNION ALL
-    SELECT end_snapshot, 0, 0, -count(*) FROM ducklake_delete_file WHERE end_snapshot IS NOT NULL GROUP BY ALL
-"""
-
-
-@repeated
-def growth(reader: CatalogReader) -> list[LakeSize]:
-    """Returns the size of the lake at each snapshot; see `Maintenance.growth`."""
-    with reader.transaction() as transaction:
-        changes = sorted(transaction.rows(_FILE_CHANGES))
-    found, files, size, delete_files = [], 0, 0, 0
-    waiting = iter([*changes, None])
-    change = next(waiting)
-    for snapshot in snapshots(reader):
-        while change is not None and change[0] <= snapshot.snapshot_id:
-            files, size, delete_files = files + change[1], size + int(change[2]), delete_files + change[3]
-            change = next(waiting)
-        found.append(LakeSize(snapshot.snapshot_id, snapshot.time, files, size, delete_files))
-    return found
 
 
 def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:

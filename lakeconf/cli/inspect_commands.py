@@ -437,7 +437,7 @@ def verify_command(
 def report_command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:
     """Write one self-contained HTML file about the lake.
 
-    It shows what to do (tables to compact, unknown files), growth, tables, files and snapshots.
+    It shows what to do (tables to compact, unknown files), tables, files and snapshots.
     """
     check_new(output, force=force)
     found = init(source).get_store(store)

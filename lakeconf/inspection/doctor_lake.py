@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.health import lost_deletes, stale_bounds
-from lakeconf.catalog.history import LakeSize
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.catalog_files import data_path_files
-from lakeconf.lake.compaction import SmallFiles, TableCompaction, merges
-from lakeconf.lake.lake import Lake
-from lakeconf.lake.maintenance_plan import MaintenanceResult, maintain
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, listing_sql
 from lakeconf.store import Store
@@ -160,74 +155,3 @@ def make_folders(folder: Path) -> list[Path]:
             hint="check its owner and its permissions",
         ) from error
     return missing
-
-
-# The default ages of `lakeconf maintain`.
-_EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
-
-
-@dataclass(frozen=True)
-class TableAdvice:
-    """A table that a compaction would change."""
-
-    plan: TableCompaction  # what the compaction would do
-    becomes: int  # the number of files into which its small files would be merged, about; 0 if it has none to merge
-
-    @property
-    def steps(self) -> list[str]:
-        """What would be done, in words."""
-        one = self.plan
-        steps = (
-            (one.merged_files, f"merge {counted(one.merged_files, 'small file')} into about {self.becomes:,}"),
-            (one.rewritten_files, f"rewrite {counted(one.rewritten_files, 'file')} with deleted rows"),
-            (one.flushed_rows, f"write {counted(one.flushed_rows, 'row')} of the catalog to files"),
-        )
-        return [text for count, text in steps if count]
-
-
-@dataclass(frozen=True)
-class Day:
-    """What a day added to a lake."""
-
-    day: date  # the day, in UTC
-    snapshots: int  # the number of its snapshots that have not expired
-    bytes: int  # the size of the data files at its end
-    files: int  # the number of data files at its end
-    added_bytes: int | None  # the difference of the size to the end of the day before; None if that has expired
-    added_files: int | None  # the same of the number of files
-
-
-def planned_maintenance(lake: Lake) -> MaintenanceResult:
-    """Returns the plan of `lakeconf maintain` with its default ages."""
-    return maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
-
-
-def advice(lake: Lake, plan: Sequence[TableCompaction]) -> list[TableAdvice]:
-    """Returns the tables that a compaction would change, those with most files to save first."""
-    small = {joined_name(one.schema, one.name): one for one in merges(lake._session.reader).small}  # noqa: SLF001 - no public method estimates it
-    found = [TableAdvice(one, _becomes(one, small)) for one in plan]
-    return sorted(found, key=lambda one: (one.becomes - one.plan.merged_files, one.plan.table))
-
-
-def daily_growth(growth: Sequence[LakeSize]) -> list[Day]:
-    """Returns the days on which a lake changed, oldest first."""
-    found: list[Day] = []
-    by_day: dict[date, list[LakeSize]] = {}
-    for one in growth:
-        by_day.setdefault(one.time.date(), []).append(one)
-    # Snapshot 0 is the empty lake. If it has expired, nobody knows what the first day began with.
-    before = (0, 0) if growth and growth[0].snapshot_id == 0 else None
-    for day, sizes in sorted(by_day.items()):
-        last = sizes[-1]
-        added = (None, None) if before is None else (last.bytes - before[0], last.files - before[1])
-        found.append(Day(day, len(sizes), last.bytes, last.files, *added))
-        before = last.bytes, last.files
-    return found
-
-
-def _becomes(plan: TableCompaction, small: Mapping[str, SmallFiles]) -> int:
-    found = small.get(plan.table)
-    if found is None or not plan.merged_files:
-        return 0
-    # Files of one partition are merged with each other, up to the target size.
-    return max(found.groups, -(-sum(found.sizes) // max(found.target, 1)))

@@ -5,50 +5,52 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import resources
 from typing import Any
 
-from lakeconf.catalog.history import LakeSize
 from lakeconf.errors import LakeconfError, required
 from lakeconf.inspection.catalog_files import TableSize, data_path_files, table_sizes
-from lakeconf.inspection.doctor_lake import TableAdvice, advice, daily_growth, planned_maintenance
+from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
+from lakeconf.lake.maintenance_plan import maintain
 from lakeconf.logs import escaped
 from lakeconf.wording import byte_size
 
-_SNAPSHOTS, _DAYS, _PATHS, _COLUMNS = 20, 14, 20, 100
+_SNAPSHOTS, _PATHS, _COLUMNS = 20, 20, 100
+# The default ages of `lakeconf maintain`.
+_EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class _Findings:
-    """What the maintenance of a lake would do; `refused` says why that is unknown."""
+    """What the maintenance of a lake would do, or why that is unknown."""
 
     plan: str
-    tables: tuple[TableAdvice, ...] = ()
+    tables: tuple[TableCompaction, ...] = ()
     refused: bool = False
 
 
 def report(lake: Lake, title: str, store: str = "STORE") -> str:
-    """Generates a report of a lake: what to do, growth, tables, files, deleted rows, and planned maintenance."""
+    """Generates a report of a lake: what to do, tables, files, deleted rows, and planned maintenance."""
     with required("jinja2", extra="report", needed_for="a report"):
         from jinja2 import Environment, StrictUndefined
-    tables, growth = table_sizes(lake), lake.maintenance.growth()
+    tables, snapshots = table_sizes(lake), lake.snapshots()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"shown": lambda text: escaped(str(text)), "bytes": byte_size, "change": _change}
+    environment.filters |= {"shown": lambda text: escaped(str(text)), "bytes": byte_size}
     page = resources.files("lakeconf.inspection").joinpath("report.html").read_text("utf-8")
     return environment.from_string(page).render(
         title=title,
         command=f"lakeconf maintain --store {shlex.quote(store)}",
         doctor=f"lakeconf doctor --store {shlex.quote(store)}",
-        tiles=_tiles(tables, growth),
+        tiles=_tiles(tables, len(snapshots)),
         findings=_findings(lake),
         unknown=_unknown(lake),
         shown_paths=_PATHS,
-        days=daily_growth(growth)[-_DAYS:],
         tables=tables,
         details=[_details(lake, one) for one in tables],
         numbers={one.table: number for number, one in enumerate(tables)},
-        snapshots=list(reversed(lake.snapshots()[-_SNAPSHOTS:])),
+        snapshots=list(reversed(snapshots[-_SNAPSHOTS:])),
         sizes=_file_sizes(tables),
     )
 
@@ -63,20 +65,20 @@ def _file_sizes(tables: Sequence[TableSize]) -> list[tuple[str, int]]:
     return [(label, count) for label, count in zip(labels, counts, strict=True) if count]
 
 
-def _tiles(tables: Sequence[TableSize], growth: Sequence[LakeSize]) -> dict[str, str]:
+def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
     return {
         "tables": f"{len(tables):,}",
         "rows": f"{sum(one.rows for one in tables):,}",
         "data files": f"{sum(len(one.files) for one in tables):,}",
         "size": byte_size(sum(one.bytes for one in tables)),
-        "snapshots": f"{len(growth):,}",
+        "snapshots": f"{snapshots:,}",
     }
 
 
 def _findings(lake: Lake) -> _Findings:
     try:
-        plan = planned_maintenance(lake)
-        return _Findings(str(plan), tuple(advice(lake, plan.compaction)))
+        plan = maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
+        return _Findings(str(plan), plan.compaction)
     except LakeconfError as error:
         return _Findings(str(error), refused=True)  # the rest of the report is still useful
 
@@ -97,8 +99,3 @@ def _details(lake: Lake, size: TableSize) -> dict[str, Any]:
         "average": byte_size(size.bytes / len(size.files)) if size.files else None,
         "comment": lake.table(size.table).comment or "",
     }
-
-
-def _change(count: int) -> str:
-    """A difference of sizes, with its sign."""
-    return f"{'-' if count < 0 else '+'}{byte_size(abs(count))}"

@@ -56,14 +56,18 @@ class TableCompaction:
     rewritten_files: int = 0
     merged_files: int = 0
 
-    def __str__(self) -> str:
+    @property
+    def steps(self) -> str:
+        """What would be done, in words."""
         steps = (
             (self.flushed_rows, f"write {counted(self.flushed_rows, 'row')} of the catalog to files"),
             (self.rewritten_files, f"rewrite {counted(self.rewritten_files, 'file')} with deleted rows"),
             (self.merged_files, f"merge {counted(self.merged_files, 'small file')}"),
         )
-        done = (text for count, text in steps if count)
-        return f"{self.table}: {', '.join(done)}"
+        return ", ".join(text for count, text in steps if count)
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.steps}"
 
 
 class _File(NamedTuple):

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
-from lakeconf.catalog.history import LakeSize, growth
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.session import Session
@@ -64,16 +63,6 @@ class Maintenance(PublicNames):
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._session = scope.session
-
-    def growth(self) -> list[LakeSize]:
-        """The size of the lake at each snapshot that has not expired, oldest first.
-
-        Returns:
-            For each snapshot: its version and time, the number and the size in bytes of the data files of all tables,
-            and the number of delete files. A file counts from its first snapshot on; a file that a compaction created
-            counts from the snapshot of the rows in it.
-        """
-        return growth(self._session.reader)
 
     def compact(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
         """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.

@@ -1,4 +1,4 @@
-"""The files, the changes and the growth of a lake, from the catalog."""
+"""The files and the changes of a table, from the catalog."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import lake
 
-from lakeconf.catalog.history import files, growth, history
+from lakeconf.catalog.history import files, history
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
@@ -20,28 +20,6 @@ if TYPE_CHECKING:
 
 def kinds(source: Lake, name: str, version: int) -> list[tuple[int, tuple[str, ...]]]:
     return [(change.snapshot_id, change.changes) for change in history(source.reader, name, version)]
-
-
-def test_growth_counts_files_and_bytes_at_each_snapshot(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.u (a INTEGER)")
-    local.run("INSERT INTO lake.t SELECT * FROM range(10)", "INSERT INTO lake.u SELECT * FROM range(500)")
-    local.run("DELETE FROM lake.t WHERE a = 1", "DELETE FROM lake.u", "CREATE TABLE lake.w (a INTEGER)")
-    small, large = (size for (size,) in local.metadata("SELECT file_size_bytes FROM ducklake_data_file ORDER BY 1"))
-    found = growth(local.reader)
-    assert [(one.snapshot_id, one.files, one.bytes, one.delete_files) for one in found] == [
-        (0, 0, 0, 0),
-        (1, 0, 0, 0),
-        (2, 0, 0, 0),
-        (3, 1, small, 0),
-        (4, 2, small + large, 0),
-        (5, 2, small + large, 1),
-        (6, 1, small, 1),
-        (7, 1, small, 1),
-    ]
-    assert [one.time for one in found] == [snapshot.time for snapshot in snapshots(local.reader)]
-    local.run("DROP TABLE lake.t", "CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3, 4])")
-    sizes = [(one.snapshot_id, one.files, one.delete_files) for one in growth(local.reader)]
-    assert sizes == [(5, 2, 1), (6, 1, 1), (7, 1, 1), (8, 0, 0)]
 
 
 def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:

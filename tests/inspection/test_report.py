@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from browser import opened
 from local_stores import on_postgres, store_of
 
 import lakeconf
-from lakeconf.inspection.catalog_files import table_sizes
 from lakeconf.inspection.report import report
 
 if TYPE_CHECKING:
@@ -71,30 +69,6 @@ def filled(lake: Lake) -> None:
         table.append(rows)
     lake.table("raw.events").delete("id < 10")
     lake.table("raw.events").overwrite(rows.slice(50), where="id >= 50")
-
-
-def test_growth_equals_the_sizes_of_each_snapshot(store: Store) -> None:
-    with store.open() as lake:
-        filled(lake)
-        native = store.connect()
-        native.execute("DROP TABLE raw.gone; CALL dev.set_option('data_inlining_row_limit', 10)")
-        native.execute("INSERT INTO raw.events VALUES (1, 'inlined')")
-        native.close()
-        lake.refresh()
-        for one in lake.maintenance.growth():
-            tables = table_sizes(lake.at(version=one.snapshot_id))
-            assert (one.files, one.bytes, one.delete_files) == (
-                sum(len(table.files) for table in tables),
-                sum(table.bytes for table in tables),
-                sum(table.delete_files for table in tables),
-            ), one
-        assert [one.snapshot_id for one in lake.maintenance.growth()] == [one.snapshot_id for one in lake.snapshots()]
-        by_name = {table.table: table for table in table_sizes(lake)}
-        assert (by_name["raw.events"].rows, by_name["raw.events"].inlined_rows) == (131, 1)
-        lake.maintenance.compact()
-        lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
-        (last,) = lake.maintenance.growth()
-        assert last.files == sum(len(table.files) for table in table_sizes(lake))
 
 
 def test_page_is_escaped_and_has_a_content_security_policy(store: Store) -> None:
