@@ -6,6 +6,7 @@ runs beside the classic session of other tests.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -31,11 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def connect_url(hadoop_aws_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server, for clients in other processes."""
     folder, port = tmp_path_factory.mktemp("spark-connect"), free_port()
     log = folder / "server.log"
-    command = [sys.executable, __file__, str(port), str(folder)]
+    command = [sys.executable, __file__, str(port), str(folder), json.dumps(hadoop_aws_settings)]
     with log.open("wb") as output, run_server(command, output) as process:
         wait_until_ready(process, log, lambda: accepts_connections(port))
         yield f"sc://{HOST}:{port}"
@@ -74,13 +75,14 @@ def only_connect_session(connect_session: SparkSession) -> Iterator[SparkSession
     os.environ.pop(_MODE)
 
 
-def main(port: str, folder: str) -> None:
+def main(port: str, folder: str, more: str) -> None:
     """Becomes the server."""
     import pyspark
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = spark_settings() | {
+    settings = spark_settings() | json.loads(more)
+    settings |= {
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": port,

@@ -56,7 +56,7 @@ _WRITING = {
 _TIMESTAMPS, _MICROS = "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
 
 # The folder contains nothing but the files.
-_OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **WITHOUT_CHECKSUMS}
+_OPTIONS = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 # Spark's default sizes of values in bytes; all other types have 8.
 _WIDTH, _TEXT_WIDTH, _LONG_DECIMAL = 8, 20, 18
@@ -77,6 +77,8 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     counted = Observation()
     rows = frame.select(*(written_value(frame, by_name[folded(each.name)], each, table) for each in table.columns))
     options = parquet_options(writer, table, _width(rows.schema)) | _OPTIONS
+    if "://" not in folder:  # S3A needs the usual class for its buffers
+        options |= WITHOUT_CHECKSUMS
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     spark.addTag(f"lakeconf-{request.token}")
     try:

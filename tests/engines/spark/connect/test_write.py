@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import lakeconf
 from lakeconf.engines.spark.connect import connect_engine as module
 from lakeconf.engines.spark.connect.connect_engine import remove_staged
 from lakeconf.errors import SchemaError, SparkError, UnsupportedError
+from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +151,33 @@ def test_interruption_keeps_the_manifest_for_a_cleanup(
     with pytest.raises(KeyboardInterrupt):
         table.append(connect.range(10))
     assert [name.endswith(".parquet") for name in left(tmp_path)] == [True]
+
+
+@pytest.mark.hadoop_aws
+def test_the_server_writes_and_reads_files_in_a_bucket(
+    connect: SparkSession, s3_server: S3Server, tmp_path: Path
+) -> None:
+    tables = config_of(tmp_path, storage=in_bucket(s3_server))["stores"]["dev"]
+    lines = [
+        f"stores.dev.{section}.{key} = {json.dumps(value)}"
+        for section, table in tables.items()
+        for key, value in table.items()
+    ]
+    (tmp_path / "lakeconf.toml").write_text("\n".join(lines))  # the server does not get the secret, but reads the file
+    store = lakeconf.init(tmp_path).get_store("dev")
+    assert store.storage_backend is not None
+    for key, value in store.storage_backend.hadoop_settings().items():
+        connect.conf.set(key, value.reveal() if isinstance(value, Secret) else value)
+    with store.open(connect) as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "day": "DATE"}, partitioned_by=["day"])
+        rows = connect.range(9).selectExpr("id", "date_add(DATE '2024-01-01', int(id % 2)) AS day")
+        table.append(rows)
+        assert len(table.files()) == 2
+        table.overwrite_partitions(rows.where("id = 1"))
+        table.delete("id = 0")
+        table.merge(rows.where("id > 5"), on="id")
+        read = [sorted(rows.collect("pyarrow").rows()) for rows in (table.scan(["id"]), lake.sql("SELECT id FROM t"))]
+        assert read == 2 * [[(number,) for number in (1, 2, 4, 6, 7, 8)]]
 
 
 def test_folder_in_a_bucket_is_removed(s3_server: S3Server, tmp_path: Path) -> None:
