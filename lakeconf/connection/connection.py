@@ -210,13 +210,20 @@ class Connection:
 
     def close(self) -> None:
         """Closes the connection."""
-        self.native.close()
+        _roll_back(self._native)
+        self._native.close()
 
     def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _roll_back(native: duckdb.DuckDBPyConnection) -> None:
+    """Ends an open transaction: where the catalog's server is lost, DuckDB ends the process if `close` does it."""
+    with contextlib.suppress(Exception):  # there is none, or it is lost
+        native.rollback()
 
 
 def schemas_of(connection: Connection, database: str) -> list[str]:
@@ -329,6 +336,10 @@ class SharedConnection(Connection):
     def close(self) -> None:
         """Closes the connection and the cursors of all threads, from any thread."""
         self._is_closed = True
+        with self._adding:
+            found = list(self._all)
+        for native in found:
+            _roll_back(native)
         self._native.close()
 
     def cursor(self) -> Connection:

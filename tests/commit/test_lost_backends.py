@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import config_of, on_postgres, store_of
 
+import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 
@@ -159,3 +163,43 @@ def test_commit_rejected_by_the_server_is_not_retried(
                 write(lake.table("t"))
             assert database.sql("SELECT last_value FROM attempts") == str(attempts)
         assert (lake.refresh(), ids(lake), files(tmp_path)) == (version, [], set())
+
+
+# Refreshes until an error, and then again.
+REFRESHING = """
+import json, sys
+import lakeconf
+lake = lakeconf.init(json.loads(sys.argv[1])).get_store("dev").open()
+print("ready", flush=True)
+try:
+    while True:
+        lake.refresh()
+except lakeconf.LakeconfError as error:
+    print(type(error).__name__, lake.refresh())
+"""
+# Terminates all connections once one of them waits for a lock on a table.
+WAITED_FOR = """
+    BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE;
+    DO $$ BEGIN
+      WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.01); END LOOP;
+      PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid();
+    END $$; COMMIT
+"""
+
+
+@pytest.mark.parametrize("table", ["ducklake_metadata", "ducklake_snapshot", "ducklake_snapshot_changes"])
+def test_connection_that_ends_during_a_read_is_an_error(
+    database: Database, postgres_server: PostgresServer, table: str, tmp_path: Path
+) -> None:
+    """DuckDB ends the process if it closes a connection whose transaction cannot be rolled back any more."""
+    config = config_of(tmp_path, on_postgres(postgres_server, database.name, postgres_server.port))
+    with lakeconf.init(config).get_store("dev").open() as lake:
+        lake.create_table("t", ROWS)
+    command = [sys.executable, "-c", REFRESHING, json.dumps(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        database.sql(WAITED_FOR.format(table))
+        said, errors = process.communicate()
+    assert (process.returncode, said) == (0, f"ConnectionFailed {lake.snapshot_id}\n"), errors
