@@ -1,4 +1,4 @@
-"""Pipelines: resolves the inputs of models, orders and validates them."""
+"""Pipelines: resolves the inputs of models, orders, validates and draws them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from itertools import pairwise
 from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
+from lakeconf.logs import escaped
 from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
 from lakeconf.pipelines.models.declaration import check_kind
 from lakeconf.pipelines.models.definition_hash import digest
@@ -274,3 +275,20 @@ def _placed(model: Model) -> Iterator[None]:
         if place is None:
             raise
         raise PipelineError(f"{place}: {error.message}", hint=error.hint, model=model.table) from error
+
+
+def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:
+    """The graph as Mermaid, which many sites draw; tables that are no models have round corners."""
+    inputs = {model.table: dict.fromkeys(pipeline.inputs(model).values()) for model in models}
+    kinds = {model.table: model.kind.name for model in models}
+    tables = dict.fromkeys([*kinds, *(table for read in inputs.values() for table in read)])
+    numbers = {table: f"t{number}" for number, table in enumerate(tables)}
+    lines = [f'    {numbers[table]}["{_mermaid_text(table)}<br>{kinds[table]}"]' for table in kinds]
+    lines += [f'    {number}("{_mermaid_text(table)}")' for table, number in numbers.items() if table not in kinds]
+    lines += [f"    {numbers[source]} --> {numbers[table]}" for table, read in inputs.items() for source in read]
+    return "\n".join(["flowchart LR", *lines])
+
+
+def _mermaid_text(name: str) -> str:
+    """A name in Mermaid, which reads character references."""
+    return "".join(one if one.isalnum() or one in "_. " else f"#{ord(one)};" for one in escaped(name))

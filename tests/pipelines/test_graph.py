@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakeconf.pipelines import Full, Pipeline, Query
-from lakeconf.pipelines.graph import SourceColumn, mermaid, sources_text
 from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.pipeline import mermaid
 
 
 def test_only_the_selected_models_are_drawn() -> None:
@@ -18,9 +18,3 @@ def test_names_are_no_syntax() -> None:
     assert len(shown.splitlines()) == 2
     assert shown.count('"') == 2
     assert "<b>" not in shown
-
-
-def test_sources_in_words() -> None:
-    assert sources_text(None) == "unknown"
-    assert sources_text([]) == "no column"
-    assert sources_text([SourceColumn("a.t", "x"), SourceColumn("a.t", "*")]) == "a.t.x, a.t.*"
