@@ -203,15 +203,14 @@ def is_lost(kind: str) -> bool:
     return "WITH TIME ZONE" in kind
 
 
-def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_seed: bool) -> SchemaError:
+def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> SchemaError:
     """Returns the error about a text."""
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
     if parsed_type(kind).id not in DATED:
         return _of_column(column, message, "declare it as VARCHAR in columns, or change it in the file")
-    where = "the SQL of a model that reads the seed" if is_seed else "the SQL of the model"
-    made = f"SELECT CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})" + ("" if is_seed else " FROM files")
-    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in {where}: {made}"
+    made = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
+    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {made}"
     return _of_column(column, f"{message} in ISO 8601", hint)
 
 
@@ -323,10 +322,9 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
     source = files.source({} if files.ending == "parquet" else types, with_file=True)
     rows = f"SELECT {_FILE}, {cases} FROM {source}"
     wrong = f"FROM ({rows}) AS found(file, rounded, guess) WHERE rounded IS NOT NULL OR guess IS NOT NULL LIMIT 1"
-    for path, name, guess in _rows(lake, wrong):
+    for path, name, guess in sql_rows(lake, wrong):
         if guess is not None:
-            kind, is_seed = pairs[guess[0]][1], isinstance(files.model.kind, Seed)
-            raise guess_error(_place(files), _name(files, path), guess, kind, is_seed=is_seed)
+            raise guess_error(_place(files), _name(files, path), guess, pairs[guess[0]][1])
         raise _rounding(files, path, name, pairs[name][1])
 
 
@@ -387,7 +385,7 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
 def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
     keys = f"SELECT {_FILE}, unnest({unknown_json_keys('json', columns)}) AS name FROM {source}"
-    for file, path in _rows(lake, f"FROM ({keys}) LIMIT 1"):
+    for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
         raise _left_out(files, file, (tuple(path), "VARCHAR"))
 
 
@@ -446,6 +444,7 @@ def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def _rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
-    secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-    return fetched(lake.sql(sql), secrets)
+def sql_rows(lake: Lake, sql: str, frames: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    """Returns the rows of a query, which may also read frames."""
+    found = lake.sql(sql) if frames is None else lake.query(sql, frames)
+    return fetched(found, lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only

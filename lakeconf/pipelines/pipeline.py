@@ -37,13 +37,16 @@ class Pipeline:
     models: Sequence[Model]
 
     def __post_init__(self) -> None:
-        for model, first in twins(self.models):
+        seen: dict[str, Model] = {}
+        for model in self.models:
             with _placed(model):
-                raise same_table(model, first)
+                first = seen.setdefault(folded(model.table), model)
+                if first is not model:
+                    raise _same_table(model, first)
         for model in self.models:
             with _placed(model):
                 check(model)
-            self._check_changes(model)
+                self._check_changes(model)
         self.ordered  # noqa: B018 - raises if the models form a cycle
 
     @cached_property
@@ -172,12 +175,11 @@ class Pipeline:
         driving = model.driving_input
         by = self.by_table.get(self.inputs(model)[driving]) if driving else None
         if by is not None and isinstance(by.kind, View):
-            with _placed(model):
-                raise PipelineError(
-                    f"the model {model.table} reads the changes of {by.table}, which is a view",
-                    hint="name a table that the view reads: a view has no change feed",
-                    model=model.table,
-                )
+            raise PipelineError(
+                f"the model {model.table} reads the changes of {by.table}, which is a view",
+                hint="name a table that the view reads: a view has no change feed",
+                model=model.table,
+            )
 
     def _table_of(self, model: Model, name: str) -> str:
         """Returns the table that an argument names."""
@@ -207,21 +209,12 @@ def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     return PipelineError(f"unknown model {name!r}", hint=suggestion(name, known, otherwise))
 
 
-def twins(models: Iterable[Model]) -> Iterator[tuple[Model, Model]]:
-    """Yields the models whose table another model writes, each with the first model of this table."""
-    seen: dict[str, Model] = {}
-    for model in models:
-        first = seen.setdefault(folded(model.table), model)
-        if first is not model:
-            yield model, first
-
-
-def same_table(model: Model, first: Model) -> PipelineError:
+def _same_table(model: Model, first: Model) -> PipelineError:
     """The error for a model whose table another one writes."""
     what = f"two models write {model.table}"
     if model.table != first.table:
         what = f"{model.table} and {first.table} are the same table: names ignore case"
-    return PipelineError(what, hint="remove one of the models, or change its table")
+    return PipelineError(what, hint="remove one of the models, or change its table", model=model.table)
 
 
 def check(model: Model) -> None:

@@ -15,18 +15,18 @@ from typing import Literal, TypeVar
 from lakeconf.commit.scope import Scope
 from lakeconf.connection.connection import SharedConnection
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError, UnsupportedError
+from lakeconf.errors import LakeconfError, PipelineError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.file_rows import files_of
+from lakeconf.pipelines.history import Known, history
 from lakeconf.pipelines.intervals import in_utc, moment
-from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, check_rebuild, column_changes, decide
-from lakeconf.pipelines.recorded_runs import history
-from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
+from lakeconf.pipelines.rows import Late, late_intervals, rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
 _INTERRUPT_SECONDS = 1.0
@@ -40,7 +40,6 @@ def in_parallel(
     work: Callable[[str], Result],
     ended: Callable[[str, Result], None],
     interrupt: Callable[[], None],
-    counts: Callable[[Result], bool] = lambda _: False,
 ) -> None:
     """Does work in threads; each item after those that it needs."""
     waiting, done, running = list(names), set[str](), dict[Future[Result], str]()
@@ -58,18 +57,12 @@ def in_parallel(
                 name = running.pop(future)
                 ended(name, future.result())
                 done.add(name)
-        except BaseException:
-            _stop(list(running), finished, interrupt)
-            for future, name in running.items():
-                if future.exception() is None and counts(future.result()):
-                    ended(name, future.result())
-            raise
-
-
-def check_engine(lake: Lake) -> None:
-    """Refuses an engine on which models cannot run at the same time."""
-    if lake._session.engine.name != DuckDBEngine.name:  # noqa: SLF001 - not for users
-        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
+        finally:
+            # Waits until the threads have ended. A thread that begins a query later is interrupted again.
+            while not all(future.done() for future in running):
+                with contextlib.suppress(KeyboardInterrupt, queue.Empty):
+                    interrupt()
+                    finished.get(timeout=_INTERRUPT_SECONDS)
 
 
 def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[str]]:
@@ -88,15 +81,6 @@ def forked(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
     return {key: Lake(Scope(lake._session.fork())) for key, lake in lakes.items()}  # noqa: SLF001 - not for users
 
 
-def on_duckdb(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
-    """Returns the same lakes on DuckDB, for a model whose SQL DuckDB runs."""
-    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
-    return {
-        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
-        for key, one in sessions.items()
-    }
-
-
 def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
     """Stops the queries of all threads on these lakes."""
     for lake in lakes.values():
@@ -104,16 +88,6 @@ def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
         for connection in (session.reader.connection, session.writer):
             if isinstance(connection, SharedConnection):
                 connection.interrupt()
-
-
-def _stop(
-    running: Sequence[Future[Result]], finished: queue.SimpleQueue[Future[Result]], interrupt: Callable[[], None]
-) -> None:
-    """Waits until the threads have ended. A thread that begins a query later is interrupted again."""
-    while not all(future.done() for future in running):
-        with contextlib.suppress(KeyboardInterrupt, queue.Empty):
-            interrupt()
-            finished.get(timeout=_INTERRUPT_SECONDS)
 
 
 _log = EventLogger("pipeline")
@@ -175,14 +149,13 @@ def plan(
         PipelineError: A model cannot be run.
     """
     lakes = {"": lake, **(others or {})}
-    bounds = replace(_asked(since, until, rebuild=rebuild), redo_late=redo_late)
+    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late)
     steps: list[Step] = []
     with in_utc(lakes.values()):
         for model in pipeline.chosen(tables):
-            pending = frozenset(step.model.table for step in steps if step.runs)
-            known = _known(lakes_of(model, lakes), model, pending)
-            step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
-            steps.append(_with_columns(pipeline, step, known) if step.runs else step)
+            used = lakes_of(model, lakes)
+            step = _planned(pipeline, model, used, bounds, frozenset(step.model.table for step in steps if step.runs))
+            steps.append(_with_columns(pipeline, step, used) if step.runs else step)
     return steps
 
 
@@ -230,7 +203,7 @@ def run(
     if jobs < 1:
         raise PipelineError(f"jobs is {jobs}, but at least one model must run at a time", hint="set jobs to 1 or more")
     lakes = {"": lake, **(others or {})}
-    bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
+    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
     running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
     try:
         if jobs == 1:
@@ -251,8 +224,17 @@ def run(
 def lakes_of(model: Model, lakes: Mapping[str, Lake]) -> Mapping[str, Lake]:
     """Returns the lakes with the engine that computes a model: DuckDB for DuckDB's SQL, also if they are on Spark."""
     runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
-    is_on_duckdb = lakes[""]._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
-    return on_duckdb(lakes) if runs_on_duckdb and not is_on_duckdb else lakes
+    if not runs_on_duckdb or _is_on_duckdb(lakes):
+        return lakes
+    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
+    return {
+        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
+        for key, one in sessions.items()
+    }
+
+
+def _is_on_duckdb(lakes: Mapping[str, Lake]) -> bool:
+    return lakes[""]._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
 
 
 class _Running:
@@ -304,9 +286,7 @@ class _Running:
         reason = "cannot be planned"
         try:
             with in_utc(lakes.values()):
-                known = _known(lakes, model)
-                late = late_intervals(self._pipeline, model, known, self._bounds)
-                step = decide(self._pipeline, model, known, self._bounds, late)
+                step = _planned(self._pipeline, model, lakes, self._bounds)
                 reason = step.reason
                 if not step.runs:
                     took = time.monotonic() - began
@@ -329,7 +309,8 @@ class _Running:
 
 
 def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> None:
-    check_engine(lakes[""])
+    if not _is_on_duckdb(lakes):
+        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
     in_parallel(
         [model.table for model in running.models],
         running.needs,
@@ -337,47 +318,47 @@ def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> No
         lambda table: running.work(table, forked(lakes)),
         running.end,
         lambda: interrupt_queries(lakes),
-        lambda result: result.snapshot_id is not None or isinstance(result.error, CommitUnknownError),
     )
     for one in lakes.values():
         one.refresh()
 
 
-def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
-    """Adds the column changes to a step, if they are known before it runs."""
-    model, lake = step.model, known.lakes[""]
-    if isinstance(model.kind, View) or not known.exists:
-        return step
-    replaces = step.rebuild or isinstance(model.kind, (Full, Seed)) or bool(step.batches)
-    try:
-        frame = rows_of(pipeline, step, known.lakes, next(iter(step.batches), None))
-        rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
-        columns = column_changes(model, lake.table(model.table).schema, lake.columns_of(rows))
-    except LakeconfError as error:
-        # The columns of an input may be unknown before that input has run.
-        warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
-        return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
-    return replace(step, replaces=replaces, columns=columns)
-
-
-def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:
+def _planned(
+    pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, pending: frozenset[str] = frozenset()
+) -> Step:
+    """Plans a model from what its lake has recorded; `pending` are the tables that runs before it would change."""
     lake = lakes[""]
     # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
-    runs = lake.runs.committed(model.table)
+    events = lake.runs.committed(model.table)
     for one in lakes.values():
         one.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
-    found = history(runs, lake.runs.created(model.table) if exists else None)
-
-    def has_rows() -> bool:
-        return exists and isinstance(model.kind, (Append, Merge)) and bool(lake.table(model.table).count())
-
-    return Known(lakes, exists, found.runs, len(runs), pending, found, has_rows)
+    found = history(events, lake.runs.created(model.table) if exists else None)
+    known = Known(lakes, exists, found, len(events), pending)
+    late = Late() if bounds.rebuild else late_intervals(pipeline, model, known)
+    return decide(pipeline, model, known, bounds, late)
 
 
-def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:
+def _with_columns(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake]) -> Step:
+    """Adds what happens to the rows and the columns of an existing table, if it is known before the step runs."""
+    model, lake = step.model, lakes[""]
+    if isinstance(model.kind, View) or model.table not in lake.tables():
+        return step
+    step = replace(step, replaces=step.rebuild or isinstance(model.kind, Full | Seed) or bool(step.batches))
+    try:
+        batch, files = next(iter(step.batches), None), files_of(model, step.files)
+        frame = rows_of(pipeline, model, lakes, batch, files=files, since=step.since)
+        rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
+        return replace(step, columns=column_changes(model, lake.table(model.table).schema, lake.columns_of(rows)))
+    except LakeconfError as error:
+        # The columns of an input may be unknown before that input has run.
+        warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
+        return replace(step, warnings=[*step.warnings, warning])
+
+
+def _bounds(since: date | datetime | None, until: date | datetime | None, **given: bool) -> Bounds:
     end = datetime.now(UTC) if until is None else until
-    return Bounds(None if since is None else moment(since), moment(end), rebuild)
+    return Bounds(None if since is None else moment(since), moment(end), **given)
 
 
 def _is_broken(result: ModelResult | None) -> bool:

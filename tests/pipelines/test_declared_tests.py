@@ -140,7 +140,8 @@ def found(folder: Path, text: str) -> list[tuple[int, str]]:
 )  # fmt: skip
 def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
     ((at, shown),) = found(tmp_path, text)
-    assert (at, shown[: len(message)]) == (line, message)
+    assert at == line
+    assert message in shown
 
 
 @pytest.mark.parametrize(

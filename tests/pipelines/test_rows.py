@@ -14,12 +14,12 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
+from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.rows import rows_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
     return sorted(native.fetchall(), key=repr)
 
 
-def rows(lakes: dict[str, Lake], made: Model, *others: Model, batch: Batch | None = None, **step: Any) -> Any:
-    return fetched(rows_of(Pipeline([made, *others]), Step(made, "", **step), lakes, batch))
+def rows(lakes: dict[str, Lake], made: Model, *others: Model, batch: Batch | None = None, **given: Any) -> Any:
+    given["files"] = files_of(made, given.get("files", ()))
+    return fetched(rows_of(Pipeline([made, *others]), made, lakes, batch, **given))
 
 
 def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) -> Model:
@@ -240,5 +241,5 @@ def test_eager_frame_of_a_model_becomes_lazy(lakes: dict[str, Lake]) -> None:
     def eager(a: nw.LazyFrame[Any]) -> Any:
         return a.collect("pyarrow")
 
-    found = rows_of(Pipeline([eager]), Step(eager, ""), lakes, None)
+    found = rows_of(Pipeline([eager]), eager, lakes)
     assert isinstance(found, nw.LazyFrame)

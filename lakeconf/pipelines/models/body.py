@@ -242,7 +242,7 @@ class Query:
         """True if the text may be shown."""
         return self.path is None or self.path.resolve().suffix.lower() == _ENDING
 
-    def _refused(self, message: str, offset: int | None = None, *, hint: str) -> ModelSqlError:
+    def _refused(self, message: str, offset: int | None = None, *, hint: str | None) -> ModelSqlError:
         """The error for a text that is no query of a model, with its place if it is known."""
         found = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
         if offset is not None:
