@@ -32,8 +32,13 @@ from lakeconf.config.config import Config, init
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
-from lakeconf.pipelines.models.unit_test_rows import RowDifference
-from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
+from lakeconf.pipelines.models.unit_tests import (
+    RowDifference,
+    UnitTestResult,
+    chosen_tests,
+    declared_unit_tests,
+    run_unit_tests,
+)
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
