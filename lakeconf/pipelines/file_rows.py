@@ -236,6 +236,15 @@ class Files:
         return [name if "://" in name else str(self.model.folder / name) for name in self.names]
 
     @property
+    def place(self) -> str:
+        """The start of a message about the declared columns."""
+        return self.model.at("columns") if self.columns else ""
+
+    def named(self, path: str) -> str:
+        """Returns a file as messages name it."""
+        return dict(zip(self.paths, self.names, strict=True)).get(path, path)
+
+    @property
     def ending(self) -> str:
         """The file extension in lower case."""
         endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in self.paths}
@@ -324,7 +333,7 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
     wrong = f"FROM ({rows}) AS found(file, rounded, guess) WHERE rounded IS NOT NULL OR guess IS NOT NULL LIMIT 1"
     for path, name, guess in sql_rows(lake, wrong):
         if guess is not None:
-            raise guess_error(_place(files), _name(files, path), guess, pairs[guess[0]][1])
+            raise guess_error(files.place, files.named(path), guess, pairs[guess[0]][1])
         raise _rounding(files, path, name, pairs[name][1])
 
 
@@ -367,7 +376,7 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     missing = [name for name in columns if name not in names and folded(name) not in kept]
     if missing:
         raise SchemaError(
-            f"{_place(files)}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
+            f"{files.place}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
             hint=f"remove it from columns, or use one of the columns of the file: {', '.join(given)}",
         )
     return names
@@ -397,7 +406,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
         hint = f"add {identifier(path[-1])} {kind} to the type of {path_text(path[:-1])!r} in columns"
     if isinstance(files.model.kind, Append):
         hint += f"; to leave it out, select the other {others} FROM files in the SQL of the model"
-    named = f"{_place(files)}{_name(files, file)} has the {what}"
+    named = f"{files.place}{files.named(file)} has the {what}"
     return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
@@ -406,8 +415,8 @@ def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
     if isinstance(files.model.kind, Append):
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round them, also cast it in the SQL of the model: {cast}"
-    what = f"the column {name!r} of {_name(files, path)}"
-    return _of_column(name, f"{_place(files)}{what} has values that its type {kind} would round", hint)
+    what = f"the column {name!r} of {files.named(path)}"
+    return _of_column(name, f"{files.place}{what} has values that its type {kind} would round", hint)
 
 
 def _of_column(column: str, message: str, hint: str) -> SchemaError:
@@ -418,15 +427,6 @@ def _of_column(column: str, message: str, hint: str) -> SchemaError:
 
 def _key(name: str, kind: str) -> str:
     return f"{dotted((name,))} = {toml_value(kind)}"
-
-
-def _place(files: Files) -> str:
-    return files.model.at("columns") if files.columns else ""
-
-
-def _name(files: Files, path: str) -> str:
-    """Returns a file as messages name it."""
-    return dict(zip(files.paths, files.names, strict=True)).get(path, path)
 
 
 def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from lakeconf.errors import listed
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState, ModelRun
 from lakeconf.pipelines.file_rows import sql_rows
-from lakeconf.pipelines.history import SHOWN
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.recorded_runs import SHOWN
 from lakeconf.sql import literal
 
 # A larger file is compared by size and time only: a run reads no large file twice.

@@ -8,13 +8,12 @@ import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.logs import escaped
-from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
+from lakeconf.pipelines.models.body import ModelSqlError, SparkQuery
 from lakeconf.pipelines.models.declaration import check_kind
 from lakeconf.pipelines.models.definition_hash import digest
 from lakeconf.pipelines.models.kinds import Append, View
@@ -74,13 +73,9 @@ class Pipeline:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
             found = error.args[1][::-1]
-            tested = [f"{a} only tests relationships with {b}" for a, b in pairwise(found) if b not in self._read[a]]
-            reason = f" ({'; '.join(tested)})" if tested else ""
             raise PipelineError(
-                f"the models form a cycle: {' → '.join(found)}{reason}",
-                hint="move the test to the model that runs last, as an audit"
-                if tested
-                else "remove one of these inputs",
+                f"the models form a cycle: {' → '.join(found)}",
+                hint="remove one of these inputs; make a test of relationships an audit of the model that runs last",
                 model=found[0],
             ) from error
 
@@ -193,20 +188,16 @@ class Pipeline:
         problem = f"is ambiguous: {' or '.join(named)}" if named else "does not match the table of any model"
         raise PipelineError(
             f"the input {name!r} of the model {model.table} {problem}",
-            hint=f"write the schema of the table in the SQL: FROM schema.{name}"
-            if isinstance(model.body, Query)
-            else f'name its table: inputs={{"{name}": "schema.table"}}',
+            hint=f'write the schema of the table in SQL, or name it in Python: inputs={{"{name}": "schema.table"}}',
             model=model.table,
         )
 
 
 def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     tag = name.removeprefix("tag:")
-    if tag != name:
-        otherwise = f"use one of: {', '.join(known)}" if known else 'add tags = ["nightly"] to a model'
-        return PipelineError(f"no model has the tag {tag!r}", hint=suggestion(name, known, otherwise))
-    otherwise = f"use one of the models: {', '.join(known)}" if known else "declare models in the pipeline"
-    return PipelineError(f"unknown model {name!r}", hint=suggestion(name, known, otherwise))
+    what = f"no model has the tag {tag!r}" if tag != name else f"unknown model {name!r}"
+    otherwise = f"use one of: {', '.join(known)}" if known else "add the tag, or the model, to the pipeline"
+    return PipelineError(what, hint=suggestion(name, known, otherwise))
 
 
 def _same_table(model: Model, first: Model) -> PipelineError:

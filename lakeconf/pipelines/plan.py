@@ -10,7 +10,13 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
-from lakeconf.pipelines.history import (
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
+from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
+from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.new_files import new_files
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.recorded_runs import (
     SHOWN,
     Known,
     arguments,
@@ -20,12 +26,6 @@ from lakeconf.pipelines.history import (
     reads_changes,
     undone_warnings,
 )
-from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
-from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
-from lakeconf.pipelines.models.model import Model
-from lakeconf.pipelines.new_files import new_files
-from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.rows import Late
 from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
@@ -274,14 +274,7 @@ def _intervals(
     changed: Sequence[str],
     late: Late,
 ) -> Step:
-    start = bounds.since or (None if kind.start is None else moment(kind.start))
-    if start is None:
-        raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
-    if start > bounds.until:
-        raise PipelineError(
-            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
-            hint="set --from to a time before --to",
-        )
+    start = _start(model, kind, bounds)
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
         done = done_ranges(kind, known.history.runs, pipeline.definition(model))
@@ -307,3 +300,16 @@ def _intervals(
         model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None,
         late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,
     )  # fmt: skip
+
+
+def _start(model: Model, kind: Incremental, bounds: Bounds) -> datetime:
+    """Returns the start of the first interval."""
+    start = bounds.since or (None if kind.start is None else moment(kind.start))
+    if start is None:
+        raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
+    if start > bounds.until:
+        raise PipelineError(
+            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
+            hint="set --from to a time before --to",
+        )
+    return start

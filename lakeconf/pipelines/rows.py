@@ -14,11 +14,11 @@ from lakeconf.errors import LakeconfError, PipelineError, SnapshotNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.file_rows import Files, read_files
-from lakeconf.pipelines.history import Known, done_ranges, located
 from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.recorded_runs import Known, done_ranges, located
 from lakeconf.sql import folded
 
 _FEED = ("snapshot_id", "rowid", "change_type")

@@ -19,13 +19,13 @@ from lakeconf.errors import LakeconfError, PipelineError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import files_of
-from lakeconf.pipelines.history import Known, history
 from lakeconf.pipelines.intervals import in_utc, moment
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
+from lakeconf.pipelines.recorded_runs import Known, history
 from lakeconf.pipelines.rows import Late, late_intervals, rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
@@ -182,13 +182,8 @@ def run(
     Args:
         pipeline: The models.
         lake: The lake that contains their tables.
-        tables: As for `plan`.
-        since: As for `plan`.
-        until: As for `plan`.
-        rebuild: As for `plan`.
-        redo_late: As for `plan`.
+        tables: As for `plan`, like `since`, `until`, `rebuild`, `redo_late` and `others`.
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
-        others: As for `plan`.
         progress: Called with the result of each model when it ends.
         began: Called when a model begins to run that has something to do, in the thread that runs it.
         jobs: The number of models that run at the same time, each after those that it reads; only on DuckDB.
@@ -203,22 +198,24 @@ def run(
     if jobs < 1:
         raise PipelineError(f"jobs is {jobs}, but at least one model must run at a time", hint="set jobs to 1 or more")
     lakes = {"": lake, **(others or {})}
+    if jobs > 1 and not _is_on_duckdb(lakes):
+        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
     bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
     running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
     try:
         if jobs == 1:
-            for model in running.models:
-                used = lakes_of(model, lakes)
-                running.end(model.table, running.work(model.table, used))
-                if used is not lakes:
-                    for one in lakes.values():
-                        one.refresh()
+            running.one_by_one(lakes)
         else:
-            _run_parallel(running, lakes, jobs)
+            running.in_parallel(lakes, jobs)
     except BaseException:
         running.end_committed()
         raise
     return [running.results[model.table] for model in running.models]
+
+
+def _refresh(lakes: Mapping[str, Lake]) -> None:
+    for lake in lakes.values():
+        lake.refresh()
 
 
 def lakes_of(model: Model, lakes: Mapping[str, Lake]) -> Mapping[str, Lake]:
@@ -256,13 +253,51 @@ class _Running:
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
 
+    def one_by_one(self, lakes: Mapping[str, Lake]) -> None:
+        """Runs the models in this thread."""
+        for model in self.models:
+            used = lakes_of(model, lakes)
+            self.end(model.table, self.work(model.table, used))
+            if used is not lakes:
+                _refresh(lakes)
+
+    def in_parallel(self, lakes: Mapping[str, Lake], jobs: int) -> None:
+        """Runs the models in threads."""
+
+        def work(table: str) -> ModelResult:
+            return self.work(table, forked(lakes))
+
+        in_parallel(self._order, self.needs, jobs, work, self.end, lambda: interrupt_queries(lakes))
+        _refresh(lakes)
+
     def work(self, table: str, lakes: Mapping[str, Lake]) -> ModelResult:
         """Runs a model whose inputs have run."""
         _log.info("model %s (%d of %d)", table, self._order.index(table) + 1, len(self._order))
-        failed = [one for one in self._order if one in self.needs[table] and _is_broken(self.results[one])]
+        failed = [one for one in self._order if one in self.needs[table] and self._is_broken(one)]
         if failed:
             return ModelResult(table, "not run", f"{failed[0]} failed")
-        return self._result(self._pipeline.by_table[table], lakes)
+        began, one = time.monotonic(), None
+        reason = "cannot be planned"
+        try:
+            with in_utc(lakes.values()):
+                step = _planned(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds)
+                reason = step.reason
+                if not step.runs:
+                    took = time.monotonic() - began
+                    return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
+                check_rebuild(step)
+                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+                self._began(step.model)
+                self._step_runs[table] = one
+                one.carry_out()
+        except LakeconfError as error:
+            _log.debug("model %s failed", table, exc_info=True)
+            snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
+            return ModelResult(table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
+        return replace(self._done(one), seconds=time.monotonic() - began)
+
+    def _is_broken(self, table: str) -> bool:
+        return table in self.results and self.results[table].status in ("failed", "not run")
 
     def end(self, table: str, result: ModelResult) -> None:
         """Records the result of a model."""
@@ -281,46 +316,10 @@ class _Running:
                 failed = ModelResult(table, "failed", one.step.reason, one.snapshot_id, one.rows, error=one.unknown)
                 self.end(table, failed)
 
-    def _result(self, model: Model, lakes: Mapping[str, Lake]) -> ModelResult:
-        began, table, one = time.monotonic(), model.table, None
-        reason = "cannot be planned"
-        try:
-            with in_utc(lakes.values()):
-                step = _planned(self._pipeline, model, lakes, self._bounds)
-                reason = step.reason
-                if not step.runs:
-                    took = time.monotonic() - began
-                    return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
-                check_rebuild(step)
-                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
-                self._began(model)
-                self._step_runs[table] = one
-                one.carry_out()
-        except LakeconfError as error:
-            _log.debug("model %s failed", table, exc_info=True)
-            snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
-            return ModelResult(table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
-        return replace(self._done(one), seconds=time.monotonic() - began)
-
     @staticmethod
     def _done(one: StepRun) -> ModelResult:
         table, reason = one.step.model.table, one.step.reason
         return ModelResult(table, "done", reason, one.snapshot_id, one.rows, warnings=one.warnings)
-
-
-def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> None:
-    if not _is_on_duckdb(lakes):
-        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
-    in_parallel(
-        [model.table for model in running.models],
-        running.needs,
-        jobs,
-        lambda table: running.work(table, forked(lakes)),
-        running.end,
-        lambda: interrupt_queries(lakes),
-    )
-    for one in lakes.values():
-        one.refresh()
 
 
 def _planned(
@@ -330,8 +329,7 @@ def _planned(
     lake = lakes[""]
     # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
     events = lake.runs.committed(model.table)
-    for one in lakes.values():
-        one.refresh()
+    _refresh(lakes)
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     found = history(events, lake.runs.created(model.table) if exists else None)
     known = Known(lakes, exists, found, len(events), pending)
@@ -359,7 +357,3 @@ def _with_columns(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake]) -> 
 def _bounds(since: date | datetime | None, until: date | datetime | None, **given: bool) -> Bounds:
     end = datetime.now(UTC) if until is None else until
     return Bounds(None if since is None else moment(since), moment(end), **given)
-
-
-def _is_broken(result: ModelResult | None) -> bool:
-    return result is not None and result.status in ("failed", "not run")

@@ -22,7 +22,6 @@ from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import Files, check_files, files_of
-from lakeconf.pipelines.history import changed_inputs, located
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
@@ -30,6 +29,7 @@ from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
+from lakeconf.pipelines.recorded_runs import changed_inputs, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update

@@ -12,7 +12,7 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.definition_hash import digest
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, View
 from lakeconf.pipelines.models.model import Model, model, relationships
-from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.pipelines.pipeline import Pipeline, check, mermaid
 
 FULL = Query("SELECT 1 AS id")
 
@@ -73,7 +73,10 @@ def test_name_of_two_tables_is_ambiguous() -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline([sql("marts.t", "FROM users"), sql("raw.users"), sql("old.users")])
     assert caught.value.message == "the input 'users' of the model marts.t is ambiguous: raw.users or old.users"
-    assert caught.value.hint == "write the schema of the table in the SQL: FROM schema.users"
+    assert (
+        caught.value.hint
+        == 'write the schema of the table in SQL, or name it in Python: inputs={"users": "schema.table"}'
+    )
 
 
 def test_stored_inputs_are_those_below_views() -> None:
@@ -155,7 +158,7 @@ def test_unknown_model() -> None:
     assert caught.value.hint == 'did you mean "a.t"?'
     with pytest.raises(PipelineError, match=r"unknown model 'nothing'") as caught:
         Pipeline([Model("a.t", Full(), FULL), Model("a.u", Full(), FULL)]).chosen(["a.t", "+nothing"])
-    assert caught.value.hint == "use one of the models: a.t, a.u"
+    assert caught.value.hint == "use one of: a.t, a.u"
 
 
 @pytest.mark.parametrize(
@@ -178,15 +181,15 @@ def test_unknown_model() -> None:
         ([sql("a.t", "FROM a.t")], "the model a.t reads its own table", "read other tables only"),
         (
             [sql("a.t", tests=[relationships("id", "A.U", "id")]), sql("a.u", "FROM a.t")],
-            "the models form a cycle: a.t → a.u → a.t (a.t only tests relationships with a.u)",
-            "move the test to the model that runs last, as an audit",
+            "the models form a cycle: a.t → a.u → a.t",
+            "remove one of these inputs; make a test of relationships an audit",
         ),
         ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", "write SELECT … FROM …"),
         ([sql("a.t", "DELETE FROM a.u")], "it is no SELECT", "write SELECT … FROM …"),
         (
             [sql("a.t", "FROM u")],
             "the input 'u' of the model a.t does not match the table of any model",
-            "write the schema of the table in the SQL: FROM schema.u",
+            "write the schema of the table in SQL, or name it in Python: inputs=",
         ),
         (
             [sql("a.t", "FROM a.u, a.v", Append())],
@@ -261,3 +264,16 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
 def test_model_without_a_body_has_no_place() -> None:
     with pytest.raises(PipelineError, match=r"^'t' is not a valid table"):
         Pipeline([Model("t", Append(files="*.csv"))])
+
+
+def test_only_the_selected_models_are_drawn() -> None:
+    pipeline = Pipeline([Model("a.one", Full(), Query("SELECT 1 AS n")), Model("a.two", Full(), Query("FROM a.one"))])
+    assert "a.two" not in mermaid(pipeline, [pipeline.by_table["a.one"]])
+
+
+def test_names_are_no_syntax() -> None:
+    pipeline = Pipeline([Model('raw.<b>"]\nx --> y', Full(), Query("SELECT 1 AS n"))])
+    shown = mermaid(pipeline, pipeline.models)
+    assert len(shown.splitlines()) == 2
+    assert shown.count('"') == 2
+    assert "<b>" not in shown

@@ -10,12 +10,12 @@ from local_stores import store_of
 
 from lakeconf.errors import PipelineError, TableNotFoundError
 from lakeconf.lake.run_journal import ModelRun
-from lakeconf.pipelines.history import History, Known, located
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, decide
+from lakeconf.pipelines.recorded_runs import History, Known, located
 from lakeconf.pipelines.rows import Late
 
 if TYPE_CHECKING:

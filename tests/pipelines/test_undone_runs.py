@@ -10,9 +10,9 @@ import pytest
 
 from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
-from lakeconf.pipelines.history import history, undone_warnings
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Kind
+from lakeconf.pipelines.recorded_runs import history, undone_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
