@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,12 +29,42 @@ KeyPath: TypeAlias = tuple[str, ...]
 _NESTED = ("struct", "list", "array", "map")
 
 
-def unknown_json_keys(json: str, types: Mapping[str, str]) -> str:
-    """Returns the SQL of a list with the paths of the keys in a JSON object that columns lack, each as a list of names.
+def unknown_json_keys(types: Mapping[str, str]) -> str:
+    """Returns the SQL of a list with the paths of the keys in the object `json` that columns lack, as lists of names.
 
     DuckDB matches keys exactly, so a key that differs in case is unknown.
     """
-    return _unknown_of(json, {name: parsed_type(kind) for name, kind in types.items()}, count())
+    found = [_unknown_in((), "$", types, is_many=False)]
+    for name, kind in types.items():
+        found += _unknown_below(parsed_type(kind), (name,), f'$."{name}"', is_many=False)
+    return f"list_concat({', '.join(found)})"
+
+
+def _unknown_below(kind: DuckDBPyType, path: KeyPath, place: str, *, is_many: bool) -> Iterator[str]:
+    """Yields the SQL for each struct in a type; `place` is its path in JSON, which may find many values."""
+    fields = _inner(kind)
+    if kind.id == "struct":
+        yield _unknown_in(path, place, fields, is_many=is_many)
+        for name, inner in fields.items():
+            yield from _unknown_below(inner, (*path, name), f'{place}."{name}"', is_many=is_many)
+    else:
+        # A list has its elements at [*], an object its values at .*, and any other value has nothing there.
+        every = ".*" if kind.id == "map" else "[*]"
+        for name, inner in fields.items():
+            yield from _unknown_below(inner, (*path, name), f"{place}{every}", is_many=True)
+
+
+def _unknown_in(path: KeyPath, place: str, known: Collection[str], *, is_many: bool) -> str:
+    if any('"' in name for name in path):
+        raise PipelineError(
+            f"the keys of the field {path_text(path)!r} cannot be checked, because its name has a quotation mark",
+            hint="declare it as JSON in columns, and take its values in the SQL of the model",
+        )
+    # `json_keys` returns no keys for other values than objects, and one list for each of many values.
+    keys = f"json_keys(json, {literal(place)})"
+    keys = f"flatten({keys})" if is_many else keys
+    unknown = f"list_filter({keys}, lambda key: key NOT IN ({', '.join(map(literal, known))}))"
+    return f"list_transform({unknown}, lambda key: [{', '.join([*map(literal, path), 'key'])}])"
 
 
 def unknown_fields(given: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
@@ -59,10 +88,6 @@ def _inner(kind: DuckDBPyType) -> dict[str, DuckDBPyType]:
     return {"[]": parts["value" if kind.id == "map" else "child"]}
 
 
-def _has_struct(kind: DuckDBPyType) -> bool:
-    return kind.id == "struct" or any(map(_has_struct, _inner(kind).values()))
-
-
 def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if wanted.id not in _NESTED:  # such as VARCHAR or JSON, which hold the whole value
         return
@@ -72,39 +97,6 @@ def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterat
             yield from _missing(part, known[folded(name)], (*path, name))
         elif given.id == wanted.id == "struct":
             yield (*path, name), str(part)
-
-
-def _unknown(json: str, kind: DuckDBPyType, numbers: Iterator[int]) -> str:
-    if kind.id == "struct":
-        return _unknown_of(json, _inner(kind), numbers)
-    (inner,) = _inner(kind).values()
-    # A list has its elements at [*], an object its values at .*, and any other value has nothing there.
-    items = f"json_extract({json}, {literal('$.*' if kind.id == 'map' else '$[*]')})"
-    item = f"item_{next(numbers)}"
-    found = f"flatten(list_transform({items}, lambda {item}: {_unknown(item, inner, numbers)}))"
-    return _below("[]", found, numbers)
-
-
-def _unknown_of(json: str, fields: Mapping[str, DuckDBPyType], numbers: Iterator[int]) -> str:
-    key, known = f"key_{next(numbers)}", ", ".join(map(literal, fields))
-    # `json_keys` returns no keys for other values than objects.
-    own = f"list_transform(list_filter(json_keys({json}), lambda {key}: {key} NOT IN ({known})), lambda {key}: [{key}])"
-    # A JSON pointer: a path with $ cannot quote every name.
-    inner = [
-        _below(name, _unknown(f"json_extract({json}, {literal(_pointer(name))})", kind, numbers), numbers)
-        for name, kind in fields.items()
-        if _has_struct(kind)
-    ]
-    return f"list_concat({', '.join([own, *inner])})" if inner else own
-
-
-def _below(name: str, found: str, numbers: Iterator[int]) -> str:
-    path = f"path_{next(numbers)}"
-    return f"list_transform({found}, lambda {path}: list_prepend({literal(name)}, {path}))"
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 _INTEGERS = integers()
@@ -393,7 +385,7 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
 
 def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
-    keys = f"SELECT {_FILE}, unnest({unknown_json_keys('json', columns)}) AS name FROM {source}"
+    keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
     for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
         raise _left_out(files, file, (tuple(path), "VARCHAR"))
 
