@@ -78,19 +78,12 @@ def _check_columns(
     check_names(columns)
     for name, (kind, _) in columns.items():
         check_writable(name, parsed_type(kind))
-    has, wanted = set(map(folded, columns)), set(map(folded, columns if known is None else known))
-    for name in columns:
-        if folded(name) not in wanted:
-            raise SchemaError(
-                f"{file} has the column {name!r}, which {table} lacks",
-                hint="remove it from the file, or load the file with a model of the kind append, which adds columns",
-            )
-    for name in known or ():
-        if folded(name) not in has:
-            raise SchemaError(
-                f"{file} lacks the column {name!r} of {table}",
-                hint="add it to the file, or load the file with a model of the kind append that declares its columns",
-            )
+    different = set() if known is None else set(map(folded, columns)) ^ set(map(folded, known))
+    if different:
+        raise SchemaError(
+            f"{file} and {table} do not have the same columns: only one of them has {', '.join(sorted(different))}",
+            hint="change the file, or load it with a model of the kind append, which adds columns or leaves them NULL",
+        )
 
 
 def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:

@@ -144,7 +144,7 @@ class Step:
     runs: bool = True  # False if there is nothing to do
     rebuild: bool = False  # True if new rows replace all existing rows
     needs_rebuild: bool = False  # True if that would replace rows of earlier runs, and was not requested
-    since: Mapping[str, int] | None = None  # the snapshot after which the changes of an input are read, by input
+    since: int | None = None  # the snapshot after which the changes of the driving input are read; None: all its rows
     batches: Sequence[Batch] = ()  # the intervals of an incremental model
     files: Sequence[str] = ()  # the files to load
     earlier: int = 0  # the number of recorded runs of the model
@@ -226,7 +226,7 @@ def _tables(pipeline: Pipeline, model: Model, known: Known, last: ModelRun | Non
             return Step(model, lost[table], rebuild=True)
         if table not in changed:
             return Step(model, _UNCHANGED, runs=False)
-        return Step(model, f"{table} has changed", since={driving: last.inputs[table]})
+        return Step(model, f"{table} has changed", since=last.inputs[table])
     if fresh is None and not changed and not lost:
         return Step(model, _UNCHANGED, runs=False)
     why = fresh or f"{' and '.join(dict.fromkeys([*changed, *lost]))} changed"

@@ -30,21 +30,11 @@ def rows_of(
     lakes: Mapping[str, Lake],
     batch: Batch | None = None,
     *,
-    files: Files | None = None,
-    since: Mapping[str, int] | None = None,
-    delta: Mapping[str, int] | None = None,
+    files: Files | None = None,  # the files to read
+    since: int | None = None,  # the snapshot after which the driving input is read; None: all its rows
+    delta: Mapping[str, int] | None = None,  # tables of which only rows that changed after a snapshot are read
 ) -> nw.LazyFrame[Any]:
-    """Returns the rows of a model as a lazy frame of the lake's engine.
-
-    Args:
-        pipeline: The models.
-        model: One of them.
-        lakes: The lakes of the inputs, by store name.
-        batch: The time range.
-        files: The files to read.
-        since: The snapshot after which the changes of the driving input are read, by input; None: all its rows.
-        delta: Tables of which only changed rows are read, with the snapshot after which they changed.
-    """
+    """Returns the rows of a model as a lazy frame of the lake's engine."""
     lake = lakes[""]
     if files is not None and isinstance(model.kind, Seed):
         return read_files(files, lake)
@@ -67,7 +57,7 @@ def _input(
     model: Model,
     name: str,
     lakes: Mapping[str, Lake],
-    since: Mapping[str, int] | None,
+    since: int | None,
     delta: Mapping[str, int],
 ) -> nw.LazyFrame[Any]:
     table = pipeline.inputs(model)[name]
@@ -79,7 +69,7 @@ def _input(
     if table in delta:
         rows = lake.table(local).changes(delta[table] + 1).drop(*_FEED)
     elif name == model.driving_input:
-        rows = _driving(model, name, lake, local, None if since is None else since[name])
+        rows = _driving(model, name, lake, local, since)
     else:
         rows = lake.table(local).scan()
     # DuckDB can only join frames of the same connection.
