@@ -41,7 +41,11 @@ class Pipeline:
             with _placed(model):
                 first = seen.setdefault(folded(model.table), model)
                 if first is not model:
-                    raise _same_table(model, first)
+                    raise PipelineError(
+                        f"two models write {model.table}: {first.table} is the same name, because names ignore case",
+                        hint="remove one of the models, or change its table",
+                        model=model.table,
+                    )
         for model in self.models:
             with _placed(model):
                 check(model)
@@ -138,9 +142,12 @@ class Pipeline:
             known = list(self.by_table)
         if not found:
             raise _unknown(name, known)
-        above = self._reached(found, self._read) if text.startswith("+") else set()
-        below = self._reached(found, self._readers) if text.endswith("+") else set()
-        return {*found, *above, *below}
+        every = set(found)
+        if text.startswith("+"):
+            every.update(*(self._above[table] for table in found))
+        if text.endswith("+"):
+            every.update(table for table, above in self._above.items() if not above.isdisjoint(found))
+        return every
 
     @cached_property
     def _read(self) -> Mapping[str, Sequence[str]]:
@@ -151,19 +158,12 @@ class Pipeline:
         }
 
     @cached_property
-    def _readers(self) -> Mapping[str, Sequence[str]]:
-        """The models that read each model, by table."""
-        return {table: [one for one, read in self._read.items() if table in read] for table in self.by_table}
-
-    @staticmethod
-    def _reached(tables: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-        """The tables that edges lead to, directly or not."""
-        found: set[str] = set()
-        waiting = list(tables)
-        while waiting:
-            new = set(edges[waiting.pop()]) - found
-            found |= new
-            waiting += new
+    def _above(self) -> Mapping[str, set[str]]:
+        """The models that each model reads, directly or not, by table."""
+        found: dict[str, set[str]] = {}
+        for model in self.ordered:
+            read = self._read[model.table]
+            found[model.table] = set(read).union(*(found[table] for table in read))
         return found
 
     def _check_changes(self, model: Model) -> None:
@@ -198,14 +198,6 @@ def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     what = f"no model has the tag {tag!r}" if tag != name else f"unknown model {name!r}"
     otherwise = f"use one of: {', '.join(known)}" if known else "add the tag, or the model, to the pipeline"
     return PipelineError(what, hint=suggestion(name, known, otherwise))
-
-
-def _same_table(model: Model, first: Model) -> PipelineError:
-    """The error for a model whose table another one writes."""
-    what = f"two models write {model.table}"
-    if model.table != first.table:
-        what = f"{model.table} and {first.table} are the same table: names ignore case"
-    return PipelineError(what, hint="remove one of the models, or change its table", model=model.table)
 
 
 def check(model: Model) -> None:

@@ -170,7 +170,7 @@ def test_unknown_model() -> None:
         ([sql(".t")], "'.t' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
         (
             [sql("a.t"), sql("A.T")],
-            "A.T and a.t are the same table: names ignore case",
+            "two models write A.T: a.t is the same name",
             "remove one of the models, or change its table",
         ),
         (
@@ -249,7 +249,7 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
     one = Model("a.t", Append(), Query("FROM a.v", tmp_path / "t.sql"))
     cases = [
         ([one, sql("a.v", kind=View())], "t.sql: the model a.t reads the changes of a.v, which is a view"),
-        ([sql("A.T"), one], "t.sql: a.t and A.T are the same table: names ignore case"),
+        ([sql("A.T"), one], "t.sql: two models write a.t: A.T is the same name"),
         ([sql("a.t"), one], "t.sql: two models write a.t"),
         ([Model("a.t", Full(), Query("FROM x", tmp_path / "t.sql"))], "t.sql: the input 'x' of the model a.t does not"),
         ([Model("t", Full(), Query("SELECT 1", tmp_path / "t.sql"))], "t.sql: 't' is not a valid table of a model"),
