@@ -52,7 +52,6 @@ LAZY = {
     ("lakeconf.engines.spark.start", "lakeconf.engines.spark.hadoop"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
-    ("lakeconf.cli.pipeline_commands", "lakeconf.pipelines.lineage"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
     ("lakeconf.lake.maintenance", "lakeconf.lake.rewriting"),
     ("lakeconf.cli", "lakeconf.cli.app"),

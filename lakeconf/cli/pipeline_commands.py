@@ -29,14 +29,18 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
-from lakeconf.errors import required
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
-from lakeconf.pipelines.graph import Lineage, SourceColumn, mermaid, sources_text
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
-from lakeconf.pipelines.models.unit_test_rows import RowDifference
-from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
+from lakeconf.pipelines.models.unit_tests import (
+    RowDifference,
+    UnitTestResult,
+    chosen_tests,
+    declared_unit_tests,
+    run_unit_tests,
+)
 from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
+from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
 from lakeconf.wording import counted
 from lakeconf.write.ddl import type_sql
@@ -380,9 +384,8 @@ def load_command(
 @click.command("graph", short_help="Show which models read which tables.")
 @selection_options
 @output_format("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
-@click.option("--columns", is_flag=True, help="Also show from which columns each column of a SQL model comes.")
 @config_option
-def graph_command(models: Selection, source: str | None, format_name: str, *, columns: bool) -> None:
+def graph_command(models: Selection, source: str | None, format_name: str) -> None:
     """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
 
     \b
@@ -390,30 +393,13 @@ def graph_command(models: Selection, source: str | None, format_name: str, *, co
     """
     pipeline = declared_pipeline(init(source))
     chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
-    lineage = _lineage(pipeline) if columns else None
     if format_name == "mermaid":
         show_lines(mermaid(pipeline, chosen))
     elif format_name == "json":
-        show_json([_graph_data(pipeline, model, lineage) for model in chosen])
+        show_json([_graph_data(pipeline, model) for model in chosen])
     else:
         for model in chosen:
             _show_graph(pipeline, model)
-            if lineage is not None:
-                _show_columns(lineage[model.table])
-
-
-def _lineage(pipeline: Pipeline) -> Mapping[str, Lineage | None]:
-    with required("sqlglot", extra="sqlglot", needed_for="the columns of a graph"):
-        from lakeconf.pipelines.lineage import column_lineage
-
-        return column_lineage(pipeline)
-
-
-def _show_columns(lineage: Lineage | None) -> None:
-    if lineage is None:
-        show("  columns: unknown")
-    for name, sources in (lineage or {}).items():
-        show(f"  {name} ← {sources_text(sources)}")
 
 
 def _show_graph(pipeline: Pipeline, model: Model) -> None:
@@ -423,8 +409,8 @@ def _show_graph(pipeline: Pipeline, model: Model) -> None:
         show(f"  reads {table}{'' if table in pipeline.by_table else ', which is not a model'}")
 
 
-def _graph_data(pipeline: Pipeline, model: Model, lineage: Mapping[str, Lineage | None] | None) -> dict[str, Any]:
-    data = {
+def _graph_data(pipeline: Pipeline, model: Model) -> dict[str, Any]:
+    return {
         "model": model.table,
         "kind": model.kind.name,
         "tags": list(model.tags),
@@ -432,12 +418,3 @@ def _graph_data(pipeline: Pipeline, model: Model, lineage: Mapping[str, Lineage 
         "checks": [name for name, _ in model.checks],
         "comment": model.comment,
     }
-    if lineage is None:
-        return data
-    found = lineage[model.table]
-    columns = None if found is None else {name: _sources(sources) for name, sources in found.items()}
-    return {**data, "columns": columns}
-
-
-def _sources(sources: Sequence[SourceColumn] | None) -> list[dict[str, str]] | None:
-    return None if sources is None else [{"table": one.table, "column": one.column} for one in sources]

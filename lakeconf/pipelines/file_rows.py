@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,12 +29,42 @@ KeyPath: TypeAlias = tuple[str, ...]
 _NESTED = ("struct", "list", "array", "map")
 
 
-def unknown_json_keys(json: str, types: Mapping[str, str]) -> str:
-    """Returns the SQL of a list with the paths of the keys in a JSON object that columns lack, each as a list of names.
+def unknown_json_keys(types: Mapping[str, str]) -> str:
+    """Returns the SQL of a list with the paths of the keys in the object `json` that columns lack, as lists of names.
 
     DuckDB matches keys exactly, so a key that differs in case is unknown.
     """
-    return _unknown_of(json, {name: parsed_type(kind) for name, kind in types.items()}, count())
+    found = [_unknown_in((), "$", types, is_many=False)]
+    for name, kind in types.items():
+        found += _unknown_below(parsed_type(kind), (name,), f'$."{name}"', is_many=False)
+    return f"list_concat({', '.join(found)})"
+
+
+def _unknown_below(kind: DuckDBPyType, path: KeyPath, place: str, *, is_many: bool) -> Iterator[str]:
+    """Yields the SQL for each struct in a type; `place` is its path in JSON, which may find many values."""
+    fields = _inner(kind)
+    if kind.id == "struct":
+        yield _unknown_in(path, place, fields, is_many=is_many)
+        for name, inner in fields.items():
+            yield from _unknown_below(inner, (*path, name), f'{place}."{name}"', is_many=is_many)
+    else:
+        # A list has its elements at [*], an object its values at .*, and any other value has nothing there.
+        every = ".*" if kind.id == "map" else "[*]"
+        for name, inner in fields.items():
+            yield from _unknown_below(inner, (*path, name), f"{place}{every}", is_many=True)
+
+
+def _unknown_in(path: KeyPath, place: str, known: Collection[str], *, is_many: bool) -> str:
+    if any('"' in name for name in path):
+        raise PipelineError(
+            f"the keys of the field {path_text(path)!r} cannot be checked, because its name has a quotation mark",
+            hint="declare it as JSON in columns, and take its values in the SQL of the model",
+        )
+    # `json_keys` returns no keys for other values than objects, and one list for each of many values.
+    keys = f"json_keys(json, {literal(place)})"
+    keys = f"flatten({keys})" if is_many else keys
+    unknown = f"list_filter({keys}, lambda key: key NOT IN ({', '.join(map(literal, known))}))"
+    return f"list_transform({unknown}, lambda key: [{', '.join([*map(literal, path), 'key'])}])"
 
 
 def unknown_fields(given: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
@@ -59,10 +88,6 @@ def _inner(kind: DuckDBPyType) -> dict[str, DuckDBPyType]:
     return {"[]": parts["value" if kind.id == "map" else "child"]}
 
 
-def _has_struct(kind: DuckDBPyType) -> bool:
-    return kind.id == "struct" or any(map(_has_struct, _inner(kind).values()))
-
-
 def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if wanted.id not in _NESTED:  # such as VARCHAR or JSON, which hold the whole value
         return
@@ -72,39 +97,6 @@ def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterat
             yield from _missing(part, known[folded(name)], (*path, name))
         elif given.id == wanted.id == "struct":
             yield (*path, name), str(part)
-
-
-def _unknown(json: str, kind: DuckDBPyType, numbers: Iterator[int]) -> str:
-    if kind.id == "struct":
-        return _unknown_of(json, _inner(kind), numbers)
-    (inner,) = _inner(kind).values()
-    # A list has its elements at [*], an object its values at .*, and any other value has nothing there.
-    items = f"json_extract({json}, {literal('$.*' if kind.id == 'map' else '$[*]')})"
-    item = f"item_{next(numbers)}"
-    found = f"flatten(list_transform({items}, lambda {item}: {_unknown(item, inner, numbers)}))"
-    return _below("[]", found, numbers)
-
-
-def _unknown_of(json: str, fields: Mapping[str, DuckDBPyType], numbers: Iterator[int]) -> str:
-    key, known = f"key_{next(numbers)}", ", ".join(map(literal, fields))
-    # `json_keys` returns no keys for other values than objects.
-    own = f"list_transform(list_filter(json_keys({json}), lambda {key}: {key} NOT IN ({known})), lambda {key}: [{key}])"
-    # A JSON pointer: a path with $ cannot quote every name.
-    inner = [
-        _below(name, _unknown(f"json_extract({json}, {literal(_pointer(name))})", kind, numbers), numbers)
-        for name, kind in fields.items()
-        if _has_struct(kind)
-    ]
-    return f"list_concat({', '.join([own, *inner])})" if inner else own
-
-
-def _below(name: str, found: str, numbers: Iterator[int]) -> str:
-    path = f"path_{next(numbers)}"
-    return f"list_transform({found}, lambda {path}: list_prepend({literal(name)}, {path}))"
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 _INTEGERS = integers()
@@ -203,15 +195,14 @@ def is_lost(kind: str) -> bool:
     return "WITH TIME ZONE" in kind
 
 
-def guess_error(place: str, file: str, pair: Sequence[str], kind: str, *, is_seed: bool) -> SchemaError:
+def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> SchemaError:
     """Returns the error about a text."""
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
     if parsed_type(kind).id not in DATED:
         return _of_column(column, message, "declare it as VARCHAR in columns, or change it in the file")
-    where = "the SQL of a model that reads the seed" if is_seed else "the SQL of the model"
-    made = f"SELECT CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})" + ("" if is_seed else " FROM files")
-    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in {where}: {made}"
+    made = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
+    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {made}"
     return _of_column(column, f"{message} in ISO 8601", hint)
 
 
@@ -235,6 +226,15 @@ class Files:
     def paths(self) -> list[str]:
         """Absolute paths or URIs."""
         return [name if "://" in name else str(self.model.folder / name) for name in self.names]
+
+    @property
+    def place(self) -> str:
+        """The start of a message about the declared columns."""
+        return self.model.at("columns") if self.columns else ""
+
+    def named(self, path: str) -> str:
+        """Returns a file as messages name it."""
+        return dict(zip(self.paths, self.names, strict=True)).get(path, path)
 
     @property
     def ending(self) -> str:
@@ -323,10 +323,9 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
     source = files.source({} if files.ending == "parquet" else types, with_file=True)
     rows = f"SELECT {_FILE}, {cases} FROM {source}"
     wrong = f"FROM ({rows}) AS found(file, rounded, guess) WHERE rounded IS NOT NULL OR guess IS NOT NULL LIMIT 1"
-    for path, name, guess in _rows(lake, wrong):
+    for path, name, guess in sql_rows(lake, wrong):
         if guess is not None:
-            kind, is_seed = pairs[guess[0]][1], isinstance(files.model.kind, Seed)
-            raise guess_error(_place(files), _name(files, path), guess, kind, is_seed=is_seed)
+            raise guess_error(files.place, files.named(path), guess, pairs[guess[0]][1])
         raise _rounding(files, path, name, pairs[name][1])
 
 
@@ -369,7 +368,7 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     missing = [name for name in columns if name not in names and folded(name) not in kept]
     if missing:
         raise SchemaError(
-            f"{_place(files)}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
+            f"{files.place}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
             hint=f"remove it from columns, or use one of the columns of the file: {', '.join(given)}",
         )
     return names
@@ -386,8 +385,8 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
 
 def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
-    keys = f"SELECT {_FILE}, unnest({unknown_json_keys('json', columns)}) AS name FROM {source}"
-    for file, path in _rows(lake, f"FROM ({keys}) LIMIT 1"):
+    keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
+    for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
         raise _left_out(files, file, (tuple(path), "VARCHAR"))
 
 
@@ -399,7 +398,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
         hint = f"add {identifier(path[-1])} {kind} to the type of {path_text(path[:-1])!r} in columns"
     if isinstance(files.model.kind, Append):
         hint += f"; to leave it out, select the other {others} FROM files in the SQL of the model"
-    named = f"{_place(files)}{_name(files, file)} has the {what}"
+    named = f"{files.place}{files.named(file)} has the {what}"
     return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
@@ -408,8 +407,8 @@ def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
     if isinstance(files.model.kind, Append):
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round them, also cast it in the SQL of the model: {cast}"
-    what = f"the column {name!r} of {_name(files, path)}"
-    return _of_column(name, f"{_place(files)}{what} has values that its type {kind} would round", hint)
+    what = f"the column {name!r} of {files.named(path)}"
+    return _of_column(name, f"{files.place}{what} has values that its type {kind} would round", hint)
 
 
 def _of_column(column: str, message: str, hint: str) -> SchemaError:
@@ -420,15 +419,6 @@ def _of_column(column: str, message: str, hint: str) -> SchemaError:
 
 def _key(name: str, kind: str) -> str:
     return f"{dotted((name,))} = {toml_value(kind)}"
-
-
-def _place(files: Files) -> str:
-    return files.model.at("columns") if files.columns else ""
-
-
-def _name(files: Files, path: str) -> str:
-    """Returns a file as messages name it."""
-    return dict(zip(files.paths, files.names, strict=True)).get(path, path)
 
 
 def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -446,6 +436,7 @@ def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def _rows(lake: Lake, sql: str) -> list[tuple[Any, ...]]:
-    secrets = lake._session.writer.secrets  # noqa: SLF001 - for scrubbing only
-    return fetched(lake.sql(sql), secrets)
+def sql_rows(lake: Lake, sql: str, frames: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    """Returns the rows of a query, which may also read frames."""
+    found = lake.sql(sql) if frames is None else lake.query(sql, frames)
+    return fetched(found, lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only

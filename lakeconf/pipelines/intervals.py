@@ -93,14 +93,14 @@ def _batch(kind: Incremental, group: Sequence[datetime], end: datetime, missing:
     return Batch(group[0], min(last, end), last if last <= end else group[-1], redone=missing.isdisjoint(group))
 
 
-def without(ranges: Iterable[Range], removed: Iterable[Batch]) -> list[Range]:
-    """Subtracts batches from ranges."""
+def without(ranges: Iterable[Range], removed: Iterable[Range]) -> list[Range]:
+    """Subtracts ranges from ranges."""
     left = merged(ranges)
-    for batch in removed:
+    for first, last in removed:
         left = [
             part
             for start, end in left
-            for part in ((start, min(end, batch.start)), (max(start, batch.end), end))
+            for part in ((start, min(end, first)), (max(start, last), end))
             if part[0] < part[1]
         ]
     return left

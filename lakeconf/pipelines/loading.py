@@ -10,12 +10,11 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.column_types import parsed_type
-from lakeconf.connection.connection import fetched
 from lakeconf.engines.schema_check import check_names, check_writable
 from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState
-from lakeconf.pipelines.file_rows import Files, check_files, read_files
+from lakeconf.pipelines.file_rows import Files, check_files, read_files, sql_rows
 from lakeconf.pipelines.intervals import in_utc
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
@@ -50,10 +49,8 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
                 f"{file} has no column {min(unknown)!r}", hint=f"use one of its columns: {', '.join(inferred)}"
             )
         _check_columns(file, table, columns, known)
-        ((count,),) = fetched(
-            lake.query("SELECT count(*) FROM lakeconf_rows", {"lakeconf_rows": _rows(lake, file, table, columns)}),
-            lake._session.writer.secrets,  # noqa: SLF001 - for scrubbing only
-        )
+        frames = {"lakeconf_rows": _rows(lake, file, table, columns)}
+        ((count,),) = sql_rows(lake, "SELECT count(*) FROM lakeconf_rows", frames)
     return Load(columns, count, known, state)
 
 
@@ -81,19 +78,12 @@ def _check_columns(
     check_names(columns)
     for name, (kind, _) in columns.items():
         check_writable(name, parsed_type(kind))
-    has, wanted = set(map(folded, columns)), set(map(folded, columns if known is None else known))
-    for name in columns:
-        if folded(name) not in wanted:
-            raise SchemaError(
-                f"{file} has the column {name!r}, which {table} lacks",
-                hint="remove it from the file, or load the file with a model of the kind append, which adds columns",
-            )
-    for name in known or ():
-        if folded(name) not in has:
-            raise SchemaError(
-                f"{file} lacks the column {name!r} of {table}",
-                hint="add it to the file, or load the file with a model of the kind append that declares its columns",
-            )
+    different = set() if known is None else set(map(folded, columns)) ^ set(map(folded, known))
+    if different:
+        raise SchemaError(
+            f"{file} and {table} do not have the same columns: only one of them has {', '.join(sorted(different))}",
+            hint="change the file, or load it with a model of the kind append, which adds columns or leaves them NULL",
+        )
 
 
 def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:

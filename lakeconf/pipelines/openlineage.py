@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from lakeconf import __version__
@@ -28,6 +28,7 @@ from lakeconf.secret import Secret, scrub
 
 URL_VARIABLE = "OPENLINEAGE_URL"
 _ENDPOINT = "api/v1/lineage"
+_URL = "write https://host:port, and the key of the server in OPENLINEAGE_API_KEY"
 _SECONDS = 5.0
 # A server that does not answer must not delay each model of a long run.
 _MAX_FAILURES = 3
@@ -63,14 +64,13 @@ class EventServer:
     def __init__(self, url: str, endpoint: str = _ENDPOINT, api_key: str | None = None) -> None:
         try:
             parts = urlsplit(url)
-            shown = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+            self._shown = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
         except ValueError as error:
-            raise _invalid("the URL of the OpenLineage server is invalid") from error
+            raise LakeconfError("the URL of the OpenLineage server is invalid", hint=_URL) from error
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment or not url.isprintable():
-            raise _invalid("the URL of the OpenLineage server has credentials, a query or no host")
+            raise LakeconfError("the URL of the OpenLineage server has credentials, a query or no host", hint=_URL)
         if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise _invalid("OPENLINEAGE_API_KEY contains characters that a header cannot contain")
-        self._shown = shown
+            raise LakeconfError("OPENLINEAGE_API_KEY contains characters that a header cannot contain", hint=_URL)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
         self._request = urllib.request.Request(  # noqa: S310 - `event_target` permits http and https only
             f"{url.rstrip('/')}/{endpoint.lstrip('/')}", headers=headers, method="POST"
@@ -82,25 +82,20 @@ class EventServer:
     def send(self, event: bytes) -> None:
         if self._failures >= _MAX_FAILURES:
             raise LakeconfError(f"{self._shown} failed {_MAX_FAILURES} times, and nothing more is sent to it")
-        # The limit of a connection is one for each part of an answer, which a server could send byte by byte.
-        failures = [_reason(TimeoutError())]
-        thread = threading.Thread(target=self._post, args=(event, failures), daemon=True)
-        thread.start()
-        thread.join(_SECONDS)
-        for failure in failures[:1]:
-            self._failures += 1
-            raise LakeconfError(f"{self._shown} {failure}")
+        try:
+            self._opener.open(self._request, event, _SECONDS).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            self._fail(f"answered HTTP {error.code}")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            # Only the class: the text of an error can contain the URL.
+            self._fail(f"does not answer ({type(cause if isinstance(cause, Exception) else error).__name__})")
         self._failures = 0
 
-    def _post(self, event: bytes, failures: list[str]) -> None:
-        """Sends an event, and replaces the content of the list by the reason of the failure, if there is one."""
-        try:
-            with self._opener.open(self._request, event, _SECONDS):
-                failures[:] = []
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            failures[:] = [_reason(error)]
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
+    def _fail(self, why: str) -> NoReturn:
+        self._failures += 1
+        raise LakeconfError(f"{self._shown} {why}") from None
 
     def close(self) -> None:
         """Each request has its own connection."""
@@ -112,19 +107,6 @@ def event_target(target: str, environment: Mapping[str, str]) -> EventFile | Eve
         return EventFile(Path(target))
     endpoint = environment.get("OPENLINEAGE_ENDPOINT") or _ENDPOINT
     return EventServer(target, endpoint, environment.get("OPENLINEAGE_API_KEY") or None)
-
-
-def _invalid(message: str) -> LakeconfError:
-    hint = "write https://host:port, and the key of the server in OPENLINEAGE_API_KEY"
-    return LakeconfError(message, hint=hint)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"answered HTTP {error.code}"
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    # Only the class: the text of an error can contain the URL.
-    return f"does not answer ({type(cause if isinstance(cause, Exception) else error).__name__})"
 
 
 _log = EventLogger("pipeline")

@@ -1,4 +1,4 @@
-"""Pipelines: resolves the inputs of models, orders and validates them."""
+"""Pipelines: resolves the inputs of models, orders, validates and draws them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import graphlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
-from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
+from lakeconf.logs import escaped
+from lakeconf.pipelines.models.body import ModelSqlError, SparkQuery
 from lakeconf.pipelines.models.declaration import check_kind
 from lakeconf.pipelines.models.definition_hash import digest
 from lakeconf.pipelines.models.kinds import Append, View
@@ -36,13 +36,20 @@ class Pipeline:
     models: Sequence[Model]
 
     def __post_init__(self) -> None:
-        for model, first in twins(self.models):
+        seen: dict[str, Model] = {}
+        for model in self.models:
             with _placed(model):
-                raise same_table(model, first)
+                first = seen.setdefault(folded(model.table), model)
+                if first is not model:
+                    raise PipelineError(
+                        f"two models write {model.table}: {first.table} is the same name, because names ignore case",
+                        hint="remove one of the models, or change its table",
+                        model=model.table,
+                    )
         for model in self.models:
             with _placed(model):
                 check(model)
-            self._check_changes(model)
+                self._check_changes(model)
         self.ordered  # noqa: B018 - raises if the models form a cycle
 
     @cached_property
@@ -70,13 +77,9 @@ class Pipeline:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
             found = error.args[1][::-1]
-            tested = [f"{a} only tests relationships with {b}" for a, b in pairwise(found) if b not in self._read[a]]
-            reason = f" ({'; '.join(tested)})" if tested else ""
             raise PipelineError(
-                f"the models form a cycle: {' → '.join(found)}{reason}",
-                hint="move the test to the model that runs last, as an audit"
-                if tested
-                else "remove one of these inputs",
+                f"the models form a cycle: {' → '.join(found)}",
+                hint="remove one of these inputs; make a test of relationships an audit of the model that runs last",
                 model=found[0],
             ) from error
 
@@ -139,9 +142,12 @@ class Pipeline:
             known = list(self.by_table)
         if not found:
             raise _unknown(name, known)
-        above = self._reached(found, self._read) if text.startswith("+") else set()
-        below = self._reached(found, self._readers) if text.endswith("+") else set()
-        return {*found, *above, *below}
+        every = set(found)
+        if text.startswith("+"):
+            every.update(*(self._above[table] for table in found))
+        if text.endswith("+"):
+            every.update(table for table, above in self._above.items() if not above.isdisjoint(found))
+        return every
 
     @cached_property
     def _read(self) -> Mapping[str, Sequence[str]]:
@@ -152,31 +158,23 @@ class Pipeline:
         }
 
     @cached_property
-    def _readers(self) -> Mapping[str, Sequence[str]]:
-        """The models that read each model, by table."""
-        return {table: [one for one, read in self._read.items() if table in read] for table in self.by_table}
-
-    @staticmethod
-    def _reached(tables: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-        """The tables that edges lead to, directly or not."""
-        found: set[str] = set()
-        waiting = list(tables)
-        while waiting:
-            new = set(edges[waiting.pop()]) - found
-            found |= new
-            waiting += new
+    def _above(self) -> Mapping[str, set[str]]:
+        """The models that each model reads, directly or not, by table."""
+        found: dict[str, set[str]] = {}
+        for model in self.ordered:
+            read = self._read[model.table]
+            found[model.table] = set(read).union(*(found[table] for table in read))
         return found
 
     def _check_changes(self, model: Model) -> None:
         driving = model.driving_input
         by = self.by_table.get(self.inputs(model)[driving]) if driving else None
         if by is not None and isinstance(by.kind, View):
-            with _placed(model):
-                raise PipelineError(
-                    f"the model {model.table} reads the changes of {by.table}, which is a view",
-                    hint="name a table that the view reads: a view has no change feed",
-                    model=model.table,
-                )
+            raise PipelineError(
+                f"the model {model.table} reads the changes of {by.table}, which is a view",
+                hint="name a table that the view reads: a view has no change feed",
+                model=model.table,
+            )
 
     def _table_of(self, model: Model, name: str) -> str:
         """Returns the table that an argument names."""
@@ -190,37 +188,16 @@ class Pipeline:
         problem = f"is ambiguous: {' or '.join(named)}" if named else "does not match the table of any model"
         raise PipelineError(
             f"the input {name!r} of the model {model.table} {problem}",
-            hint=f"write the schema of the table in the SQL: FROM schema.{name}"
-            if isinstance(model.body, Query)
-            else f'name its table: inputs={{"{name}": "schema.table"}}',
+            hint=f'write the schema of the table in SQL, or name it in Python: inputs={{"{name}": "schema.table"}}',
             model=model.table,
         )
 
 
 def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     tag = name.removeprefix("tag:")
-    if tag != name:
-        otherwise = f"use one of: {', '.join(known)}" if known else 'add tags = ["nightly"] to a model'
-        return PipelineError(f"no model has the tag {tag!r}", hint=suggestion(name, known, otherwise))
-    otherwise = f"use one of the models: {', '.join(known)}" if known else "declare models in the pipeline"
-    return PipelineError(f"unknown model {name!r}", hint=suggestion(name, known, otherwise))
-
-
-def twins(models: Iterable[Model]) -> Iterator[tuple[Model, Model]]:
-    """Yields the models whose table another model writes, each with the first model of this table."""
-    seen: dict[str, Model] = {}
-    for model in models:
-        first = seen.setdefault(folded(model.table), model)
-        if first is not model:
-            yield model, first
-
-
-def same_table(model: Model, first: Model) -> PipelineError:
-    """The error for a model whose table another one writes."""
-    what = f"two models write {model.table}"
-    if model.table != first.table:
-        what = f"{model.table} and {first.table} are the same table: names ignore case"
-    return PipelineError(what, hint="remove one of the models, or change its table")
+    what = f"no model has the tag {tag!r}" if tag != name else f"unknown model {name!r}"
+    otherwise = f"use one of: {', '.join(known)}" if known else "add the tag, or the model, to the pipeline"
+    return PipelineError(what, hint=suggestion(name, known, otherwise))
 
 
 def check(model: Model) -> None:
@@ -274,3 +251,20 @@ def _placed(model: Model) -> Iterator[None]:
         if place is None:
             raise
         raise PipelineError(f"{place}: {error.message}", hint=error.hint, model=model.table) from error
+
+
+def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:
+    """The graph as Mermaid, which many sites draw; tables that are no models have round corners."""
+    inputs = {model.table: dict.fromkeys(pipeline.inputs(model).values()) for model in models}
+    kinds = {model.table: model.kind.name for model in models}
+    tables = dict.fromkeys([*kinds, *(table for read in inputs.values() for table in read)])
+    numbers = {table: f"t{number}" for number, table in enumerate(tables)}
+    lines = [f'    {numbers[table]}["{_mermaid_text(table)}<br>{kinds[table]}"]' for table in kinds]
+    lines += [f'    {number}("{_mermaid_text(table)}")' for table, number in numbers.items() if table not in kinds]
+    lines += [f"    {numbers[source]} --> {numbers[table]}" for table, read in inputs.items() for source in read]
+    return "\n".join(["flowchart LR", *lines])
+
+
+def _mermaid_text(name: str) -> str:
+    """A name in Mermaid, which reads character references."""
+    return "".join(one if one.isalnum() or one in "_. " else f"#{ord(one)};" for one in escaped(name))

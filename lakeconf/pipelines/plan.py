@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeconf.config.toml_text import dotted, toml_value
-from lakeconf.errors import DataLossError, PipelineError, SnapshotNotFoundError, TableNotFoundError, listed
-from lakeconf.lake.lake import Lake
+from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
-from lakeconf.pipelines.intervals import Batch, Range, batches, moment, step, without
+from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
-from lakeconf.pipelines.new_files import changed_file_warnings, found_files, runs_by_full_name
+from lakeconf.pipelines.new_files import new_files
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import History, argument, done_ranges, reads_changes, undone_warnings
+from lakeconf.pipelines.recorded_runs import (
+    SHOWN,
+    Known,
+    arguments,
+    as_of_lookback,
+    changed_inputs,
+    done_ranges,
+    reads_changes,
+    undone_warnings,
+)
+from lakeconf.pipelines.rows import Late
 from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
 from lakeconf.write.schema_changes import evolution_for
@@ -74,28 +83,26 @@ def apply(table: Table, changes: ColumnChanges) -> None:
         table.evolve(rename=rename)
 
 
-def check_dropped(table: str, dropped: Sequence[str], allowed: Sequence[str], hint: str) -> None:
-    """Checks that only allowed columns are dropped."""
-    known = {folded(name) for name in allowed}
-    refused = [name for name in dropped if folded(name) not in known]
-    if refused:
-        plural = "s" if len(refused) > 1 else ""
-        raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {table}", hint=hint)
-
-
-def drop_hint(model: Model, types: Mapping[str, str], dropped: Sequence[str]) -> str:
-    """Returns a hint on what to do about columns of a table, which have types, that the rows of a model lack."""
+def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[str]) -> None:
+    """Checks that the columns of the table, which have types, that the rows lack are those that the model drops."""
+    allowed = {folded(name) for name in model.dropped}
+    refused = [name for name in dropped if folded(name) not in allowed]
+    if not refused:
+        return
     listed = ", ".join(f'"{name}"' for name in dropped)
     if isinstance(model.kind, Append) and not model.kind.columns:
-        declared = ", ".join(f"{dotted((name,))} = {toml_value(kind)}" for name, kind in types.items())
-        return (
+        declared = ", ".join(f"{dotted((name,))} = {toml_value(kind)}" for name, kind in existing.items())
+        hint = (
             f"declare the columns of the files, so that rows without a column have NULL: columns = {{ {declared} }}; "
             f"or, to delete the column and its values, write dropped = [{listed}] in the model"
         )
-    return (
-        f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
-        "for a renamed column, use `renamed`"
-    )
+    else:
+        hint = (
+            f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
+            "for a renamed column, use `renamed`"
+        )
+    plural = "s" if len(refused) > 1 else ""
+    raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {model.table}", hint=hint)
 
 
 def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
@@ -114,7 +121,7 @@ def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
 
 
 _REQUESTED = "requested"
-_SHOWN = 3
+_UNCHANGED = "nothing has changed"
 
 
 @dataclass(frozen=True)
@@ -129,16 +136,6 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Late:
-    """Done intervals whose inputs have changed since."""
-
-    ranges: Sequence[Range] = ()  # the intervals, in chronological order
-    # The snapshot after which the late rows were written, by input.
-    since: Mapping[str, int] = field(default_factory=dict)
-    unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
-
-
-@dataclass(frozen=True)
 class Step:
     """The planned run of a model."""
 
@@ -147,12 +144,10 @@ class Step:
     runs: bool = True  # False if there is nothing to do
     rebuild: bool = False  # True if new rows replace all existing rows
     needs_rebuild: bool = False  # True if that would replace rows of earlier runs, and was not requested
-    since: Mapping[str, int] | None = None  # the snapshot after which the changes of an input are read, by input
+    since: int | None = None  # the snapshot after which the changes of the driving input are read; None: all its rows
     batches: Sequence[Batch] = ()  # the intervals of an incremental model
     files: Sequence[str] = ()  # the files to load
     earlier: int = 0  # the number of recorded runs of the model
-    # Inputs of which only changed rows are read, with the snapshot after which they changed.
-    delta: Mapping[str, int] = field(default_factory=dict)
     # Inputs with late rows that this run does not process, with the snapshot after which they changed.
     late_since: Mapping[str, int] = field(default_factory=dict)
     # The same, until the last batch is committed: inputs with rows that the batches process again.
@@ -163,26 +158,11 @@ class Step:
     replaces: bool = False  # True if rows of an existing table are replaced; only set by `plan`
 
 
-@dataclass(frozen=True)
-class Known:
-    """The recorded state of a model."""
-
-    lakes: Mapping[str, Lake]  # the lakes of the inputs, by store name; the pipeline's own lake under the empty name
-    exists: bool  # True if the model's table exists
-    runs: Sequence[ModelRun]  # the runs that produced the model's current rows, oldest first
-    earlier: int = 0  # the number of all recorded runs of the model
-    pending: frozenset[str] = frozenset()  # tables that this run would change; only for plans
-    history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
-    # True if the table has rows that a model of its kind keeps, as Append and Merge do. Asked only if they are at risk:
-    # the answer can read files, and is a read of the table.
-    has_rows: Callable[[], bool] = lambda: False
-
-
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
     """Plans the run of a model."""
-    step = _decided(pipeline, model, known, bounds, late)
+    step = replace(_decided(pipeline, model, known, bounds, late), earlier=known.earlier)
     is_former = known.history.is_former and reads_changes(model)
-    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and known.has_rows()
+    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and _keeps_rows(model, known)
     if is_unasked and is_former:
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
@@ -198,6 +178,12 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     return replace(step, warnings=[*warnings, *step.warnings])
 
 
+def _keeps_rows(model: Model, known: Known) -> bool:
+    """True if the table has rows that a model of its kind keeps. The answer can read files, and is a read of it."""
+    keeps = known.exists and isinstance(model.kind, Append | Merge)
+    return keeps and bool(known.lakes[""].table(model.table).count())
+
+
 def check_rebuild(step: Step) -> None:
     """Checks that rows of earlier runs are replaced only on request."""
     if step.needs_rebuild:
@@ -209,50 +195,51 @@ def check_rebuild(step: Step) -> None:
 
 
 def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
-    last = known.runs[-1] if known.runs and known.exists else None
-    earlier = known.earlier
+    runs = known.history.runs
+    last = runs[-1] if runs and known.exists else None
+    fresh = _changed_definition(pipeline, model, last)
     if isinstance(model.kind, View):
-        return _view(pipeline, model, last, earlier)
+        if not isinstance(model.body, Query):
+            return Step(model, "computed when it is read", runs=False)
+        return Step(model, fresh or _UNCHANGED, runs=fresh is not None)
+    if bounds.rebuild:
+        fresh = _requested(model, known)
+    if isinstance(model.kind, Append) and model.kind.files is not None:
+        return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
+    if isinstance(model.kind, Incremental):
+        if last is not None and fresh is None:
+            last = as_of_lookback(model.kind, runs, last)
+        inputs = None if last is None else last.inputs
+        changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lakes, inputs, known.pending)
+        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
+    return _tables(pipeline, model, known, last, fresh)
+
+
+def _tables(pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None, fresh: str | None) -> Step:
+    """Plans a model that reads all rows of its inputs, or their changes since the last run."""
     inputs = None if last is None else last.inputs
     changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lakes, inputs, known.pending)
-    fresh = _requested(model, known) if bounds.rebuild else _rebuild_reason(pipeline, model, last)
-    if isinstance(model.kind, Incremental):
-        if last is not None and fresh is None and model.kind.lookback:
-            last = _as_of_lookback(model.kind, known.runs, last)
-            changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lakes, last.inputs, known.pending)
-        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
-    if isinstance(model.kind, Append) and model.kind.files is not None:
-        return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else known.runs, bounds)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
         if table in lost:
-            return Step(model, lost[table], rebuild=True, earlier=earlier)
+            return Step(model, lost[table], rebuild=True)
         if table not in changed:
-            return Step(model, "nothing has changed", runs=False)
-        return Step(model, f"{table} has changed", since={driving: last.inputs[table]}, earlier=earlier)
+            return Step(model, _UNCHANGED, runs=False)
+        return Step(model, f"{table} has changed", since=last.inputs[table])
     if fresh is None and not changed and not lost:
-        return Step(model, "nothing has changed", runs=False)
+        return Step(model, _UNCHANGED, runs=False)
     why = fresh or f"{' and '.join(dict.fromkeys([*changed, *lost]))} changed"
-    return Step(model, why, rebuild=fresh is not None or driving is not None, earlier=earlier)
+    return Step(model, why, rebuild=fresh is not None or driving is not None)
 
 
-def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
-    """Plans the load of files that the current rows do not contain."""
-    lake = known.lakes[""]
-    found, runs = found_files(lake, model, pattern), runs_by_full_name(model, pattern, runs)
-    # Loaded files may have been deleted since: a new definition applies to new files only.
-    loaded = {file for run in runs for file in run.files}
-    new = [file for file in found if file not in loaded]
-    warnings = changed_file_warnings(lake, model, found, runs)
-    if not new:
-        kept = " exists, so the table keeps its rows" if bounds.rebuild and known.exists else ""
-        why = f"no file of {pattern}{kept}" if kept else f"no new file matches {pattern}"
-        return Step(model, why, runs=False, warnings=warnings)
-    why = counted(len(new), "new file")
-    if bounds.rebuild and known.exists:
-        why = f"{_REQUESTED}: replaces all rows by those of {listed(new, _SHOWN)}"
-    return Step(model, why, rebuild=bounds.rebuild, files=new, earlier=known.earlier, warnings=warnings)
+def _changed_definition(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
+    """Returns the reason to compute all rows again; None if the last run had the present definition."""
+    if last is None:
+        return "first run"
+    if last.definition != pipeline.definition(model):
+        return "its file has changed" if isinstance(model.kind, Seed) else "its definition has changed"
+    return None
 
 
 def _requested(model: Model, known: Known) -> str:
@@ -263,74 +250,18 @@ def _requested(model: Model, known: Known) -> str:
     return f"{_REQUESTED}: replaces all rows{by}"
 
 
-def _rebuild_reason(pipeline: Pipeline, model: Model, last: ModelRun | None) -> str | None:
-    if last is None:
-        return "first run"
-    if last.definition != pipeline.definition(model):
-        return "its file has changed" if isinstance(model.kind, Seed) else "its definition has changed"
-    return None
-
-
-def _view(pipeline: Pipeline, model: Model, last: ModelRun | None, earlier: int) -> Step:
-    if not isinstance(model.body, Query):
-        return Step(model, "computed when it is read", runs=False)
-    why = _rebuild_reason(pipeline, model, last)
-    return Step(model, why or "nothing has changed", runs=why is not None, earlier=earlier)
-
-
-def changed_inputs(
-    tables: Iterable[str],
-    lakes: Mapping[str, Lake],
-    read: Mapping[str, int] | None,
-    pending: frozenset[str] = frozenset(),
-) -> tuple[list[str], dict[str, str]]:
-    """Returns the inputs that have changed since they were read, and the reasons for inputs where this is unknown."""
-    changed, lost = [], {}
-    for table in tables:
-        if table in pending:
-            changed.append(table)
-        elif read is not None and table not in read:
-            lost[table] = f"{table} is a new input"
-        elif read is not None:
-            lake, name = located(table, lakes)
-            try:
-                found = lake.runs.changes_since(name, read[table])
-                if found is None:
-                    lost[table] = f"{table} is no longer the table that the last run read"
-                if found != []:
-                    changed.append(table)
-            except SnapshotNotFoundError:
-                lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
-    return changed, lost
-
-
-def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
-    """Returns the lake of an input, and the input's table name in that lake."""
-    store, _, name = table.rpartition(".")[0].rpartition(".")
-    if store not in lakes:
-        raise TableNotFoundError(
-            f"the input {table} is in the store {store!r}, which is not open",
-            hint=f'pass its lake: run(pipeline, lake, others={{"{store}": …}})',
-        )
-    return lakes[store], f"{name}.{table.rpartition('.')[2]}"
-
-
-def _as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) -> ModelRun:
-    """The last run, with the oldest inputs of the last runs of the intervals within the lookback.
-
-    A run that failed half-way has processed only some of these intervals again.
-    """
-    found = [(*run.interval, run) for run in runs if run.interval is not None and run.definition == last.definition]
-    end = max((end for _, end, _ in found), default=None)
-    if end is None:
-        return last
-    moments = [step(end, kind.interval, -count) for count in range(1, kind.lookback + 1)]
-    newest = [[run for start, end, run in found if start <= one < end][-1:] for one in moments]
-    oldest = {
-        table: min([snapshot_id, *(run.inputs[table] for (run,) in filter(None, newest) if table in run.inputs)])
-        for table, snapshot_id in last.inputs.items()
-    }
-    return replace(last, inputs=oldest)
+def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
+    """Plans the load of files that the current rows do not contain."""
+    # Loaded files may have been deleted since: a new definition applies to new files only.
+    new, warnings = new_files(known.lakes[""], model, pattern, runs)
+    replaces = bounds.rebuild and known.exists
+    if not new:
+        kept = f"no file of {pattern} exists, so the table keeps its rows"
+        return Step(model, kept if replaces else f"no new file matches {pattern}", runs=False, warnings=warnings)
+    why = counted(len(new), "new file")
+    if replaces:
+        why = f"{_REQUESTED}: replaces all rows by those of {listed(new, SHOWN)}"
+    return Step(model, why, rebuild=bounds.rebuild, files=new, warnings=warnings)
 
 
 def _intervals(
@@ -343,17 +274,10 @@ def _intervals(
     changed: Sequence[str],
     late: Late,
 ) -> Step:
-    start = bounds.since or (None if kind.start is None else moment(kind.start))
-    if start is None:
-        raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
-    if start > bounds.until:
-        raise PipelineError(
-            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
-            hint="set --from to a time before --to",
-        )
+    start = _start(model, kind, bounds)
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
-        done = done_ranges(kind, known.runs, pipeline.definition(model))
+        done = done_ranges(kind, known.history.runs, pipeline.definition(model))
     is_redone = bounds.redo_late or kind.late == "redo"
     if is_redone and late.unknown and bounds.since is None:
         raise PipelineError(
@@ -362,24 +286,30 @@ def _intervals(
         )
     redo = late.ranges if is_redone else ()
     found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
-    left = without(late.ranges, found)
-    warnings = [*late.unknown, *_late_warnings(left, late)]
+    left = without(late.ranges, [(one.start, one.end) for one in found])
+    warnings = list(late.unknown)
+    if left:
+        which = f"{' and '.join(late.since)} changed in done intervals"
+        warnings.append(f"{which}: run with {arguments(left)}, or with --redo-late for all")
     if not found:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
-    ranges = listed([*map(str, found)], _SHOWN)
+    ranges = listed([*map(str, found)], SHOWN)
     changes = list(dict.fromkeys([*changed, *(late.since if redo else ())]))
     why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
     return Step(
-        model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None, earlier=known.earlier,
+        model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None,
         late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,
     )  # fmt: skip
 
 
-def _late_warnings(left: Sequence[Range], late: Late) -> list[str]:
-    """Returns a warning that says how to process intervals with late rows."""
-    if not left:
-        return []
-    ranges = [f"--from {argument(start)} --to {argument(end)}" for start, end in left[:_SHOWN]]
-    more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
-    tables = " and ".join(late.since)
-    return [f"{tables} changed in done intervals: run with {', '.join(ranges)}{more}, or with --redo-late for all"]
+def _start(model: Model, kind: Incremental, bounds: Bounds) -> datetime:
+    """Returns the start of the first interval."""
+    start = bounds.since or (None if kind.start is None else moment(kind.start))
+    if start is None:
+        raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
+    if start > bounds.until:
+        raise PipelineError(
+            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
+            hint="set --from to a time before --to",
+        )
+    return start

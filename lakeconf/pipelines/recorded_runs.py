@@ -1,17 +1,20 @@
-"""The state of a model: one fold over the recorded events of its table."""
+"""What is known of a model before a run: one fold over the recorded events of its table, and what changed since."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from lakeconf.errors import listed
+from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, listed
+from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines.intervals import Batch, Range, merged, short, step, without
-from lakeconf.pipelines.models.kinds import Append, Incremental, Kind, Merge
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge
 from lakeconf.pipelines.models.model import Model
 from lakeconf.wording import counted
+
+# The number of intervals or files that a message lists.
+SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -45,38 +48,83 @@ def history(events: Sequence[ModelRun], created: int | None = None) -> History:
     return History(runs, undone, restored, bool(events) and not runs)
 
 
-def done_ranges(kind: Kind, runs: Iterable[ModelRun], definition: str) -> list[Range]:
+@dataclass(frozen=True)
+class Known:
+    """The recorded state of a model."""
+
+    lakes: Mapping[str, Lake]  # the lakes of the inputs, by store name; the pipeline's own lake under the empty name
+    exists: bool  # True if the model's table exists
+    history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
+    earlier: int = 0  # the number of all recorded events of the model
+    pending: frozenset[str] = frozenset()  # tables that this run would change; only for plans
+
+
+def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) -> list[Range]:
     """The ranges whose rows the last run that wrote them computed with a definition."""
     done: list[Range] = []
     for run in runs:
-        if run.interval is None:
-            continue
-        if run.definition == definition:
+        if run.interval is not None and run.definition == definition:
             done = merged([*done, run.interval])
-            continue
-        start, end = run.interval
-        # The run may also have written a part of the interval after it, which does not count as done.
-        done = without(
-            done,
-            [Batch(start, step(end, kind.interval) if isinstance(kind, Incremental) and kind.partial else end, end)],
-        )
+        elif run.interval is not None:
+            start, end = run.interval
+            # The run may also have written a part of the interval after it, which does not count as done.
+            done = without(done, [(start, step(end, kind.interval) if kind.partial else end)])
     return done
 
 
-def undone_runs(found: History) -> list[tuple[ModelRun, list[ModelRun]]]:
-    """The runs that a restore has undone, each with the later runs whose rows the table has."""
-    there = [run for run in found.runs if run not in found.undone]
-    return [(run, [later for later in there if later.earlier > run.earlier]) for run in found.undone]
+def as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) -> ModelRun:
+    """The last run, with the oldest inputs of the last runs of the intervals within the lookback.
+
+    A run that failed half-way has processed only some of these intervals again.
+    """
+    found = [(*run.interval, run) for run in runs if run.interval is not None and run.definition == last.definition]
+    end = max((end for _, end, _ in found), default=None)
+    if end is None:
+        return last
+    moments = [step(end, kind.interval, -count) for count in range(1, kind.lookback + 1)]
+    newest = [[run for start, end, run in found if start <= one < end][-1:] for one in moments]
+    oldest = {
+        table: min([snapshot_id, *(run.inputs[table] for (run,) in filter(None, newest) if table in run.inputs)])
+        for table, snapshot_id in last.inputs.items()
+    }
+    return replace(last, inputs=oldest)
 
 
-def undone_intervals(undone: Iterable[tuple[ModelRun, Sequence[ModelRun]]]) -> list[Range]:
-    """The intervals of undone runs that no later run has done again."""
-    return merged(
-        part
-        for run, later in undone
-        if run.interval is not None
-        for part in without([run.interval], [Batch(*one.interval, one.interval[1]) for one in later if one.interval])
-    )
+def changed_inputs(
+    tables: Iterable[str],
+    lakes: Mapping[str, Lake],
+    read: Mapping[str, int] | None,
+    pending: frozenset[str] = frozenset(),
+) -> tuple[list[str], dict[str, str]]:
+    """Returns the inputs that have changed since they were read, and the reasons for inputs where this is unknown."""
+    changed, lost = [], {}
+    for table in tables:
+        if table in pending:
+            changed.append(table)
+        elif read is not None and table not in read:
+            lost[table] = f"{table} is a new input"
+        elif read is not None:
+            lake, name = located(table, lakes)
+            try:
+                found = lake.runs.changes_since(name, read[table])
+                if found is None:
+                    lost[table] = f"{table} is no longer the table that the last run read"
+                if found != []:
+                    changed.append(table)
+            except SnapshotNotFoundError:
+                lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
+    return changed, lost
+
+
+def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
+    """Returns the lake of an input, and the input's table name in that lake."""
+    store, _, name = table.rpartition(".")[0].rpartition(".")
+    if store not in lakes:
+        raise TableNotFoundError(
+            f"the input {table} is in the store {store!r}, which is not open",
+            hint=f'pass its lake: run(pipeline, lake, others={{"{store}": …}})',
+        )
+    return lakes[store], f"{name}.{table.rpartition('.')[2]}"
 
 
 def reads_changes(model: Model) -> bool:
@@ -84,23 +132,25 @@ def reads_changes(model: Model) -> bool:
     return isinstance(model.kind, Append) or (isinstance(model.kind, Merge) and model.driving_input is not None)
 
 
-_SHOWN = 3
-
-
 def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ()) -> list[str]:
     """Returns a warning if the current rows lack those of recorded runs, because the table was restored."""
-    undone = undone_runs(found)
+    there = [run for run in found.runs if run not in found.undone]
+    undone = [(run, [later for later in there if later.earlier > run.earlier]) for run in found.undone]
     if not undone:
         return []
     restored = f"the table was restored to version {found.restored}"
     if isinstance(model.kind, Incremental):
-        left = without(undone_intervals(undone), planned)
-        ranges = ", ".join(f"--from {argument(start)} --to {argument(end)}" for start, end in left[:_SHOWN])
-        more = f" and {counted(len(left) - _SHOWN, 'more range')}" if len(left) > _SHOWN else ""
-        return [f"{restored}, before these intervals were done: run with {ranges}{more}"] if left else []
+        left = merged(
+            part
+            for run, later in undone
+            if run.interval is not None
+            for part in without([run.interval], [one.interval for one in later if one.interval])
+        )
+        left = without(left, [(one.start, one.end) for one in planned])
+        return [f"{restored}, before these intervals were done: run with {arguments(left)}"] if left else []
     if isinstance(model.kind, Append) and model.kind.files is not None:
         files = list(dict.fromkeys(file for run, _ in undone for file in run.files))
-        missing = f"{restored}, without the rows of {listed(files, _SHOWN)}"
+        missing = f"{restored}, without the rows of {listed(files, SHOWN)}"
         return [f"{missing}: run with --rebuild to load all files of the pattern again"]
     if not reads_changes(model) and all(later for _, later in undone):  # it replaced the rows, or merged all of them
         return []
@@ -109,6 +159,8 @@ def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ())
     ]
 
 
-def argument(value: datetime) -> str:
-    """Formats a time for the command line."""
-    return short(value).replace(" ", "T")
+def arguments(ranges: Sequence[Range]) -> str:
+    """Returns the arguments of the command line for ranges of time."""
+    times = [tuple(short(one).replace(" ", "T") for one in given) for given in ranges[:SHOWN]]
+    more = f" and {counted(len(ranges) - SHOWN, 'more range')}" if len(ranges) > SHOWN else ""
+    return ", ".join(f"--from {start} --to {end}" for start, end in times) + more

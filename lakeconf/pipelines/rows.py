@@ -1,37 +1,46 @@
-"""Reads the inputs of a model and computes its rows."""
+"""Reads the inputs of a model, computes its rows, and finds late rows: changes of inputs in intervals that are done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
 import narwhals as nw
 
 from lakeconf.catalog.health import merged_update
-from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.errors import LakeconfError, PipelineError, SnapshotNotFoundError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.file_rows import Files, files_of, read_files
-from lakeconf.pipelines.intervals import Batch
+from lakeconf.lake.run_journal import ModelRun
+from lakeconf.pipelines.file_rows import Files, read_files
+from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, located
+from lakeconf.pipelines.recorded_runs import Known, done_ranges, located
+from lakeconf.sql import folded
 
 _FEED = ("snapshot_id", "rowid", "change_type")
 
 
 def rows_of(
-    pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake], batch: Batch | None, files: Files | None = None
+    pipeline: Pipeline,
+    model: Model,
+    lakes: Mapping[str, Lake],
+    batch: Batch | None = None,
+    *,
+    files: Files | None = None,  # the files to read
+    since: int | None = None,  # the snapshot after which the driving input is read; None: all its rows
+    delta: Mapping[str, int] | None = None,  # tables of which only rows that changed after a snapshot are read
 ) -> nw.LazyFrame[Any]:
-    """Returns the rows of a step as a lazy frame of the lake's engine."""
-    model, lake = step.model, lakes[""]
-    loaded = files_of(model, step.files) if files is None else files
-    if loaded is not None and isinstance(model.kind, Seed):
-        return read_files(loaded, lake)
-    frames = {name: _input(pipeline, step, name, lakes) for name in pipeline.inputs(model)}
-    if loaded is not None:
-        rows = read_files(loaded, lake)
+    """Returns the rows of a model as a lazy frame of the lake's engine."""
+    lake = lakes[""]
+    if files is not None and isinstance(model.kind, Seed):
+        return read_files(files, lake)
+    frames = {name: _input(pipeline, model, name, lakes, since, delta or {}) for name in pipeline.inputs(model)}
+    if files is not None:
+        rows = read_files(files, lake)
         if model.body is None:
             return rows
         arguments = model.body.arguments()
@@ -43,23 +52,28 @@ def rows_of(
     return computed(model, lake, frames, placeholder_values(model, batch))
 
 
-def _input(pipeline: Pipeline, step: Step, name: str, lakes: Mapping[str, Lake]) -> nw.LazyFrame[Any]:
-    table = pipeline.inputs(step.model)[name]
+def _input(
+    pipeline: Pipeline,
+    model: Model,
+    name: str,
+    lakes: Mapping[str, Lake],
+    since: int | None,
+    delta: Mapping[str, int],
+) -> nw.LazyFrame[Any]:
+    table = pipeline.inputs(model)[name]
     below = pipeline.by_table.get(table)
     if below is not None and isinstance(below.kind, View):
-        inputs = {
-            one: _input(pipeline, Step(below, "", delta=step.delta), one, lakes) for one in pipeline.inputs(below)
-        }
+        inputs = {one: _input(pipeline, below, one, lakes, None, delta) for one in pipeline.inputs(below)}
         return adopted(lakes[""], computed(below, lakes[""], inputs, {}))
     lake, local = located(table, lakes)
-    if table in step.delta:
-        rows = lake.table(local).changes(step.delta[table] + 1).drop(*_FEED)
+    if table in delta:
+        rows = lake.table(local).changes(delta[table] + 1).drop(*_FEED)
+    elif name == model.driving_input:
+        rows = _driving(model, name, lake, local, since)
     else:
-        rows = _stored(step, name, lake, local)
-    if lake is lakes[""]:
-        return rows
+        rows = lake.table(local).scan()
     # DuckDB can only join frames of the same connection.
-    return adopted(lakes[""], rows)
+    return rows if lake is lakes[""] else adopted(lakes[""], rows)
 
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
@@ -68,33 +82,27 @@ def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
     return found
 
 
-def _stored(step: Step, name: str, lake: Lake, local: str) -> nw.LazyFrame[Any]:
-    if name != step.model.driving_input:
-        return lake.table(local).scan()
-    if step.since is None:
+def _driving(model: Model, name: str, lake: Lake, local: str, since: int | None) -> nw.LazyFrame[Any]:
+    """Returns the new or changed rows of an input since a snapshot; all its rows if there is none."""
+    if since is None:
         rows = lake.table(local).scan()
-        if isinstance(step.model.kind, Append):
+        if isinstance(model.kind, Append):
             return rows
         added = (nw.lit(lake.snapshot_id), nw.lit(None, nw.Int64()), nw.lit("insert"))
         return rows.with_columns(*(value.alias(column) for value, column in zip(added, _FEED, strict=True)))
-    changes = lake.table(local).changes(step.since[name] + 1)
-    if isinstance(step.model.kind, Append):
-        _check_updates(step, name, lake, local, step.since[name])
-        return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
-    return changes
-
-
-def _check_updates(step: Step, name: str, lake: Lake, local: str, since: int) -> None:
-    """Refuses changes in which updated rows look like new ones, because a merge of files gave them new row ids."""
+    changes = lake.table(local).changes(since + 1)
+    if not isinstance(model.kind, Append):
+        return changes
+    # A merge of files gives updated rows new row ids, so that they look like new ones.
     found = merged_update(lake._session.reader, local, since, lake.snapshot_id)  # noqa: SLF001 - not for users
-    if found is None:
-        return
-    update, merge = found
-    raise PipelineError(
-        f"the new rows of {name} cannot be told from updated ones: snapshot {update} inserted and deleted rows, and "
-        f"snapshot {merge} merged their files, which gives updated rows new ids",
-        hint=f"replace all rows: lakeconf run {step.model.table} --rebuild; later, run it before lakeconf maintain",
-    )
+    if found is not None:
+        update, merge = found
+        raise PipelineError(
+            f"the new rows of {name} cannot be told from updated ones: snapshot {update} inserted and deleted rows, "
+            f"and snapshot {merge} merged their files, which gives updated rows new ids",
+            hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain",
+        )
+    return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
 
 
 def computed(
@@ -125,3 +133,94 @@ def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | da
     is_hour = isinstance(model.kind, Incremental) and model.kind.interval == "hour"
     whole = all(value.time() == datetime.min.time() for value in values.values())
     return dict(values) if is_hour or not whole else {name: value.date() for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Late:
+    """Done intervals whose inputs have changed since."""
+
+    ranges: Sequence[Range] = ()  # the intervals, in chronological order
+    # The snapshot after which the late rows were written, by input.
+    since: Mapping[str, int] = field(default_factory=dict)
+    unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
+
+
+def late_intervals(pipeline: Pipeline, model: Model, known: Known) -> Late:
+    """Finds the done intervals of a model whose inputs have changed since.
+
+    The change feed of an input contains its changed rows. They belong to the intervals that the model computes from
+    them, and to the intervals of their own time column, if the input has a column of that name.
+    """
+    kind = model.kind
+    if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists:
+        return Late()
+    definition = pipeline.definition(model)
+    every = known.history.runs
+    runs = [(run, run.interval) for run in every if run.interval and run.definition == definition]
+    done = done_ranges(kind, every, definition)
+    latest = {one: run for run, given in runs for one in starts(kind, *given) if covered(one, done)}
+    if not latest:
+        return Late()  # all intervals are processed again
+    # Runs of other definitions after the last one of this definition know nothing about its intervals.
+    last, found, since, unknown = runs[-1][0], set[datetime](), dict[str, int](), []
+    for table in pipeline.stored_inputs(model):
+        if table in known.pending or table not in last.inputs:
+            continue
+        first = last.late_since.get(table, last.inputs[table])
+        try:
+            late = _late(pipeline, model, kind, known, table, first, latest)
+        except LakeconfError as error:
+            expired = f"snapshots after {first} have expired"
+            why = expired if isinstance(error, SnapshotNotFoundError) else error.message.splitlines()[0]
+            unknown.append(f"late rows of {table} are unknown: {why}")
+            continue
+        if late:
+            found |= late
+            since[table] = first
+    return Late(merged((one, step(one, kind.interval)) for one in found), since, unknown)
+
+
+def _late(
+    pipeline: Pipeline,
+    model: Model,
+    kind: Incremental,
+    known: Known,
+    table: str,
+    first: int,
+    latest: Mapping[datetime, ModelRun],
+) -> set[datetime]:
+    """Returns the done intervals that an input has changed since the last run that processed them."""
+    lake, name = located(table, known.lakes)
+    read: dict[int, set[datetime]] = {}
+    for one, run in latest.items():
+        read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
+    late, unread = set[datetime](), dict[int, set[datetime]]()  # the latter by the first change that they lack
+    for snapshot_id, intervals in read.items():
+        changes = lake.runs.changes_since(name, snapshot_id)
+        if changes is None:  # they were computed from another table
+            late |= intervals
+        elif changes:
+            unread.setdefault(changes[0], set()).update(intervals)
+    for change, intervals in unread.items():
+        batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
+        frames = [rows_of(pipeline, model, known.lakes, batch, delta={table: change - 1})]
+        frames.append(lake.table(name).changes(change))
+        touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
+        late |= touched & intervals
+    return late
+
+
+def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
+    """Returns the values of the time column, truncated to the minute; empty if the frame has no such column."""
+    try:
+        columns = {folded(name): (name, dtype) for name, dtype in frame.collect_schema().items()}
+        name, dtype = columns.get(folded(kind.time_column), (None, None))
+        if name is None or dtype is None or not dtype.is_temporal():
+            return []
+        value = nw.col(name) if dtype == nw.Date else nw.col(name).dt.truncate("1m")
+        rows = frame.select(value.alias("at")).unique().collect("pyarrow").rows()
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise LakeconfError(f"the changed rows of {table} cannot be computed: {error}") from error
+    return [at for (at,) in rows if at is not None]

@@ -15,18 +15,18 @@ from typing import Literal, TypeVar
 from lakeconf.commit.scope import Scope
 from lakeconf.connection.connection import SharedConnection
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.errors import CommitUnknownError, LakeconfError, PipelineError, UnsupportedError
+from lakeconf.errors import LakeconfError, PipelineError, UnsupportedError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
-from lakeconf.pipelines.late import late_intervals
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Known, Step, check_rebuild, column_changes, decide
-from lakeconf.pipelines.recorded_runs import history
-from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
+from lakeconf.pipelines.recorded_runs import Known, history
+from lakeconf.pipelines.rows import Late, late_intervals, rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
 _INTERRUPT_SECONDS = 1.0
@@ -40,7 +40,6 @@ def in_parallel(
     work: Callable[[str], Result],
     ended: Callable[[str, Result], None],
     interrupt: Callable[[], None],
-    counts: Callable[[Result], bool] = lambda _: False,
 ) -> None:
     """Does work in threads; each item after those that it needs."""
     waiting, done, running = list(names), set[str](), dict[Future[Result], str]()
@@ -58,18 +57,12 @@ def in_parallel(
                 name = running.pop(future)
                 ended(name, future.result())
                 done.add(name)
-        except BaseException:
-            _stop(list(running), finished, interrupt)
-            for future, name in running.items():
-                if future.exception() is None and counts(future.result()):
-                    ended(name, future.result())
-            raise
-
-
-def check_engine(lake: Lake) -> None:
-    """Refuses an engine on which models cannot run at the same time."""
-    if lake._session.engine.name != DuckDBEngine.name:  # noqa: SLF001 - not for users
-        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
+        finally:
+            # Waits until the threads have ended. A thread that begins a query later is interrupted again.
+            while not all(future.done() for future in running):
+                with contextlib.suppress(KeyboardInterrupt, queue.Empty):
+                    interrupt()
+                    finished.get(timeout=_INTERRUPT_SECONDS)
 
 
 def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[str]]:
@@ -88,15 +81,6 @@ def forked(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
     return {key: Lake(Scope(lake._session.fork())) for key, lake in lakes.items()}  # noqa: SLF001 - not for users
 
 
-def on_duckdb(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
-    """Returns the same lakes on DuckDB, for a model whose SQL DuckDB runs."""
-    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
-    return {
-        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
-        for key, one in sessions.items()
-    }
-
-
 def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
     """Stops the queries of all threads on these lakes."""
     for lake in lakes.values():
@@ -104,16 +88,6 @@ def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
         for connection in (session.reader.connection, session.writer):
             if isinstance(connection, SharedConnection):
                 connection.interrupt()
-
-
-def _stop(
-    running: Sequence[Future[Result]], finished: queue.SimpleQueue[Future[Result]], interrupt: Callable[[], None]
-) -> None:
-    """Waits until the threads have ended. A thread that begins a query later is interrupted again."""
-    while not all(future.done() for future in running):
-        with contextlib.suppress(KeyboardInterrupt, queue.Empty):
-            interrupt()
-            finished.get(timeout=_INTERRUPT_SECONDS)
 
 
 _log = EventLogger("pipeline")
@@ -175,14 +149,13 @@ def plan(
         PipelineError: A model cannot be run.
     """
     lakes = {"": lake, **(others or {})}
-    bounds = replace(_asked(since, until, rebuild=rebuild), redo_late=redo_late)
+    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late)
     steps: list[Step] = []
     with in_utc(lakes.values()):
         for model in pipeline.chosen(tables):
-            pending = frozenset(step.model.table for step in steps if step.runs)
-            known = _known(lakes_of(model, lakes), model, pending)
-            step = decide(pipeline, model, known, bounds, late_intervals(pipeline, model, known, bounds))
-            steps.append(_with_columns(pipeline, step, known) if step.runs else step)
+            used = lakes_of(model, lakes)
+            step = _planned(pipeline, model, used, bounds, frozenset(step.model.table for step in steps if step.runs))
+            steps.append(_with_columns(pipeline, step, used) if step.runs else step)
     return steps
 
 
@@ -209,13 +182,8 @@ def run(
     Args:
         pipeline: The models.
         lake: The lake that contains their tables.
-        tables: As for `plan`.
-        since: As for `plan`.
-        until: As for `plan`.
-        rebuild: As for `plan`.
-        redo_late: As for `plan`.
+        tables: As for `plan`, like `since`, `until`, `rebuild`, `redo_late` and `others`.
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
-        others: As for `plan`.
         progress: Called with the result of each model when it ends.
         began: Called when a model begins to run that has something to do, in the thread that runs it.
         jobs: The number of models that run at the same time, each after those that it reads; only on DuckDB.
@@ -230,29 +198,40 @@ def run(
     if jobs < 1:
         raise PipelineError(f"jobs is {jobs}, but at least one model must run at a time", hint="set jobs to 1 or more")
     lakes = {"": lake, **(others or {})}
-    bounds = replace(_asked(since, until, rebuild=rebuild), allow_drop_columns=allow_drop_columns, redo_late=redo_late)
+    if jobs > 1 and not _is_on_duckdb(lakes):
+        raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
+    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
     running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
     try:
         if jobs == 1:
-            for model in running.models:
-                used = lakes_of(model, lakes)
-                running.end(model.table, running.work(model.table, used))
-                if used is not lakes:
-                    for one in lakes.values():
-                        one.refresh()
+            running.one_by_one(lakes)
         else:
-            _run_parallel(running, lakes, jobs)
+            running.in_parallel(lakes, jobs)
     except BaseException:
         running.end_committed()
         raise
     return [running.results[model.table] for model in running.models]
 
 
+def _refresh(lakes: Mapping[str, Lake]) -> None:
+    for lake in lakes.values():
+        lake.refresh()
+
+
 def lakes_of(model: Model, lakes: Mapping[str, Lake]) -> Mapping[str, Lake]:
     """Returns the lakes with the engine that computes a model: DuckDB for DuckDB's SQL, also if they are on Spark."""
     runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
-    is_on_duckdb = lakes[""]._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
-    return on_duckdb(lakes) if runs_on_duckdb and not is_on_duckdb else lakes
+    if not runs_on_duckdb or _is_on_duckdb(lakes):
+        return lakes
+    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
+    return {
+        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
+        for key, one in sessions.items()
+    }
+
+
+def _is_on_duckdb(lakes: Mapping[str, Lake]) -> bool:
+    return lakes[""]._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
 
 
 class _Running:
@@ -274,13 +253,51 @@ class _Running:
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
 
+    def one_by_one(self, lakes: Mapping[str, Lake]) -> None:
+        """Runs the models in this thread."""
+        for model in self.models:
+            used = lakes_of(model, lakes)
+            self.end(model.table, self.work(model.table, used))
+            if used is not lakes:
+                _refresh(lakes)
+
+    def in_parallel(self, lakes: Mapping[str, Lake], jobs: int) -> None:
+        """Runs the models in threads."""
+
+        def work(table: str) -> ModelResult:
+            return self.work(table, forked(lakes))
+
+        in_parallel(self._order, self.needs, jobs, work, self.end, lambda: interrupt_queries(lakes))
+        _refresh(lakes)
+
     def work(self, table: str, lakes: Mapping[str, Lake]) -> ModelResult:
         """Runs a model whose inputs have run."""
         _log.info("model %s (%d of %d)", table, self._order.index(table) + 1, len(self._order))
-        failed = [one for one in self._order if one in self.needs[table] and _is_broken(self.results[one])]
+        failed = [one for one in self._order if one in self.needs[table] and self._is_broken(one)]
         if failed:
             return ModelResult(table, "not run", f"{failed[0]} failed")
-        return self._result(self._pipeline.by_table[table], lakes)
+        began, one = time.monotonic(), None
+        reason = "cannot be planned"
+        try:
+            with in_utc(lakes.values()):
+                step = _planned(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds)
+                reason = step.reason
+                if not step.runs:
+                    took = time.monotonic() - began
+                    return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
+                check_rebuild(step)
+                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+                self._began(step.model)
+                self._step_runs[table] = one
+                one.carry_out()
+        except LakeconfError as error:
+            _log.debug("model %s failed", table, exc_info=True)
+            snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
+            return ModelResult(table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
+        return replace(self._done(one), seconds=time.monotonic() - began)
+
+    def _is_broken(self, table: str) -> bool:
+        return table in self.results and self.results[table].status in ("failed", "not run")
 
     def end(self, table: str, result: ModelResult) -> None:
         """Records the result of a model."""
@@ -299,86 +316,44 @@ class _Running:
                 failed = ModelResult(table, "failed", one.step.reason, one.snapshot_id, one.rows, error=one.unknown)
                 self.end(table, failed)
 
-    def _result(self, model: Model, lakes: Mapping[str, Lake]) -> ModelResult:
-        began, table, one = time.monotonic(), model.table, None
-        reason = "cannot be planned"
-        try:
-            with in_utc(lakes.values()):
-                known = _known(lakes, model)
-                late = late_intervals(self._pipeline, model, known, self._bounds)
-                step = decide(self._pipeline, model, known, self._bounds, late)
-                reason = step.reason
-                if not step.runs:
-                    took = time.monotonic() - began
-                    return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
-                check_rebuild(step)
-                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
-                self._began(model)
-                self._step_runs[table] = one
-                one.carry_out()
-        except LakeconfError as error:
-            _log.debug("model %s failed", table, exc_info=True)
-            snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
-            return ModelResult(table, "failed", reason, snapshot_id, rows, time.monotonic() - began, error)
-        return replace(self._done(one), seconds=time.monotonic() - began)
-
     @staticmethod
     def _done(one: StepRun) -> ModelResult:
         table, reason = one.step.model.table, one.step.reason
         return ModelResult(table, "done", reason, one.snapshot_id, one.rows, warnings=one.warnings)
 
 
-def _run_parallel(running: _Running, lakes: Mapping[str, Lake], jobs: int) -> None:
-    check_engine(lakes[""])
-    in_parallel(
-        [model.table for model in running.models],
-        running.needs,
-        jobs,
-        lambda table: running.work(table, forked(lakes)),
-        running.end,
-        lambda: interrupt_queries(lakes),
-        lambda result: result.snapshot_id is not None or isinstance(result.error, CommitUnknownError),
-    )
-    for one in lakes.values():
-        one.refresh()
+def _planned(
+    pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, pending: frozenset[str] = frozenset()
+) -> Step:
+    """Plans a model from what its lake has recorded; `pending` are the tables that runs before it would change."""
+    lake = lakes[""]
+    # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
+    events = lake.runs.committed(model.table)
+    _refresh(lakes)
+    exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
+    found = history(events, lake.runs.created(model.table) if exists else None)
+    known = Known(lakes, exists, found, len(events), pending)
+    late = Late() if bounds.rebuild else late_intervals(pipeline, model, known)
+    return decide(pipeline, model, known, bounds, late)
 
 
-def _with_columns(pipeline: Pipeline, step: Step, known: Known) -> Step:
-    """Adds the column changes to a step, if they are known before it runs."""
-    model, lake = step.model, known.lakes[""]
-    if isinstance(model.kind, View) or not known.exists:
+def _with_columns(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake]) -> Step:
+    """Adds what happens to the rows and the columns of an existing table, if it is known before the step runs."""
+    model, lake = step.model, lakes[""]
+    if isinstance(model.kind, View) or model.table not in lake.tables():
         return step
-    replaces = step.rebuild or isinstance(model.kind, (Full, Seed)) or bool(step.batches)
+    step = replace(step, replaces=step.rebuild or isinstance(model.kind, Full | Seed) or bool(step.batches))
     try:
-        frame = rows_of(pipeline, step, known.lakes, next(iter(step.batches), None))
+        batch, files = next(iter(step.batches), None), files_of(model, step.files)
+        frame = rows_of(pipeline, model, lakes, batch, files=files, since=step.since)
         rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
-        columns = column_changes(model, lake.table(model.table).schema, lake.columns_of(rows))
+        return replace(step, columns=column_changes(model, lake.table(model.table).schema, lake.columns_of(rows)))
     except LakeconfError as error:
         # The columns of an input may be unknown before that input has run.
         warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
-        return replace(step, replaces=replaces, warnings=[*step.warnings, warning])
-    return replace(step, replaces=replaces, columns=columns)
+        return replace(step, warnings=[*step.warnings, warning])
 
 
-def _known(lakes: Mapping[str, Lake], model: Model, pending: frozenset[str] = frozenset()) -> Known:
-    lake = lakes[""]
-    # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
-    runs = lake.runs.committed(model.table)
-    for one in lakes.values():
-        one.refresh()
-    exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
-    found = history(runs, lake.runs.created(model.table) if exists else None)
-
-    def has_rows() -> bool:
-        return exists and isinstance(model.kind, (Append, Merge)) and bool(lake.table(model.table).count())
-
-    return Known(lakes, exists, found.runs, len(runs), pending, found, has_rows)
-
-
-def _asked(since: date | datetime | None, until: date | datetime | None, *, rebuild: bool) -> Bounds:
+def _bounds(since: date | datetime | None, until: date | datetime | None, **given: bool) -> Bounds:
     end = datetime.now(UTC) if until is None else until
-    return Bounds(None if since is None else moment(since), moment(end), rebuild)
-
-
-def _is_broken(result: ModelResult | None) -> bool:
-    return result is not None and result.status in ("failed", "not run")
+    return Bounds(None if since is None else moment(since), moment(end), **given)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import narwhals as nw
@@ -30,7 +28,8 @@ from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Vi
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, apply, changed_inputs, check_dropped, column_changes, drop_hint, located
+from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
+from lakeconf.pipelines.recorded_runs import changed_inputs, located
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update
@@ -39,13 +38,20 @@ from lakeconf.write.merge_clauses import Delete, Update
 def write(
     transaction: Lake, step: Step, frame: nw.LazyFrame[Any], batch: Batch | None, *, allow_drop_columns: bool = False
 ) -> None:
-    """Writes rows according to the model's kind."""
+    """Writes rows according to the model's kind. It creates the table, or changes its columns to match the rows."""
     model, kind = step.model, step.model.kind
     rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
-    _prepare(transaction, model, rows, allow_drop_columns=allow_drop_columns)
-    table = transaction.table(model.table)
+    if model.table not in transaction.tables():
+        transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
+        table = transaction.table(model.table)
+    else:
+        table = transaction.table(model.table)
+        changes = column_changes(model, table.schema, transaction.columns_of(rows))
+        if not allow_drop_columns:
+            check_dropped(model, table.schema, changes.dropped)
+        apply(table, changes)
     if isinstance(kind, Incremental) and batch is not None:
-        table.overwrite(rows, _range(transaction, model, kind, batch), evolve=True)
+        table.overwrite(rows, _range(model, kind, batch, transaction.table(model.table).schema), evolve=True)
     elif isinstance(kind, Append) and not step.rebuild:
         table.append(rows, evolve=True)
     elif isinstance(kind, Merge) and not step.rebuild:
@@ -67,71 +73,36 @@ def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[A
     return kept.drop(kind.deleted), frame.filter(deleted).select(*keys)
 
 
-def _prepare(transaction: Lake, model: Model, rows: nw.LazyFrame[Any], *, allow_drop_columns: bool) -> None:
-    """Creates the table, or renames and drops its columns to match the rows."""
-    if model.table not in transaction.tables():
-        transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
-        return
-    table = transaction.table(model.table)
-    changes = column_changes(model, table.schema, transaction.columns_of(rows))
-    if not allow_drop_columns:
-        check_dropped(model.table, changes.dropped, model.dropped, drop_hint(model, table.schema, changes.dropped))
-    apply(table, changes)
+# The types of a time column, as their literals write them.
+_TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
 
 
-def _range(transaction: Lake, model: Model, kind: Incremental, batch: Batch) -> str:
+def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, str]) -> str:
     """Returns the SQL condition for the time range of a batch."""
-    column, types = kind.time_column, transaction.table(model.table).schema
+    column = kind.time_column
     found = {folded(name): text for name, text in types.items()}.get(folded(column))
     if found is None:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is not in the table",
             hint=f"use one of its columns: {', '.join(types)}",
         )
-    if found not in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
+    if found not in _TIME_TYPES:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} has type {found}", hint="use DATE or TIMESTAMP"
         )
-    name = identifier(column)
-    return f"{name} >= {_moment(batch.start, found)} AND {name} < {_moment(batch.end, found)}"
-
-
-def _moment(value: datetime, kind: str) -> str:
-    if kind == "DATE":
-        return f"DATE {literal(value.date().isoformat())}"
-    if kind == "TIMESTAMP":
-        return f"TIMESTAMP {literal(value.isoformat(' '))}"
-    return f"TIMESTAMPTZ {literal(value.isoformat(' ') + '+00:00')}"
-
-
-def reworded(error: LakeconfError, model: Model, files: Files | None) -> LakeconfError:
-    """Returns an error that names the files or the query in place of a frame; other errors are returned unchanged."""
-    if files is not None and model.body is None:
-        return _of_files(error, files)
-    if isinstance(model.body, Query) and isinstance(error, SchemaError) and "the frame" in error.message:
-        hint = None if error.hint is None else error.hint.replace("the frame's column", "the column in the SQL")
-        return _copied(error, error.message.replace("the frame", "the query"), hint)
-    return error
+    texts = (str(one.date()) if found == "DATE" else one.isoformat(" ") for one in (batch.start, batch.end))
+    zone = "+00:00" if found not in ("DATE", "TIMESTAMP") else ""
+    start, end = (f"{_TIME_TYPES[found]} {literal(text + zone)}" for text in texts)
+    return f"{identifier(column)} >= {start} AND {identifier(column)} < {end}"
 
 
 def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
-    names = listed(files.names)
-    if isinstance(error, DataLossError):
-        return _copied(error, f"{names}: {error.message}", error.hint)
-    if not isinstance(error, SchemaError) or "the frame" not in error.message:
-        return error
+    """Returns an error of a write about the columns of files, with their names and what to declare."""
     hint = error.hint
-    if error.column is not None:
+    if isinstance(error, SchemaError) and error.column is not None:
         key = f"{dotted((error.column,))} = {toml_value(error.wanted)}"
         hint = f"set {key} in columns of the model, next to the other columns, if all values have this type"
-    message = error.message.replace("the frame's column", "the column").replace("the frame", "the file")
-    return _copied(error, f"{names}: {message}", hint)
-
-
-def _copied(error: LakeconfError, message: str, hint: str | None) -> LakeconfError:
-    found = copy.copy(error)
-    found.message, found.hint, found.args = message, hint, (message,)
-    return found
+    return type(error)(f"{listed(files.names)}: {error.message}", hint=hint)
 
 
 _log = EventLogger("pipeline")
@@ -254,20 +225,19 @@ class StepRun:
         """Adds a model's rows to a transaction; returns their columns."""
         body = step.model.body
         files = files_of(step.model, step.files)
-        frame = rows_of(self.pipeline, step, {**self.lakes, "": transaction}, batch, files)
+        lakes = {**self.lakes, "": transaction}
+        frame = rows_of(self.pipeline, step.model, lakes, batch, files=files, since=step.since)
         columns = [*frame.collect_schema().names()]
         if files is not None:
             check_files(files, self.lakes[""])
         try:
             write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
         except LakeconfError as error:
-            placed = error
             if isinstance(body, Query):
-                placed = body.write_error(error, placeholder_values(step.model, batch))
-            placed = reworded(placed, step.model, files)
-            if placed is error:
-                raise
-            raise placed from error
+                raise body.write_error(error, placeholder_values(step.model, batch)) from error
+            if body is None and files is not None and isinstance(error, SchemaError | DataLossError):
+                raise _of_files(error, files) from error
+            raise
         return columns
 
 

@@ -62,23 +62,6 @@ flowchart LR
     assert not (pipeline_folder / "catalog.sqlite").exists()
 
 
-def test_columns_of_the_models(pipeline_folder: Path, shown: Any) -> None:
-    (pipeline_folder / "models.py").write_text(
-        "from lakeconf.pipelines import Full, model\n\n"
-        "@model('marts.copy', Full())\ndef copy(prices):\n    return prices\n"
-    )
-    with (pipeline_folder / "lakeconf.toml").open("a") as file:
-        file.write('[pipeline]\npython = ["models.py"]\n')
-    assert shown("graph", "marts.*", "--columns", "--exclude", "marts.by_day") == (
-        "marts.copy (full)\n  reads raw.prices\n  columns: unknown\n"
-        "marts.dearest (full)\n  reads raw.prices\n  day ← raw.prices.day\n  price ← raw.prices.price\n"
-    )
-    found = {one["model"]: one["columns"] for one in json.loads(shown("graph", "--columns", "--format", "json"))}
-    assert found["marts.copy"] is None
-    assert found["raw.prices"] == {}
-    assert found["marts.dearest"]["day"] == [{"table": "raw.prices", "column": "day"}]
-
-
 def completed(*words: str) -> list[str]:
     """What bash offers for the last word of a command line."""
     line = " ".join(words)

@@ -86,8 +86,12 @@ def test_value_or_option_that_does_not_fit_is_refused(
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("id,price,note\n1,2.5,x\n", "prices.csv has the column 'note', which raw.prices lacks", "with a model of the"),
-        ("id\n1\n", "prices.csv lacks the column 'price' of raw.prices", "with a model of the kind append"),
+        (
+            "id,price,note\n1,2.5,x\n",
+            "prices.csv and raw.prices do not have the same columns: only one",
+            "with a model of the",
+        ),
+        ("id\n1\n", "raw.prices do not have the same columns: only one of them has price", "with a model of the kind"),
         ("id,price\n2.5,1\n", "the column 'id' of prices.csv has values that", "change the values in the file"),
     ],
 )

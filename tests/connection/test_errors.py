@@ -21,7 +21,6 @@ TRANSLATORS = {
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.read_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.pipelines.models.body": "DuckDB: the place of an error in a query",
-    "lakeconf.pipelines.step_run": "lakeconf: errors of a frame, which a model names as its files or its query",
     "lakeconf.engines.spark.write.storage": "Spark",
 }
 TEXTS = {"message", "args", "strerror", "__notes__"}

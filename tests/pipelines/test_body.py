@@ -125,10 +125,6 @@ def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is(
     ]
 
 
-def test_code_of_a_query_has_no_comments() -> None:
-    assert Query("SELECT  1 -- one").code() == "SELECT 1"
-
-
 def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Query("SELECT 1").place() is None
     query = Query("SELECT 1", tmp_path / "t.sql")

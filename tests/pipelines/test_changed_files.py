@@ -39,10 +39,6 @@ def warnings(loaded: tuple[Lake, Pipeline, Path]) -> list[str]:
     return list(step.warnings)
 
 
-def test_unchanged_file_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
-    assert warnings(loaded) == []
-
-
 @pytest.mark.parametrize("text", ["id\n1\n2\n", "id\n2\n"], ids=["longer", "same size"])
 def test_changed_file_is_a_warning_until_it_is_loaded_again(text: str, loaded: tuple[Lake, Pipeline, Path]) -> None:
     lake, pipeline, folder = loaded

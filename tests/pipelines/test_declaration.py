@@ -65,24 +65,11 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
         ),
         (
             {"kind": "seed", "files": "a.csv"},
-            (
-                "LC010",
-                ".files",
-                "unknown key",
-                'write csv = "seeds/prices.csv" (the CSV file, with a header, relative to this file), '
-                'or set kind = "append", which has files',
-            ),
+            ("LC010", ".files", "unknown key", 'remove it, or set kind = "append", which has this key'),
         ),
         (
             {"kind": "append", "csv": "a.csv"},
-            (
-                "LC010",
-                ".csv",
-                "unknown key",
-                'write files = "landing/*.parquet" '
-                "(the pattern of the files to load, relative to this file, or of URIs), "
-                'or set kind = "seed", which has csv',
-            ),
+            ("LC010", ".csv", "unknown key", 'remove it, or set kind = "seed", which has this key'),
         ),
         (
             {"kind": "view"},

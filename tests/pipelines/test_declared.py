@@ -12,7 +12,7 @@ import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError
-from lakeconf.pipelines import Incremental, declared_pipeline, pipeline_problems
+from lakeconf.pipelines import Incremental, declared_pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,28 +121,6 @@ def test_problems_name_the_line(
     assert run(["validate"]) == 1
     shown = capsys.readouterr().out
     assert f"lakeconf.toml:{problems[0].partition(':')[0]}:" in shown
-
-
-@pytest.mark.parametrize(
-    "query", ["SELECT 1", "\n  select *\nfrom raw.prices", "WITH a AS (FROM b) FROM a", "-- x\nFROM a"]
-)
-def test_query_in_place_of_a_path_is_a_problem_that_says_where_to_write_it(query: str, folder: Path) -> None:
-    file = folder / "lakeconf.toml"
-    file.write_text(file.read_text().replace('"by_day.sql"', json.dumps(query)))
-    (problem,) = pipeline_problems(init())
-    assert (problem.line, problem.message) == (24, "must be the path of a file, not a query")
-    assert (
-        problem.hint
-        == 'write the query to a file, such as models/marts.by_day.sql, and sql = "models/marts.by_day.sql"'
-    )
-
-
-def test_path_that_begins_like_a_query_is_a_path(folder: Path) -> None:
-    file = folder / "lakeconf.toml"
-    file.write_text(file.read_text().replace('"by_day.sql"', '"from us/by_day.sql"'))
-    (folder / "from us").mkdir()
-    (folder / "by_day.sql").rename(folder / "from us" / "by_day.sql")
-    assert pipeline_problems(init()) == []
 
 
 @pytest.mark.parametrize(

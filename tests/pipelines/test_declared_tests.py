@@ -117,7 +117,7 @@ def found(folder: Path, text: str) -> list[tuple[int, str]]:
     ("text", "line", "message"),
     [
         (A.replace("a.sql", "self.sql"), 1, "the model m.a reads its own table"),
-        (A + A.replace("m.a", "M.A"), 3, "M.A and m.a are the same table: names ignore case"),
+        (A + A.replace("m.a", "M.A"), 3, "two models write M.A: m.a is the same name"),
         (A.replace("m.a", "LakeConf.commits"), 1, "the schema of the model LakeConf.commits is reserved"),
         ('[pipeline.models."m.s"]\nkind = "seed"\ncsv = "none.csv"\n', 3, "file not found: "),
         (FILES + 'files = "*.csv"\ncolumns = { id = "BIGIT" }\n', 4, "the column 'id' has an invalid type 'BIGIT'"),
@@ -140,7 +140,8 @@ def found(folder: Path, text: str) -> list[tuple[int, str]]:
 )  # fmt: skip
 def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Path) -> None:
     ((at, shown),) = found(tmp_path, text)
-    assert (at, shown[: len(message)]) == (line, message)
+    assert at == line
+    assert message in shown
 
 
 @pytest.mark.parametrize(

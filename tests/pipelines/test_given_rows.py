@@ -15,7 +15,7 @@ import pytest
 
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.pipelines.models.declared import empty_lake
-from lakeconf.pipelines.models.unit_test_rows import columns_of_rows, rows_sql
+from lakeconf.pipelines.models.unit_tests import columns_of_rows, rows_sql
 
 
 def read(

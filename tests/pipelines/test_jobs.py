@@ -97,23 +97,6 @@ def test_exception_interrupts_the_other_items_and_starts_no_more() -> None:
     assert stopped.is_set()
 
 
-def test_exception_loses_no_result_that_counts() -> None:
-    stopped, seen = threading.Event(), list[str]()
-
-    def work(name: str) -> str:
-        assert name == "a" or stopped.wait(SECONDS)
-        return name
-
-    def ended(name: str, _: str) -> None:
-        seen.append(name)
-        if name == "a":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        in_parallel(["a", "b", "c"], dict.fromkeys("abc", frozenset()), 3, work, ended, stopped.set, "b".__eq__)
-    assert seen == ["a", "b"]
-
-
 def test_models_need_what_they_read_directly_or_through_views() -> None:
     models = [
         Model("m.a", Full(), Query("FROM raw.events")),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, plan, run
 from lakeconf.pipelines.file_rows import path_text, unknown_fields, unknown_json_keys
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def unknown(value: Any, **types: str) -> list[list[str]]:
-    sql = unknown_json_keys("json", types)
+    sql = unknown_json_keys(types)
     ((found,),) = duckdb.execute(f"SELECT {sql} FROM (SELECT CAST(? AS JSON) AS json)", [json.dumps(value)]).fetchall()
     return [] if found is None else list(found)
 
@@ -34,7 +35,9 @@ def unknown(value: Any, **types: str) -> list[list[str]]:
         ([[{"b": 2}], []], "STRUCT(a INTEGER)[][]", [["s", "[]", "[]", "b"]]),
         ({"k": {"a": 1, "z": 2}, "l": {"a": 3}}, "MAP(VARCHAR, STRUCT(a INTEGER))", [["s", "[]", "z"]]),
         ({"a/b~c": {"z": 1}}, 'STRUCT("a/b~c" STRUCT(d INTEGER))', [["s", "a/b~c", "z"]]),
-        ({"q\"x'": {"z": 1}}, """STRUCT("q""x'" STRUCT(d INTEGER))""", [["s", "q\"x'", "z"]]),
+        ({"q$'.*x": {"z": 1}}, """STRUCT("q$'.*x" STRUCT(d INTEGER))""", [["s", "q$'.*x", "z"]]),
+        ([{"[]": {"z": 1}}], 'STRUCT("[]" STRUCT(d INTEGER))[]', [["s", "[]", "[]", "z"]]),
+        ({"[]": {"z": 1}}, 'STRUCT("[]" STRUCT(d INTEGER))', [["s", "[]", "z"]]),
         ({"a": 1}, "STRUCT(a INTEGER, b INTEGER)", []),
         ({"a": {"x": 1}}, "STRUCT(a JSON)", []),
         ({"a": 1}, "JSON", []),
@@ -47,6 +50,12 @@ def test_unknown_keys_have_their_path(value: Any, kind: str, paths: list[list[st
     assert unknown({"s": value}, s=kind) == paths
     assert unknown({}, s=kind) == []
     assert unknown({"t": value}, s=kind) == [["t"]]
+
+
+def test_name_that_no_path_in_json_can_have_is_refused() -> None:
+    with pytest.raises(PipelineError, match="because its name has a quotation mark"):
+        unknown_json_keys({"s": 'STRUCT("q""x" STRUCT(d INTEGER))'})
+    assert unknown({"s": {'q"x': 1}}, s='STRUCT("q""x" INTEGER)') == []
 
 
 def test_fields_that_a_cast_would_leave_out() -> None:

@@ -12,7 +12,7 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.definition_hash import digest
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, View
 from lakeconf.pipelines.models.model import Model, model, relationships
-from lakeconf.pipelines.pipeline import Pipeline, check
+from lakeconf.pipelines.pipeline import Pipeline, check, mermaid
 
 FULL = Query("SELECT 1 AS id")
 
@@ -73,7 +73,10 @@ def test_name_of_two_tables_is_ambiguous() -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline([sql("marts.t", "FROM users"), sql("raw.users"), sql("old.users")])
     assert caught.value.message == "the input 'users' of the model marts.t is ambiguous: raw.users or old.users"
-    assert caught.value.hint == "write the schema of the table in the SQL: FROM schema.users"
+    assert (
+        caught.value.hint
+        == 'write the schema of the table in SQL, or name it in Python: inputs={"users": "schema.table"}'
+    )
 
 
 def test_stored_inputs_are_those_below_views() -> None:
@@ -155,7 +158,7 @@ def test_unknown_model() -> None:
     assert caught.value.hint == 'did you mean "a.t"?'
     with pytest.raises(PipelineError, match=r"unknown model 'nothing'") as caught:
         Pipeline([Model("a.t", Full(), FULL), Model("a.u", Full(), FULL)]).chosen(["a.t", "+nothing"])
-    assert caught.value.hint == "use one of the models: a.t, a.u"
+    assert caught.value.hint == "use one of: a.t, a.u"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_unknown_model() -> None:
         ([sql(".t")], "'.t' is not a valid table of a model", "write schema.table, such as analytics.revenue"),
         (
             [sql("a.t"), sql("A.T")],
-            "A.T and a.t are the same table: names ignore case",
+            "two models write A.T: a.t is the same name",
             "remove one of the models, or change its table",
         ),
         (
@@ -178,15 +181,15 @@ def test_unknown_model() -> None:
         ([sql("a.t", "FROM a.t")], "the model a.t reads its own table", "read other tables only"),
         (
             [sql("a.t", tests=[relationships("id", "A.U", "id")]), sql("a.u", "FROM a.t")],
-            "the models form a cycle: a.t → a.u → a.t (a.t only tests relationships with a.u)",
-            "move the test to the model that runs last, as an audit",
+            "the models form a cycle: a.t → a.u → a.t",
+            "remove one of these inputs; make a test of relationships an audit",
         ),
         ([sql("a.t", "SELEC 1")], "is not a single DuckDB query", "write SELECT … FROM …"),
         ([sql("a.t", "DELETE FROM a.u")], "it is no SELECT", "write SELECT … FROM …"),
         (
             [sql("a.t", "FROM u")],
             "the input 'u' of the model a.t does not match the table of any model",
-            "write the schema of the table in the SQL: FROM schema.u",
+            "write the schema of the table in SQL, or name it in Python: inputs=",
         ),
         (
             [sql("a.t", "FROM a.u, a.v", Append())],
@@ -246,7 +249,7 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
     one = Model("a.t", Append(), Query("FROM a.v", tmp_path / "t.sql"))
     cases = [
         ([one, sql("a.v", kind=View())], "t.sql: the model a.t reads the changes of a.v, which is a view"),
-        ([sql("A.T"), one], "t.sql: a.t and A.T are the same table: names ignore case"),
+        ([sql("A.T"), one], "t.sql: two models write a.t: A.T is the same name"),
         ([sql("a.t"), one], "t.sql: two models write a.t"),
         ([Model("a.t", Full(), Query("FROM x", tmp_path / "t.sql"))], "t.sql: the input 'x' of the model a.t does not"),
         ([Model("t", Full(), Query("SELECT 1", tmp_path / "t.sql"))], "t.sql: 't' is not a valid table of a model"),
@@ -261,3 +264,16 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
 def test_model_without_a_body_has_no_place() -> None:
     with pytest.raises(PipelineError, match=r"^'t' is not a valid table"):
         Pipeline([Model("t", Append(files="*.csv"))])
+
+
+def test_only_the_selected_models_are_drawn() -> None:
+    pipeline = Pipeline([Model("a.one", Full(), Query("SELECT 1 AS n")), Model("a.two", Full(), Query("FROM a.one"))])
+    assert "a.two" not in mermaid(pipeline, [pipeline.by_table["a.one"]])
+
+
+def test_names_are_no_syntax() -> None:
+    pipeline = Pipeline([Model('raw.<b>"]\nx --> y', Full(), Query("SELECT 1 AS n"))])
+    shown = mermaid(pipeline, pipeline.models)
+    assert len(shown.splitlines()) == 2
+    assert shown.count('"') == 2
+    assert "<b>" not in shown

@@ -14,12 +14,12 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
+from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.rows import rows_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
     return sorted(native.fetchall(), key=repr)
 
 
-def rows(lakes: dict[str, Lake], made: Model, *others: Model, batch: Batch | None = None, **step: Any) -> Any:
-    return fetched(rows_of(Pipeline([made, *others]), Step(made, "", **step), lakes, batch))
+def rows(lakes: dict[str, Lake], made: Model, *others: Model, batch: Batch | None = None, **given: Any) -> Any:
+    given["files"] = files_of(made, given.get("files", ()))
+    return fetched(rows_of(Pipeline([made, *others]), made, lakes, batch, **given))
 
 
 def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) -> Model:
@@ -70,8 +71,8 @@ def test_table_is_read_at_the_snapshot_of_the_lake(lakes: dict[str, Lake]) -> No
 def test_append_reads_inserted_rows_only(lakes: dict[str, Lake]) -> None:
     made = table(Append(), "SELECT * FROM raw.a")
     assert rows(lakes, made) == [(3,), (5,)]
-    assert rows(lakes, made, since={"raw.a": 2}) == [(3,)]
-    assert rows(lakes, made, since={"raw.a": 1}) == [(1,), (2,), (3,)]
+    assert rows(lakes, made, since=2) == [(3,)]
+    assert rows(lakes, made, since=1) == [(1,), (2,), (3,)]
 
 
 def test_merge_reads_the_change_feed(lakes: dict[str, Lake]) -> None:
@@ -79,16 +80,16 @@ def test_merge_reads_the_change_feed(lakes: dict[str, Lake]) -> None:
     first = rows(lakes, made)
     assert [(id_, change, version) for id_, change, version, _ in first] == [(3, "insert", 5), (5, "insert", 5)]
     assert {row for *_, row in first} == {None}
-    changes = rows(lakes, made, since={"raw.a": 3})
+    changes = rows(lakes, made, since=3)
     assert [(id_, change, version) for id_, change, version, _ in changes] == [(1, "delete", 4), (3, "insert", 5)]
     assert None not in {row for *_, row in changes}
-    assert len(rows(lakes, made, since={"raw.a": 2})) == 4
+    assert len(rows(lakes, made, since=2)) == 4
 
 
 def test_only_the_driving_input_has_a_feed(lakes: dict[str, Lake]) -> None:
     made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "prod.raw.a"})
-    assert rows(lakes, made, since={"new": 1}) == [(1, 3), (1, 5), (2, 3), (2, 5)]
-    assert rows(lakes, made, since={"new": 0}) == rows(lakes, made, since={"new": 1})
+    assert rows(lakes, made, since=1) == [(1, 3), (1, 5), (2, 3), (2, 5)]
+    assert rows(lakes, made, since=0) == rows(lakes, made, since=1)
 
 
 def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lakes: dict[str, Lake]) -> None:
@@ -240,5 +241,5 @@ def test_eager_frame_of_a_model_becomes_lazy(lakes: dict[str, Lake]) -> None:
     def eager(a: nw.LazyFrame[Any]) -> Any:
         return a.collect("pyarrow")
 
-    found = rows_of(Pipeline([eager]), Step(eager, ""), lakes, None)
+    found = rows_of(Pipeline([eager]), eager, lakes)
     assert isinstance(found, nw.LazyFrame)

@@ -10,7 +10,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import PipelineError, QueryError, UnknownNameError
-from lakeconf.pipelines.models.body import ModelSqlError, ModelText, Query, query_error
+from lakeconf.pipelines.models.body import ModelSqlError, Query
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -112,17 +112,6 @@ def test_error_can_be_pickled() -> None:
     assert (str(again), again.problem) == (str(error), error.problem)
 
 
-def test_query_error_keeps_its_class_and_names_tables() -> None:
-    given = UnknownNameError(
-        "Binder Error: no x in view_1!\nCandidates: view_1.y\n\nLINE 1: SELECT …\n  ^", hint="look"
-    )
-    error = query_error(ModelText("SELECT x\nFROM t", None), given, 7, {"view_1": "raw.t"})
-    assert (type(error), error.hint) == (UnknownNameError, "look")
-    assert error.message == (
-        "the SQL, line 1, column 8: Binder Error: no x in raw.t!\n  1 | SELECT x\n    |        ^\nCandidates: raw.t.y"
-    )
-
-
 @pytest.fixture
 def lake(tmp_path: Path, engine: Any) -> Iterator[Lake]:
     with store_of(tmp_path).open(engine) as lake:
@@ -156,3 +145,13 @@ def test_error_is_at_its_place_in_the_text(sql: str, lake: Lake) -> None:
     # Later errors are written as before.
     with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
         lake.sql("SELECT nope FROM (SELECT 1 AS day)")
+
+
+def test_error_of_a_query_keeps_its_class(lake: Lake) -> None:
+    frames = {"raw.prices": lake.sql("SELECT DATE '2024-01-01' AS day")}
+    with pytest.raises(UnknownNameError) as caught:
+        Query("SELECT\nnofun(day) FROM raw.prices").rows(lake, frames, {})
+    assert caught.value.message.split("\n")[:2] == [
+        "the SQL, line 2, column 1: Catalog Error: Scalar Function with name nofun does not exist!",
+        "  2 | nofun(day) FROM raw.prices",
+    ]

@@ -12,7 +12,7 @@ from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Kind
-from lakeconf.pipelines.recorded_runs import history, undone_intervals, undone_runs
+from lakeconf.pipelines.recorded_runs import history, undone_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,11 +162,6 @@ def events(*given: ModelRun) -> list[ModelRun]:
     return [replace(one, earlier=number) for number, one in enumerate(given)]
 
 
-def undone(*given: ModelRun) -> list[tuple[int | None, list[int | None]]]:
-    found = undone_runs(history(events(*given)))
-    return [(run.snapshot_id, [one.snapshot_id for one in later]) for run, later in found]
-
-
 def restore(snapshot_id: int, version: int) -> ModelRun:
     return ran(snapshot_id, RESTORED, restored=version)
 
@@ -180,14 +175,18 @@ def test_runs_since_the_rows_were_replaced_are_current() -> None:
     assert [run.snapshot_id for run in history(events(first, mark, second, restore(5, 1))).runs] == [1, 2]
 
 
-def test_run_is_undone_until_a_later_run_or_restore_brings_its_rows_back() -> None:
+def undone(*given: ModelRun) -> list[int | None]:
+    return [run.snapshot_id for run in history(events(*given)).undone]
+
+
+def test_run_is_undone_until_a_restore_brings_its_rows_back() -> None:
     one, two, three = ran(1), ran(3), ran(7)
     assert undone(one, two) == []
-    assert undone(one, two, restore(5, 2)) == [(3, [])]
+    assert undone(one, two, restore(5, 2)) == [3]
     assert undone(one, two, restore(5, 2), restore(6, 4)) == []
-    assert undone(one, two, restore(5, 2), three) == [(3, [7])]
-    assert undone(one, two, restore(5, 2), three, restore(9, 4)) == [(7, [])]
-    assert undone(one, two, restore(5, 2), three, restore(9, 8)) == [(3, [7])]
+    assert undone(one, two, restore(5, 2), three) == [3]
+    assert undone(one, two, restore(5, 2), three, restore(9, 4)) == [7]
+    assert undone(one, two, restore(5, 2), three, restore(9, 8)) == [3]
 
 
 def test_runs_of_a_former_table_do_not_count() -> None:
@@ -197,5 +196,7 @@ def test_runs_of_a_former_table_do_not_count() -> None:
 
 
 def test_intervals_that_no_later_run_repeated_are_undone() -> None:
-    first, later = ran(3, interval=days(1, 9)), [ran(7, interval=days(2, 4)), ran(8)]
-    assert undone_intervals([(first, later), (ran(4), [])]) == [days(1, 2), days(4, 9)]
+    first = ran(3, interval=days(1, 9))
+    found = history(events(first, ran(4), restore(5, 2), ran(7, interval=days(2, 4)), ran(8)))
+    (warning,) = undone_warnings(Model("marts.t", Incremental("day")), found)
+    assert warning.endswith("run with --from 2024-01-01 --to 2024-01-02, --from 2024-01-04 --to 2024-01-09")

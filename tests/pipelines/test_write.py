@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import DataLossError, PredicateError, SchemaError
+from lakeconf.errors import PredicateError, SchemaError
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge
@@ -37,12 +37,11 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **given: Any) -> list[tuple[Any, ...]]:
     """Writes the rows of a query, and returns the rows of the table."""
     rebuild = given.pop("rebuild", False)
-    options = {"allow_drop_columns": given.pop("allow_drop_columns")} if "allow_drop_columns" in given else {}
     made = Model(given.pop("table", "marts.t"), kind, Query(sql), **given)
     step = Step(made, "", rebuild=rebuild)
     with lake.transaction() as transaction:
         frame = transaction.sql(sql)
-        write(transaction, step, frame, batch, **options)
+        write(transaction, step, frame, batch)
     native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL").to_native()
     found: list[tuple[Any, ...]] = native.fetchall()
     return found
@@ -101,17 +100,6 @@ def test_missing_table_is_created_with_its_partitions_and_comment(lake: Lake) ->
     assert file.partition == ("2024-01-05",)
     native: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE schema_name = 'new'").to_native()
     assert native.fetchall() == [("It's new.",)]
-
-
-def test_columns_are_renamed_and_dropped_only_with_consent(lake: Lake) -> None:
-    assert written(lake, Append(), "SELECT 3 AS id, 'c' AS label", renamed={"name": "label"})[-1] == (3, "c")
-    with pytest.raises(DataLossError) as caught:
-        written(lake, Full(), "SELECT 4 AS id")
-    assert caught.value.message == "this would drop the column label of marts.t"
-    assert 'dropped = ["label"]' in str(caught.value.hint)
-    assert list(lake.table("marts.t").schema) == ["id", "label"]
-    assert written(lake, Full(), "SELECT 4 AS id", dropped=["LABEL"]) == [(4,)]
-    assert written(lake, Full(), "SELECT 5 AS other", allow_drop_columns=True) == [(5,)]
 
 
 @pytest.mark.parametrize(

@@ -66,75 +66,11 @@ class ModelSqlError(PipelineError):
         self.problem = problem
 
 
-@dataclass(frozen=True)
-class ModelText:
-    """The text of a model in SQL."""
-
-    text: str  # the SQL
-    path: Path | None  # the file that contains it; None for SQL in Python
-    secrets: Sequence[Secret] = ()  # values that are never shown
-
-    @property
-    def is_shown(self) -> bool:
-        """True if the text may be shown."""
-        return self.path is None or self.path.resolve().suffix.lower() == _ENDING
-
-    def problem(self, message: str, offset: int | None = None, *, hint: str | None = None) -> Problem:
-        """Creates a problem at an offset; None if the place is unknown."""
-        file = None if self.path is None else self.path.absolute()
-        if offset is None:
-            return Problem(Code.WRONG_VALUE.code, message, hint, file=file)
-        line, column = self.line_and_column(offset)
-        return Problem(
-            Code.WRONG_VALUE.code, message, hint, file=file, line=line, column=column, excerpt=self.excerpt(offset)
-        )
-
-    def line_and_column(self, offset: int) -> tuple[int, int]:
-        """Returns the 1-based line and column of an offset."""
-        start = self.text.rfind("\n", 0, offset) + 1
-        return self.text.count("\n", 0, offset) + 1, offset - start + 1
-
-    def excerpt(self, offset: int) -> str | None:
-        """Returns the line of an offset with a caret below it; None if the line may contain a secret."""
-        line, column = self.line_and_column(offset)
-        lines, masked = self.text.split("\n"), scrub(self.text, self.secrets).split("\n")
-        if not self.is_shown or len(lines) != len(masked) or lines[line - 1] != masked[line - 1]:
-            return None
-        return drawn(line, lines[line - 1][: column - 1], lines[line - 1][column - 1 :])
-
-
-def query_error(source: ModelText, error: LakeconfError, offset: int, views: Mapping[str, str]) -> LakeconfError:
-    """Returns an error of DuckDB about a model's query with its place in the model."""
-    first, _, rest = error.message.partition("\n\nLINE ")[0].partition("\n")
-    lines = [f"{shown_place(source.path, *source.line_and_column(offset))}: {first}", source.excerpt(offset), rest]
-    message = "\n".join(filter(None, lines))
-    for view, table in views.items():
-        message = message.replace(view, table)
-    return type(error)(message, hint=error.hint)
-
-
 _EXPLAIN = "EXPLAIN "
 
 
-def error_offset(lake: Lake, text: str, changes: Mapping[Span, str], views: Iterable[str]) -> int | None:
-    """Returns the offset in the text at which DuckDB finds an error; None if it is unknown."""
-    sql = replaced(text, changes)
-    message = _message_in_lake(lake, sql, views)
-    error = None if message is None else reported(message)
-    if error is None or error.position is None:
-        return None
-    found = len(f"{_EXPLAIN}{sql}".encode()[: error.position].decode(errors="ignore")) - len(_EXPLAIN)
-    return text_offset(text, changes, found)
-
-
-def text_offset(text: str, changes: Mapping[Span, str], offset: int) -> int | None:
-    """Returns the offset in the text of an offset in the query that a run makes of it; None if it is outside."""
-    found = original_offset(changes, offset)
-    return found if 0 <= found <= len(text) else None
-
-
-def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
-    """The error of DuckDB as JSON, on the connection of the lake; None if there is none."""
+def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None:
+    """Returns the byte of a query at which DuckDB finds an error, on the connection of the lake; None if unknown."""
     reader = lake._session.reader  # noqa: SLF001 - the place of an error is not part of a lake's interface
     try:
         prepare_query(reader, sql, frames=frames)
@@ -144,7 +80,8 @@ def _message_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> str | None:
         try:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:
-            return error.message
+            found = reported(error.message)
+            return None if found is None or found.position is None else found.position - len(_EXPLAIN)
     return None
 
 
@@ -222,28 +159,25 @@ class Query:
         beyond = too_long(self.text, "SQL")
         if beyond is not None:
             message, hint = f"the SQL has more than {MAX_UNTRUSTED_TOKENS} tokens", "split it into several models"
-            raise ModelSqlError(self._source.problem(message, beyond, hint=hint))
+            raise self._refused(message, beyond, hint=hint)
 
     @functools.cached_property
     def parsed(self) -> ParsedQuery:
         """The query as DuckDB's parser reads it."""
-        source = self._source
         deep = too_deep(self.text, "SQL")
         if deep is not None:
-            raise ModelSqlError(source.problem("the SQL is nested too deeply", deep, hint=_DEEP))
+            raise self._refused("the SQL is nested too deeply", deep, hint=_DEEP)
         try:
             found = parse_query(self.text)
         except NotOneQuery as error:
             # The message may quote the file, which may be any file.
-            reason = error.message if source.is_shown else "it cannot be parsed"
-            message = f"the SQL is not a single DuckDB query: {reason}"
-            raise ModelSqlError(source.problem(message, error.offset, hint=_QUERY)) from None
+            reason = error.message if self._is_shown else "it cannot be parsed"
+            raise self._refused(f"the SQL is not a single DuckDB query: {reason}", error.offset, hint=_QUERY) from None
         if found.describes:
-            raise ModelSqlError(source.problem("the SQL describes tables, and has no rows of them", hint=_QUERY))
+            raise self._refused("the SQL describes tables, and has no rows of them", hint=_QUERY)
         for name, offset in found.functions:
             if name.lower() not in _SERIES:
-                message = f"the function {name} is not an input of a model"
-                raise ModelSqlError(source.problem(message, offset, hint=_FUNCTION))
+                raise self._refused(f"the function {name} is not an input of a model", offset, hint=_FUNCTION)
         return found
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
@@ -257,7 +191,7 @@ class Query:
         try:
             check_distinct(found.to_native().columns, "the result of the SQL")
         except SchemaError as error:
-            raise ModelSqlError(self._source.problem(error.message, hint=error.hint)) from None
+            raise self._refused(error.message, hint=error.hint) from None
         return found
 
     def write_error(self, error: LakeconfError, bounds: Mapping[str, date | datetime]) -> LakeconfError:
@@ -267,22 +201,17 @@ class Query:
             return error
         # Only the lengths of the names matter.
         changes = self._changes({name: unique_view() for name in self.arguments()}, bounds)
-        sql = replaced(self.text, changes)
-        offset = len(sql.encode()[:position].decode(errors="ignore"))
-        if not _CAST.match(sql, offset):  # it is a cast of an input, such as a view
+        sql = replaced(self.text, changes).encode()
+        if not _CAST.match(sql[position:].decode(errors="ignore")):  # it is a cast of an input, such as a view
             return error
-        return self._at(error, text_offset(self.text, changes, offset), {})
+        return self._at(error, position, changes)
 
     def check(self, lake: Lake) -> None:
         """Checks that a lake can run the query as it is, such as for a view."""
         try:
             lake.sql(self.text)
         except QueryError as error:
-            raise self._placed(error, lake, {}, {}) from error
-
-    @property
-    def _source(self) -> ModelText:
-        return ModelText(self.text, self.path, self.secrets)
+            raise self._placed(error, lake, {}, ()) from error
 
     def _changes(self, views: Mapping[str, str], bounds: Mapping[str, date | datetime]) -> dict[Span, str]:
         """Returns what a run puts in place of parts of the text: views for tables, and values for placeholders."""
@@ -290,15 +219,48 @@ class Query:
         return {**values, **{table.span: table.named_as(views[table.name]) for table in self.parsed.tables}}
 
     def _placed(
-        self, error: LakeconfError, lake: Lake, changes: Mapping[Span, str], views: Mapping[str, str]
+        self, error: LakeconfError, lake: Lake, changes: Mapping[Span, str], views: Iterable[str]
     ) -> LakeconfError:
         """Returns the error with the place in the SQL at which DuckDB finds it."""
         if isinstance(error, UnsafeQueryError):
             return error
-        return self._at(error, error_offset(lake, self.text, changes, views), views)
+        position = _position_in_lake(lake, replaced(self.text, changes), views)
+        return error if position is None else self._at(error, position, changes)
 
-    def _at(self, error: LakeconfError, offset: int | None, views: Mapping[str, str]) -> LakeconfError:
-        return error if offset is None else query_error(self._source, error, offset, views)
+    def _at(self, error: LakeconfError, position: int, changes: Mapping[Span, str]) -> LakeconfError:
+        """Returns an error of DuckDB with its place in the text, given the byte in the query that a run makes of it."""
+        before = replaced(self.text, changes).encode()[:position].decode(errors="ignore")
+        offset = original_offset(changes, len(before))
+        if not 0 <= offset <= len(self.text):
+            return error
+        first, _, rest = error.message.partition("\n\nLINE ")[0].partition("\n")
+        place = shown_place(self.path, *self._line_and_column(offset))
+        return type(error)("\n".join(filter(None, (f"{place}: {first}", self._excerpt(offset), rest))), hint=error.hint)
+
+    @property
+    def _is_shown(self) -> bool:
+        """True if the text may be shown."""
+        return self.path is None or self.path.resolve().suffix.lower() == _ENDING
+
+    def _refused(self, message: str, offset: int | None = None, *, hint: str | None) -> ModelSqlError:
+        """The error for a text that is no query of a model, with its place if it is known."""
+        found = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
+        if offset is not None:
+            line, column = self._line_and_column(offset)
+            found = found._replace(line=line, column=column, excerpt=self._excerpt(offset))
+        return ModelSqlError(found)
+
+    def _line_and_column(self, offset: int) -> tuple[int, int]:
+        start = self.text.rfind("\n", 0, offset) + 1
+        return self.text.count("\n", 0, offset) + 1, offset - start + 1
+
+    def _excerpt(self, offset: int) -> str | None:
+        """Returns the line of an offset with a caret below it; None if the line may contain a secret."""
+        line, column = self._line_and_column(offset)
+        lines, masked = self.text.split("\n"), scrub(self.text, self.secrets).split("\n")
+        if not self._is_shown or len(lines) != len(masked) or lines[line - 1] != masked[line - 1]:
+            return None
+        return drawn(line, lines[line - 1][: column - 1], lines[line - 1][column - 1 :])
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,8 @@ def _hint(model: type[BaseModel], names: list[str], *, is_unknown: bool) -> str:
 
 def _unknown(name: str, model: type[BaseModel]) -> str:
     """Returns the hint for a key that a kind of models lacks."""
-    own = model.__name__ if issubclass(model, Declaration) else ""
-    if {name, own} <= {"files", "csv", "append", "seed"}:
-        other, twin = ("append", "csv") if own == "seed" else ("seed", "files")
-        return f'{field_fix(twin, model.model_fields[twin])}, or set kind = "{other}", which has {name}'
-    kinds = [kind for kind, table in TABLES.items() if own and name in table.model_fields]
-    if kinds:
+    kinds = [kind for kind, table in TABLES.items() if name in table.model_fields]
+    if kinds and issubclass(model, Declaration):
         return f'remove it, or set kind = "{kinds[0]}", which has this key'
     return unknown_key_hint(name, model.model_fields)
 
@@ -208,9 +204,10 @@ def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:
         schema["properties"]["kind"] = {"const": kind}
         if kind == Append.name:
             schema |= {"if": {"not": {"required": ["files"]}}, "then": {"required": ["sql"]}}
+    references = {kind: {"$ref": f"#/$defs/model.{kind}"} for kind in KINDS}
     by_kind = [
-        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": _reference(kind)}
-        for kind in KINDS
+        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": reference}
+        for kind, reference in references.items()
     ]
     # The kinds are cases: with `oneOf`, a wrong key would be an error of every kind.
     described = for_toml(Declaration.model_json_schema()["properties"]["kind"])
@@ -219,7 +216,7 @@ def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:
         "type": "object",
         "properties": {"kind": {**described, "enum": list(KINDS)}},
         "if": {"type": "object"},
-        "then": {"allOf": [*by_kind, {"if": {"not": {"required": ["kind"]}}, "then": _reference("full")}]},
+        "then": {"allOf": [*by_kind, {"if": {"not": {"required": ["kind"]}}, "then": references["full"]}]},
     }
     definitions["models"] = {
         "type": "object",
@@ -231,16 +228,10 @@ def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:
     return definitions
 
 
-def _reference(kind: str) -> dict[str, str]:
-    return {"$ref": f"#/$defs/model.{kind}"}
-
-
 def _schema(table: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
     schema = table.model_json_schema(ref_template="#/$defs/model.{model}")
-    for name, inner in schema.pop("$defs", {}).items():
-        definitions[f"model.{name}"] = _for_toml(inner)
-    return _for_toml(schema)
-
-
-def _for_toml(schema: dict[str, Any]) -> dict[str, Any]:
-    return schema | {"properties": {name: for_toml(one) for name, one in schema["properties"].items()}}
+    inner = {f"model.{name}": one for name, one in schema.pop("$defs", {}).items()}
+    definitions |= inner
+    for one in (schema, *inner.values()):
+        one["properties"] = {name: for_toml(field) for name, field in one["properties"].items()}
+    return schema

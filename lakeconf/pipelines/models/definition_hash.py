@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import bisect
 import functools
 import hashlib
 import inspect
@@ -13,7 +12,7 @@ import threading
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from lakeconf.errors import PipelineError
 
@@ -34,9 +33,6 @@ _SQL = re.compile(
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
 _LAYOUT = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t", tokenize.DEDENT: "\b"}
 
-# A line, and a column in bytes.
-_Position: TypeAlias = tuple[int, int]
-_Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -95,25 +91,22 @@ def function_code(function: Callable[..., Any], source: FunctionSource | None) -
         raise PipelineError(f"the source of {qualified} is unavailable", hint="write the model in a file")
     try:
         file = _File.parsed(source.text)
+        return file.code(file.statement(name, source.line))
     except (SyntaxError, tokenize.TokenError):
         return source.text  # the commands of a notebook are no Python
-    return file.code(file.statement(name, source.line))
 
 
 class _File(NamedTuple):
-    """A file of Python: its statements, and the places and texts of its tokens."""
+    """A file of Python."""
 
+    lines: Sequence[str]
     tree: ast.Module
-    starts: Sequence[_Position]
-    texts: Sequence[str]
 
     @classmethod
     @functools.lru_cache(maxsize=16)
     def parsed(cls, text: str) -> _File:
         with _parsing:
-            tree = ast.parse(text)
-        found = list(_tokens(text))
-        return cls(tree, [start for start, _ in found], [token for _, token in found])
+            return cls(io.StringIO(text).readlines(), ast.parse(text))
 
     def statement(self, name: str, line: int) -> ast.stmt:
         """The function that begins in a line; for a lambda, the shortest statement around the line."""
@@ -122,11 +115,11 @@ class _File(NamedTuple):
             if isinstance(node, _DEFINITIONS) and node.name == name:
                 if line in (node.lineno, *(one.lineno for one in node.decorator_list)):
                     return node
-            elif isinstance(node, ast.stmt) and node.lineno <= line <= _end(node)[0]:
+            elif isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
                 around.append(node)
         if not around:
             raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")
-        return min(around, key=lambda node: _end(node)[0] - node.lineno)
+        return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno)
 
     def code(self, node: ast.stmt) -> str:
         """The tokens of a statement, and of the statements of the file that it depends on."""
@@ -140,21 +133,14 @@ class _File(NamedTuple):
         return "\n".join([found.pop(node), *sorted(found.values())])
 
     def _code(self, node: ast.stmt) -> str:
-        start, end = (node.lineno, node.col_offset), _end(node)
-        first, last = bisect.bisect_left(self.starts, start), bisect.bisect_left(self.starts, end)
-        texts = list(self.texts[first:last])
+        """The tokens of the lines of a statement, without its decorators and its docstring."""
+        lines = self.lines[node.lineno - 1 : node.end_lineno]
         if isinstance(node, _DEFINITIONS) and ast.get_docstring(node) is not None:
             doc = node.body[0]
-            begin = bisect.bisect_left(self.starts, (doc.lineno, doc.col_offset))
-            # The end of its line goes too.
-            after = bisect.bisect_left(self.starts, _end(doc)) + 1
-            del texts[begin - first : after - first]
-        # The end of the block before it is at the same place.
-        return " ".join(texts).lstrip("\b ")
-
-
-def _end(node: ast.stmt) -> _Position:
-    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+            if doc.lineno > node.lineno:
+                lines = [*self.lines[node.lineno - 1 : doc.lineno - 1], *self.lines[doc.end_lineno : node.end_lineno]]
+        # The block around a statement and the end of its line are no part of it.
+        return " ".join(_tokens(lines)).strip("\t\b\n ")
 
 
 def _bound(node: ast.stmt) -> set[str]:
@@ -175,11 +161,10 @@ def _used(node: ast.stmt) -> set[str]:
     return {one.id for one in names if isinstance(one.ctx, ast.Load)} - own
 
 
-def _tokens(text: str) -> Iterator[tuple[_Position, str]]:
-    """The tokens of Python with their places. A formatted string is one token, as in Python 3.11."""
-    lines = text.splitlines(keepends=True)
+def _tokens(lines: Sequence[str]) -> Iterator[str]:
+    """The tokens of lines of Python. A formatted string is one token, as in Python 3.11."""
     depth, begin = 0, (0, 0)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokenize.generate_tokens(iter(lines).__next__):
         name = tokenize.tok_name[token.type]
         if name.endswith("STRING_START"):
             begin = begin if depth else token.start
@@ -187,17 +172,13 @@ def _tokens(text: str) -> Iterator[tuple[_Position, str]]:
         elif name.endswith("STRING_END"):
             depth -= 1
             if not depth:
-                yield _in_bytes(lines, begin), _between(lines, begin, token.end)
+                yield _between(lines, begin, token.end)
         elif not depth and token.type not in _SKIPPED:
-            yield _in_bytes(lines, token.start), _LAYOUT.get(token.type, token.string)
+            yield _LAYOUT.get(token.type, token.string)
 
 
-def _in_bytes(lines: Sequence[str], position: _Position) -> _Position:
-    line, column = position
-    return line, len(lines[line - 1][:column].encode()) if line <= len(lines) else column
-
-
-def _between(lines: Sequence[str], start: _Position, end: _Position) -> str:
+def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """The text between two positions: a line, and a column in characters."""
     found = list(lines[start[0] - 1 : end[0]])
     found[-1] = found[-1][: end[1]]
     return "".join([found[0][start[1] :], *found[1:]])

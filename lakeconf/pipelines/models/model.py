@@ -178,13 +178,18 @@ class Model:
         if isinstance(self.kind, Merge):
             chosen = self.kind.changes_of
         elif isinstance(self.kind, Append) and self.kind.files is None:
-            chosen = self.kind.new_rows_of or self._only_argument()
+            chosen = self.kind.new_rows_of or (self.arguments[0] if len(self.arguments) == 1 else "")
         else:
             return None
-        if chosen is not None and chosen not in self.arguments:
-            hint = (
-                f"name one of its inputs: {self._inputs_text()}" if self.arguments else "omit it: there are no inputs"
+        if chosen == "":
+            raise PipelineError(
+                f"the model {self.table} appends, but does not name the input that provides new rows",
+                hint=f"set Append(new_rows_of=…) to one of: {', '.join(self.arguments) or 'no inputs'}; "
+                "or set Append(files=…)",
             )
+        if chosen is not None and chosen not in self.arguments:
+            named = f"name one of its inputs: {', '.join(self.arguments)}"
+            hint = named if self.arguments else "omit it: there are no inputs"
             raise PipelineError(f"the model {self.table} has no input {chosen!r}", hint=hint)
         return chosen
 
@@ -225,17 +230,6 @@ class Model:
             self.table, kind, "" if self.body is None else self.body.code(), repr(sorted(self.inputs.items()))
         )
 
-    def _only_argument(self) -> str:
-        if len(self.arguments) == 1:
-            return self.arguments[0]
-        raise PipelineError(
-            f"the model {self.table} appends, but does not name the input that provides new rows",
-            hint=f"set Append(new_rows_of=…) to one of: {self._inputs_text()}; or set Append(files=…)",
-        )
-
-    def _inputs_text(self) -> str:
-        return ", ".join(self.arguments) or "no inputs"
-
 
 def model(
     table: str,
@@ -258,13 +252,7 @@ def model(
     Args:
         table: The table that it computes, as `schema.table`.
         kind: How a run changes the table.
-        inputs: Tables by argument: `schema.table`, or `store.schema.table` for another store.
-        partitioned_by: As for `Lake.create_table`.
-        renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
-        dropped: Columns that the model no longer has and that a run may drop from the table.
-        audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
-        tests: Tests of columns, such as `not_null("id")`, that each run checks like audits.
-        tags: Names by which commands select the model: `tag:nightly`.
+        inputs: As for `Model`, like the other arguments.
 
     Returns:
         A decorator.
@@ -272,18 +260,8 @@ def model(
 
     def decorated(function: Callable[..., Any]) -> Model:
         return Model(
-            table,
-            kind,
-            Function(function),
-            inputs or {},
-            partitioned_by,
-            renamed or {},
-            dropped,
-            audits or {},
-            inspect.getdoc(function),
-            Path(inspect.getfile(function)).parent,
-            tests,
-            tags,
-        )
+            table, kind, Function(function), inputs or {}, partitioned_by, renamed or {}, dropped, audits or {},
+            inspect.getdoc(function), Path(inspect.getfile(function)).parent, tests, tags,
+        )  # fmt: skip
 
     return decorated
