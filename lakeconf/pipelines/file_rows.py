@@ -103,6 +103,8 @@ _INTEGERS = integers()
 # The digits of a second that a type holds.
 _MICROSECONDS = ("timestamp", "timestamp with time zone", "time")
 _SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromkeys(_MICROSECONDS, 6)}
+# The digits of an integer that each holds exactly.
+_FLOATS = {"float": 7, "double": 15}
 _ZONED_TIME = "time with time zone"
 _NESTED_TYPES = ("struct", "list", "map", "array")
 _INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
@@ -114,7 +116,7 @@ def read_as(kind: str) -> str:
     found = parsed_type(kind)
     if found.id in _NESTED_TYPES:
         return _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' else "DOUBLE", kind)
-    is_checked = found.id in _INTEGERS or found.id in _SECONDS or found.id in ("decimal", "date", _ZONED_TIME)
+    is_checked = found.id in {*_INTEGERS, *_SECONDS, *_FLOATS, "decimal", "date", _ZONED_TIME}
     return "VARCHAR" if is_checked else kind
 
 
@@ -136,6 +138,11 @@ def rounds(column: str, given: str, wanted: str) -> str | None:
 def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
     if kind.id in _INTEGERS:
         return _has_more_digits(column, 0)
+    if kind.id in _FLOATS:
+        # A DOUBLE is no exact number, but its integers are.
+        is_large = f"length({column}) > {_FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\s*$')"
+        changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
+        return _only_if(is_large, f"TRY_CAST({column} AS HUGEINT) IS NULL OR {changes}")
     if kind.id == "decimal":
         return _has_more_digits(column, int(str(dict(kind.children)["scale"])))
     if kind.id == "date":
@@ -207,6 +214,7 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> Schema
 
 
 READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+_DELIMITER = re.compile(r"[,;|\t]")
 # The column of a reader that names the file of a row.
 _FILE = "lakeconf_file"
 
@@ -252,8 +260,9 @@ class Files:
         paths = self.paths if only is None else [only]
         struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
         options = {
-            # Without it, a column that the first file lacks is left out.
-            "csv": ["union_by_name = true", *([f"types = {{{struct}}}"] if struct else [])],
+            # Without the first, a column that the first file lacks is left out. Without the others, DuckDB leaves out
+            # lines above a line with more columns, and lines that begin with #.
+            "csv": ["union_by_name = true", "skip = 0", "comment = ''", *([f"types = {{{struct}}}"] if struct else [])],
             "json": [f"columns = {{{struct}}}"] if struct else [],
             "parquet": ["union_by_name = true"],
         }[self.ending]
@@ -277,7 +286,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
         if ending == "parquet":
             return lake.read_parquet(files.paths)
         rows = lake.sql(f"FROM {files.source({})}")
-        files.found.update(_types(rows))
+        files.found.update(_types(files, rows))
         return rows
     # The columns of JSON files are those of their rows: see `check_files`.
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
@@ -428,12 +437,20 @@ def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) 
 
 
 def _found(lake: Lake, files: Files, path: str | None = None) -> dict[str, str]:
-    return _types(lake.sql(f"FROM {files.source({}, only=path)}"))
+    return _types(files, lake.sql(f"FROM {files.source({}, only=path)}"))
 
 
-def _types(rows: nw.LazyFrame[Any]) -> dict[str, str]:
+def _types(files: Files, rows: nw.LazyFrame[Any]) -> dict[str, str]:
+    """The columns of files and the types that DuckDB infers."""
     relation: Any = rows.to_native()
-    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    # Where lines have different numbers of values, DuckDB takes each line for one value.
+    if files.ending == "csv" and len(found) == 1 and _DELIMITER.search(next(iter(found))):
+        raise SchemaError(
+            f"{files.place}the lines of {listed(files.names)} do not have the same number of values",
+            hint="write each line with one value for each column, in quotes if it contains the delimiter",
+        )
+    return found
 
 
 def sql_rows(lake: Lake, sql: str, frames: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:

@@ -83,6 +83,37 @@ def test_value_or_option_that_does_not_fit_is_refused(
     assert not (project / "catalog.sqlite").exists()
 
 
+GOOD = "id,name,x\n" + "".join(f"{number},n{number},{number}\n" for number in range(50))
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "message"),
+    [
+        ("id,name\n1,a\n#2,b\n3,c\n", 3, None),
+        ("#id,name\n1,a\n", 1, None),
+        ("k,id\na,1\n#b,2\n", 2, None),
+        ("id,name\n\n1,a\n", 1, None),
+        ('name\n"a, b"\n', 1, None),
+        ("id\tname\n1\ta, b\n", 1, None),
+        (f"{GOOD}50,e,5,EXTRA\n", 0, "the lines of prices.csv do not have the same number of values"),
+        (f"{GOOD}total,,1225,50\n", 0, "the lines of prices.csv do not have the same number of values"),
+        (f"{GOOD}50,e\n", 0, "the lines of prices.csv do not have the same number of values"),
+        (f"{GOOD * 2000}1,a,2,b\n", 0, "prices.csv"),
+        ("id\n12345678901234567890\n12345678901234567891\n", 0, "has values that its type DOUBLE would round"),
+        (f"id\n{10**40}\n", 0, "has values that its type DOUBLE would round"),
+        ("id\n1.5\n123456789012345\n-9007199254740992\n0.1\n1e300\n", 5, None),
+    ],
+)
+def test_no_line_is_left_out_and_no_integer_changes(
+    text: str, count: int, message: str | None, project: Path, called: Any
+) -> None:
+    (project / "prices.csv").write_text(text)
+    code, out, err = called("load", "prices.csv", "raw.prices", "--yes")
+    assert (code, message is None or message in err) == (0 if count else 1, True), err
+    assert f"raw.prices: {count} row" in out or not count
+    assert (project / "catalog.sqlite").exists() == bool(count)
+
+
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
