@@ -6,14 +6,14 @@ import contextlib
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeconf import __version__
-from lakeconf.catalog.tables import TableInfo, joined_name, tables
+from lakeconf.catalog.tables import TableInfo, comments, joined_name, tables
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.moved_values import check_flushed
@@ -190,12 +190,16 @@ class _Step:
     def _work(self, begun: int) -> int | None:
         writer, alias = self._session.writer, literal(self._session.alias)
         with self._session.reader.one_state() as reader:
-            check_flushed(writer, reader, self._session.alias, {info.table_id for info in self._moved(begun)})
+            moved = {info.table_id: info for info in self._moved(begun)}
+            check_flushed(writer, reader, self._session.alias, moved)
+            renewed = [_renewal(reader, self._session.alias, moved[one], begun) for one in _superseded(reader, moved)]
         before = [(info, self._ids(info)) for info in self._unchanged(begun)]
         self._rows = writer.rows(self._call)
         for info, ids in before:
             if self._ids(info) != ids:
                 raise RowsChangedError(f"the rows of {info.full_name} would change")
+        for statement in renewed:
+            writer.execute(statement)
         # The token identifies the snapshot if the reply to the commit is lost.
         extra = literal(json.dumps({"lakeconf": __version__, "token": self._token}))
         writer.execute(f"CALL ducklake_set_commit_message({alias}, NULL, NULL, extra_info => {extra})")
@@ -217,6 +221,23 @@ class _Step:
         found = tables(self._session.reader, begun)
         with self._session.reader.transaction() as transaction:
             return {info.full_name for info in found if transaction.has_table(inlined_deletes_table(info.table_id))}
+
+
+def _superseded(reader: CatalogReader, moved: Collection[int]) -> list[int]:
+    """The tables whose columns have changed since rows were written to the catalog: a flush drops its older tables."""
+    query = "SELECT table_id FROM ducklake_inlined_data_tables GROUP BY table_id HAVING count(*) > 1"
+    with reader.transaction() as transaction:
+        return [table_id for (table_id,) in transaction.rows(query) if table_id in moved]
+
+
+def _renewal(reader: CatalogReader, alias: str, info: TableInfo, begun: int) -> str:
+    """The statement that gives a table its comment again, so that it has a new schema version.
+
+    Lakes that are open elsewhere, also without lakeconf, remember the tables of the catalog until then, and would fail.
+    """
+    comment = comments(reader, info, begun).table
+    named = qualified(alias, info.schema_name, info.name)
+    return f"COMMENT ON TABLE {named} IS {'NULL' if comment is None else literal(comment)}"
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakeconf import Lake
+    from lakeconf import Lake, Store
 
 # Texts that DuckLake on PostgreSQL compares with another text: \' is in the text form of bytes, and é has two bytes.
 HIDDEN = ("O'Brien", 'a"b', "a\\b", "é")
@@ -31,13 +31,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def lake(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Iterator[Lake]:
-    """A lake that keeps small writes in the catalog, with the tables `t`, which has partitions, and `plain`."""
+def store(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Store:
+    """A store whose lake keeps small writes in the catalog."""
     if kind == "postgres":
         catalog = on_postgres(request.getfixturevalue("postgres_server"))
     else:
         catalog = {"type": kind, "uri": str(tmp_path / "catalog")}
-    with store_of(tmp_path, catalog, data_inlining_row_limit=20).open() as lake:
+    return store_of(tmp_path, catalog, data_inlining_row_limit=20)
+
+
+@pytest.fixture
+def lake(store: Store) -> Iterator[Lake]:
+    """The lake with the tables `t`, which has partitions, and `plain`."""
+    with store.open() as lake:
         for name in ("t", "plain"):
             run_plain(lake, f"CREATE TABLE {name} (id BIGINT, s VARCHAR)")
         run_plain(lake, "ALTER TABLE t SET PARTITIONED BY (s)")
@@ -129,3 +135,29 @@ def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(lake: Lake, cap
     assert lake.table("bytes").count() == 1
     assert not inlined(lake, "plain")
     assert "the rows of main.bytes in the catalog cannot be flushed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)  # a DuckDB file cannot be opened twice
+@pytest.mark.parametrize("comment", [None, "it's a table"])
+def test_lake_that_is_open_elsewhere_stays_usable(lake: Lake, store: Store, comment: str | None) -> None:
+    """DuckLake remembers the tables of rows in the catalog, of which a flush drops those with former columns."""
+    lake.refresh()
+    plain = lake.table("plain")
+    plain.set_comments(comment, columns={"s": "a text"})
+    plain.append([{"id": 1, "s": "a"}])
+    plain.evolve(add={"c": "VARCHAR"})
+    plain.append([{"id": 2, "s": "b", "c": "c"}])
+    with store.open() as other:
+        expected = rows(other, "plain")
+        lake.maintenance.compact()
+        assert rows(other, "plain") == expected == [(1, "a"), (2, "b")]
+        assert sorted(other.table("plain").scan(["id"]).collect("pyarrow").rows()) == [(1,), (2,)]
+        other.table("plain").delete("id = 1")
+        other.table("plain").append([{"id": 3, "s": "d", "c": None}])
+        assert rows(lake, "plain") == rows(other, "plain") == [(2, "b"), (3, "d")]
+        assert (plain.comment, plain.column_comments) == (comment, {"s": "a text"})
+        # The definition does not change again.
+        before = lake.snapshots()[-1].schema_version
+        lake.maintenance.compact()
+        assert lake.snapshots()[-1].schema_version == before
+        assert rows(other, "plain") == rows(lake, "plain")
