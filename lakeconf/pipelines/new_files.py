@@ -29,7 +29,7 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
     """
 
     def identity(file: str) -> str:
-        return file if "://" in pattern else os.path.normpath(model.folder / file)
+        return file if "://" in pattern else os.path.abspath(model.folder / file)
 
     found = {identity(file): file for file in _found_files(lake, model, pattern)}
     # The last run that loaded a file counts: `--rebuild` loads it again.
