@@ -21,14 +21,6 @@ from lakeconf.sql import literal
 MAX_DIGEST_BYTES = 64 * 1024**2
 
 
-def found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
-    """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative."""
-    if "://" in pattern:
-        return sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
-    # With `root_dir`, brackets in the name of the folder are no pattern.
-    return sorted(set(map(os.path.normpath, glob.glob(pattern, root_dir=model.folder, recursive=True))))
-
-
 def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) -> tuple[list[str], list[str]]:
     """Returns the files of a pattern that no run has loaded, and a warning if others have changed since then.
 
@@ -37,9 +29,9 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
     """
 
     def identity(file: str) -> str:
-        return file if "://" in pattern else os.path.normpath(model.folder / file)
+        return file if "://" in pattern else os.path.abspath(model.folder / file)
 
-    found = {identity(file): file for file in found_files(lake, model, pattern)}
+    found = {identity(file): file for file in _found_files(lake, model, pattern)}
     # The last run that loaded a file counts: `--rebuild` loads it again.
     before = {identity(file): run.file_states.get(file) for run in runs for file in run.files}
     known = {file: state for key, file in found.items() if (state := before.get(key)) is not None}
@@ -53,6 +45,14 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
         "from it: run with --rebuild to load all files of the pattern again, or write new rows to new files"
     )
     return [file for key, file in found.items() if key not in before], [warning] if changed else []
+
+
+def _found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
+    """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative."""
+    if "://" in pattern:
+        return sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
+    # With `root_dir`, brackets in the name of the folder are no pattern.
+    return sorted(set(map(os.path.normpath, glob.glob(pattern, root_dir=model.folder, recursive=True))))
 
 
 def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, FileState]:

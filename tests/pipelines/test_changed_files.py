@@ -131,12 +131,19 @@ def test_plan_of_a_rebuild_says_what_happens_to_the_rows(loaded: tuple[Lake, Pip
     assert lake.table("raw.events").count() == 1
 
 
-def test_files_of_an_absolute_pattern_are_the_same_from_another_folder(
-    lakes: tuple[Lake, Lake], tmp_path: Path
+def test_files_of_another_pattern_or_folder_are_the_same(
+    lakes: tuple[Lake, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("id\n1\n")
     (tmp_path / "deep" / "er").mkdir(parents=True)
-    kind = Append(files=str(tmp_path / "in" / "*.csv"))
-    for folder, status in ((tmp_path, "done"), (tmp_path / "deep" / "er", "skipped")):
-        assert run(Pipeline([Model("raw.events", kind, folder=folder)]), lakes[0])[0].status == status
+    absolute = str(tmp_path / "in" / "*.csv")
+    statuses = []
+    for pattern, folder in (
+        (absolute, tmp_path), (absolute, tmp_path / "deep" / "er"), ("in/../in/*.csv", tmp_path),
+        ("in/*.csv", type(tmp_path)()), (absolute, type(tmp_path)()),
+    ):  # fmt: skip
+        (result,) = run(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lakes[0])
+        statuses.append(result.status)
+    assert statuses == ["done", "skipped", "skipped", "skipped", "skipped"]

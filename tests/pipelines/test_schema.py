@@ -14,7 +14,7 @@ from lakeconf.errors import ConfigError
 from lakeconf.pipelines.models.declaration import TABLES as MODELS
 from lakeconf.pipelines.models.declaration import parsed
 from lakeconf.pipelines.models.kinds import KINDS
-from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, pipeline_schema, unit_test_problems
+from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, declared_unit_tests, pipeline_schema
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}
@@ -195,7 +195,7 @@ UNIT_TEST = {"model": "a.t", "expect": [{"id": 1}]}
 def test_schema_and_parser_accept_unit_tests(more: dict[str, Any], validator: Any) -> None:
     table = {**UNIT_TEST, **more}
     assert errors_of_test(validator, table) == []
-    assert unit_test_problems(configuration(table)) == []
+    assert declared_unit_tests(configuration(table))
 
 
 def configuration(table: Any) -> Any:
@@ -243,7 +243,9 @@ def test_wrong_key_of_a_unit_test_is_one_precise_problem(
     ((found, text),) = errors_of_test(validator, table)
     assert found == key
     assert text.startswith(message)
-    (parsed_problem,) = unit_test_problems(configuration(table))
+    with pytest.raises(ConfigError) as caught:
+        declared_unit_tests(configuration(table))
+    (parsed_problem,) = caught.value.problems
     assert problem in str(parsed_problem)
 
 
@@ -251,7 +253,9 @@ def test_wrong_key_of_a_unit_test_is_one_precise_problem(
 def test_missing_key_of_a_unit_test_is_one_problem(key: str, validator: Any) -> None:
     table = {name: value for name, value in UNIT_TEST.items() if name != key}
     assert errors_of_test(validator, table) == [([], f"{key!r} is a required property")]
-    (problem,) = unit_test_problems(configuration(table))
+    with pytest.raises(ConfigError) as caught:
+        declared_unit_tests(configuration(table))
+    (problem,) = caught.value.problems
     assert (problem.key, problem.message) == (f"pipeline.tests.one.{key}", "is missing")
 
 

@@ -90,17 +90,13 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     place = ("pipeline", "models", name)
     only_tables = isinstance(table, Mapping) and all(isinstance(value, Mapping) for value in table.values())
     every = {one for model in TABLES.values() for one in model.model_fields}
-    unquoted = unquoted_name_problems(config, place[:-1], name, table, () if only_tables else every)
-    if unquoted:
-        raise ConfigError(unquoted)
+    check_quotes(config, place[:-1], name, table, () if only_tables else every)
     kind = table.get("kind", "full") if isinstance(table, Mapping) else "full"
     if isinstance(kind, str) and kind not in TABLES:
         hint = suggestion(kind, KINDS, f"use one of: {', '.join(KINDS)}")
         raise ConfigError([config.problem(Code.WRONG_VALUE, f"unknown kind {kind!r}", (*place, "kind"), hint=hint)])
     model = TABLES[kind if isinstance(kind, str) else "full"]
-    declared, problems = checked_table(config, place, model, table)
-    if declared is None:
-        raise ConfigError(problems)
+    declared = checked_table(config, place, model, table)
     found = KINDS[kind](**{one.name: getattr(declared, one.name) for one in dataclasses.fields(KINDS[kind])})
     if isinstance(found, Append) and found.files is None and getattr(declared, "sql", None) is None:
         hint = ", or ".join(field_fix(one, model.model_fields[one]) for one in ("sql", "files"))
@@ -126,12 +122,10 @@ def check_kind(table: str, kind: Kind) -> None:
 _BELOW = {"tests": 2, "given": 3}
 
 
-def checked_table(
-    config: Config, place: tuple[str, ...], model: type[Table], table: Any
-) -> tuple[Table | None, list[Problem]]:
-    """Checks a table: what pydantic reports becomes one problem for each key; unknown keys come first."""
+def checked_table(config: Config, place: tuple[str, ...], model: type[Table], table: Any) -> Table:
+    """Reads a table: what pydantic reports becomes one problem for each key; unknown keys come first."""
     try:
-        return model.model_validate(table), []
+        return model.model_validate(table)
     except ValidationError as error:
         every = error.errors(include_url=False, include_input=False)
     problems: dict[tuple[str, ...], Problem] = {}
@@ -146,7 +140,7 @@ def checked_table(
         }.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
         hint = _hint(model, names, is_unknown=bool(unknown))
         problems.setdefault(tuple(names), config.problem(code, message, (*place, *names), hint=hint))
-    return None, list(problems.values())
+    raise ConfigError(list(problems.values()))
 
 
 # The names in pydantic's locations of the two forms of given rows.
@@ -181,19 +175,16 @@ def key_place(config: Config, key: tuple[str, ...]) -> str:
     return shown_place(found.file, found.line, found.column) or found.key or ""
 
 
-def unquoted_name_problems(
-    config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]
-) -> list[Problem]:
-    """Finds names with a dot and without quotes, which TOML reads as a table in a table: one problem for each name."""
-    if not isinstance(table, Mapping) or "." in name:
-        return []
+def check_quotes(config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]) -> None:
+    """Refuses names with a dot and without quotes, which TOML reads as a table in a table."""
     problems = []
-    for part, value in table.items():
+    for part, value in table.items() if isinstance(table, Mapping) and "." not in name else ():
         if isinstance(value, Mapping) and part not in known:
             right = config.place((*tables, f"{name}.{part}")).key
             message = f"the name {name}.{part} lacks quotes, so TOML reads it as a table in a table"
             problems.append(config.problem(Code.UNKNOWN_KEY, message, (*tables, name, part), hint=f"write [{right}]"))
-    return problems
+    if problems:
+        raise ConfigError(problems)
 
 
 def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:

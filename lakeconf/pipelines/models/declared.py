@@ -23,7 +23,7 @@ from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery
 from lakeconf.pipelines.models.declaration import QueryDeclaration, key_place, parsed
 from lakeconf.pipelines.models.kinds import Append, Seed
 from lakeconf.pipelines.models.model import Model
-from lakeconf.pipelines.models.unit_tests import check_unit_test, declared_unit_tests, unit_test_problems
+from lakeconf.pipelines.models.unit_tests import check_unit_test, declared_unit_tests
 from lakeconf.pipelines.pipeline import Pipeline, check
 from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Statement
@@ -70,7 +70,8 @@ def pipeline_problems(config: Config) -> list[Problem]:
             check(model)
             models.append(model)
             problems += _model_problems(config, model)
-    problems += unit_test_problems(config)
+    with _collected(config, _TESTS, problems):
+        declared_unit_tests(config)
     # A model that is left out would be an unknown input of the others.
     return problems or _joint_problems(config, models, all_known=not section.get("python"))
 

@@ -212,15 +212,11 @@ class Model:
         quoted = qualified(*self.table.split("."))
         return [(test.name, test.query(quoted)) for test in self.tests]
 
-    def place(self, key: str) -> str | None:
-        """Returns the place of a key in the configuration, or else of the code; None if neither is in a file."""
-        if self.declared_at is not None:
-            return self.declared_at(key)
-        return None if self.body is None else self.body.place()
-
     def at(self, key: str) -> str:
-        """Returns the start of a message about a key: its place, if it is known."""
-        place = self.place(key)
+        """Returns the start of a message about a key: its place in the configuration, or else that of the code."""
+        if self.declared_at is not None:
+            return f"{self.declared_at(key)}: "
+        place = None if self.body is None else self.body.place()
         return "" if place is None else f"{place}: "
 
     def definition(self) -> str:

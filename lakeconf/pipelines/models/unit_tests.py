@@ -20,7 +20,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.declaration import FORMS, checked_table, key_place, models_schema, unquoted_name_problems
+from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
 from lakeconf.pipelines.models.kinds import Append, Flag, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -157,20 +157,16 @@ def run_unit_tests(
     """Runs tests."""
     results = []
     for test in tests:
-        result = _run(pipeline, test, lake)
+        try:
+            model = check_unit_test(pipeline, test)
+            with in_utc([lake]):
+                difference = _difference(pipeline, model, test.declared, lake)
+            result = UnitTestResult(test, "failed" if difference else "passed", difference)
+        except LakeconfError as error:
+            result = UnitTestResult(test, "error", error=error)
         progress(result)
         results.append(result)
     return results
-
-
-def _run(pipeline: Pipeline, test: UnitTest, lake: Lake) -> UnitTestResult:
-    try:
-        model = check_unit_test(pipeline, test)
-        with in_utc([lake]):
-            difference = _difference(pipeline, model, test.declared, lake)
-    except LakeconfError as error:
-        return UnitTestResult(test, "error", error=error)
-    return UnitTestResult(test, "failed" if difference else "passed", difference)
 
 
 def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: Lake) -> RowDifference:
@@ -242,35 +238,19 @@ def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) 
 
 
 def declared_unit_tests(config: Config) -> list[UnitTest]:
-    """Loads the unit tests."""
-    found, problems = _checked(config)
+    """Loads the unit tests, without the models."""
+    tests, problems, tables = list[UnitTest](), list[Problem](), ("pipeline", "tests")
+    given = config.pipeline.get("tests", {})
+    for name, table in given.items() if isinstance(given, Mapping) else ():
+        try:
+            check_quotes(config, tables, name, table, DeclaredUnitTest.model_fields)
+            declared = checked_table(config, (*tables, name), DeclaredUnitTest, table)
+            tests.append(UnitTest(name, declared, key_place(config, (*tables, name))))
+        except ConfigError as error:
+            problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return found
-
-
-def unit_test_problems(config: Config) -> list[Problem]:
-    """Finds the problems of the tables of the unit tests, without loading models."""
-    return _checked(config)[1]
-
-
-def _checked(config: Config) -> tuple[list[UnitTest], list[Problem]]:
-    tests, problems = [], []
-    tables = ("pipeline", "tests")
-    for name, table in _tables(config).items():
-        wrong = unquoted_name_problems(config, tables, name, table, DeclaredUnitTest.model_fields)
-        declared = None
-        if not wrong:
-            declared, wrong = checked_table(config, (*tables, name), DeclaredUnitTest, table)
-        if declared is not None:
-            tests.append(UnitTest(name, declared, key_place(config, (*tables, name))))
-        problems += wrong
-    return tests, problems
-
-
-def _tables(config: Config) -> Mapping[str, Any]:
-    found = config.pipeline.get("tests", {})
-    return found if isinstance(found, Mapping) else {}
+    return tests
 
 
 def pipeline_schema() -> dict[str, Any]:
