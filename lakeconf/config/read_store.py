@@ -15,7 +15,7 @@ from lakeconf.config.backend_tables import build_backend, type_name, typed, unkn
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
 from lakeconf.config.file import Source
-from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
+from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path, value_at
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
@@ -54,10 +54,7 @@ class Reading(NamedTuple):
 
     def value(self, path: Path) -> Any:
         """The value of a key, at any depth; None if it is not set."""
-        found: Any = self.values
-        for part in path:
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+        return value_at(self.values, path)
 
 
 def read_store(
@@ -65,10 +62,9 @@ def read_store(
 ) -> Reading:
     """Reads a store."""
     try:
-        tree = stores.tree(name)
+        draft = Draft(stores, name, environment, secrets)
     except ConfigError as error:
         return Reading(None, error.problems)
-    draft = Draft(stores.source, name, tree, environment, secrets)
     for key in draft.values:
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))

@@ -360,7 +360,7 @@ def test_hint_for_an_unknown_key() -> None:
 
 def test_problem_of_a_dict_has_no_line() -> None:
     source = Source({"stores": {"dev": {"metadata_backend": {"type": "shelf", "board": "s3://x"}}}})
-    draft = Draft(source, "dev", Inheritance(source, source.data["stores"]).tree("dev"), {})
+    draft = Draft(Inheritance(source, source.data["stores"]), "dev", {})
     build_backend(draft, "metadata_backend", find)
     assert draft.problems[0].hint == "remove the scheme; relative paths start from the folder of the configuration"
     assert draft.problems[0].line is None

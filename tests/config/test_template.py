@@ -165,7 +165,7 @@ def test_secret_may_be_any_single_variable(value: str) -> None:
     [
         (
             {PORT: "99999"},
-            "stores.dev.metadata_backend.port: must be at most 65535",
+            "stores.dev.metadata_backend.port: must be less than or equal to 65535",
             "write port = 5432 (port of the server; default 5432)",
         ),
         (
