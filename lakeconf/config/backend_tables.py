@@ -108,20 +108,15 @@ def _model(
     if key in draft.unresolved:
         return None
     if not isinstance(type_of_backend, str):
+        code, problem = Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}"
         if type_of_backend is None:
-            draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
-        else:
-            draft.report(
-                Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
-            )
+            code, problem = Code.MISSING_KEY, "is missing"
+        draft.report(code, problem, key, hint=_types_hint(find))
         return None
     try:
         return find(str(type_of_backend))
     except UnknownTypeError as error:
-        # A suggestion would reveal part of the variable's value.
-        unknown = draft.is_from_environment(key)
-        message, hint = ("unknown type", _types_hint(find)) if unknown else (error.message, error.hint)
-        draft.report(Code.UNKNOWN_TYPE, message, key, hint=hint)
+        draft.report(Code.UNKNOWN_TYPE, error.message, key, hint=error.hint)
         return None
 
 

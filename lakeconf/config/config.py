@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeconf.backends.backend import StorageBackend
 from lakeconf.config.backend_tables import type_name
-from lakeconf.config.checks import SharedSecrets, data_path_problems
+from lakeconf.config.checks import data_path_problems, shared_secrets
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, FilePath, environment, expand
 from lakeconf.config.file import Source, Table, check_limits, find
@@ -137,7 +137,6 @@ class Config(PublicNames):
         self._readings: dict[str, Reading] = {}
         self._read_before: dict[str, Reading] = {}
         self.inheritance = Inheritance(source, self._tables)
-        self._shared = SharedSecrets(self.inheritance, self._read)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
         self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
@@ -267,16 +266,15 @@ class Config(PublicNames):
         return known
 
     def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
-        for secret, other in self._shared.clashes(name, reading):
-            section = (secret.key or "").rpartition(".")[2]
-            place = reading.origins.get((section, "secret_name"))
-            # Do not show the value of a variable: the file may be untrusted.
-            unknown = place is not None and place.variable is not None
+        for secret, other in shared_secrets(self.inheritance, name, self._read):
+            path = ((secret.key or "").rpartition(".")[2], "secret_name")
+            origin = reading.origins.get(path)
+            # Without the name, which may be the value of a variable.
             yield self._source.problem(
                 Code.SHARED_SECRET,
-                f"the store {other!r} defines the secret {'' if unknown else f'{secret.name!r} '}differently",
-                hint="use another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
-                key=("stores", name, section, "secret_name") if place is None else place.place,
+                f"the store {other!r} defines a secret of this name differently",
+                hint="use another name",
+                key=("stores", name, *path) if origin is None else origin.place,
                 store=name,
             )
 

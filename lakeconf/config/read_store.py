@@ -42,15 +42,10 @@ class Reading(NamedTuple):
     unresolved: frozenset[Path] = frozenset()
     # The store if the location of its catalog and files is known; its credentials may be unknown.
     located: Store | None = None
+    secrets: tuple[CreateSecret, ...] = ()  # the secrets that the store creates in DuckDB
 
     def __repr__(self) -> str:
         return f"Reading({self.store!r}, {self.problems})"
-
-    @property
-    def secrets(self) -> tuple[CreateSecret, ...]:
-        """The secrets that the store creates in DuckDB."""
-        statements = self.store.statements if self.store is not None else ()
-        return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
 
     def value(self, path: Path) -> Any:
         """The value of a key, at any depth; None if it is not set."""
@@ -84,7 +79,8 @@ def read_store(
     # Without the environment, a store with variables has only placeholder values.
     located = None if problems or not all(map(_is_credential, draft.unresolved)) else store
     whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
-    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located)
+    made = () if whole is None else tuple(one for one in whole.statements if isinstance(one, CreateSecret))
+    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, made)
 
 
 def _is_credential(path: Path) -> bool:
@@ -107,14 +103,10 @@ def _alias(draft: Draft) -> str | None:
     if not isinstance(alias, str):
         draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(alias)}", key, hint="write it in quotes")
         return None
-    # Do not show the value of a variable, not even in lower case.
-    unknown = draft.is_from_environment(key)
     if not re.fullmatch(ALIAS, alias):
-        hint = "use lower-case letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
-        draft.report(Code.ALIAS, "invalid alias" if unknown else f"invalid alias {alias!r}", key, hint=hint)
+        draft.report(Code.ALIAS, f"invalid alias {alias!r}", key, hint=f'write it as "{allowed_name(alias)}"')
     elif alias in RESERVED_NAMES:
-        name = "this alias" if unknown else repr(alias)
-        draft.report(Code.ALIAS, f"DuckDB reserves {name}", key, hint="choose another alias")
+        draft.report(Code.ALIAS, f"DuckDB reserves {alias!r}", key, hint="choose another alias")
     return str(alias)
 
 

@@ -179,6 +179,8 @@ class Draft:
         place = (*origin.place, *key[len(around) :])
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
             message += f" (from the variable {origin.variable})"
+            # Other hints about names are made from the value.
+            hint = "change the value of the variable" if code in (Code.ALIAS, Code.UNKNOWN_TYPE) else hint
         message, hint = self.shown(message), None if hint is None else self.shown(hint)
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, store=self.name))
 

@@ -145,7 +145,7 @@ def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() ->
     hint = f'did you mean "sqlite"? {TYPES}'
     assert of_type('type = "sqlit"') == [("LC050", "unknown type 'sqlit'", hint, KEY, 2)]
     assert of_type('type = "${T}"', {"T": "sqllite"}) == [
-        ("LC050", "unknown type (from the variable T)", TYPES, KEY, 2)
+        ("LC050", "unknown type '${T}' (from the variable T)", "change the value of the variable", KEY, 2)
     ]
     assert [one[0] for one in of_type('type = "${T}"')] == ["LC030"]
 

@@ -218,14 +218,11 @@ def test_alias_is_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message", "hint"),
-    [
-        ("Secret-Name", "invalid alias", "use lower-case letters, digits and underscores"),
-        ("information_schema", "DuckDB reserves this alias", "choose another alias"),
-    ],
+    ("value", "message"),
+    [("Secret-Name", "invalid alias '${ALIAS}'"), ("information_schema", "DuckDB reserves '${ALIAS}'")],
 )
-def test_value_of_a_variable_is_not_shown_not_even_in_part(value: str, message: str, hint: str) -> None:
-    found = problem(with_keys('alias = "${ALIAS}"'), {"ALIAS": value})
+def test_value_of_a_variable_is_not_shown_not_even_in_part(value: str, message: str) -> None:
+    found, hint = problem(with_keys('alias = "${ALIAS}"'), {"ALIAS": value}), "change the value of the variable"
     assert found == ("LC023", f"{message} (from the variable ALIAS)", hint, "stores.dev.alias", 2)
 
 
