@@ -156,6 +156,6 @@ def test_a_store_for_reading_keeps_its_committer_and_limits(tmp_path: Path) -> N
 
 def test_store_does_not_change(tmp_path: Path) -> None:
     store = sqlite_store(tmp_path)
-    with pytest.raises(AttributeError, match=r"use store\.replace\(alias=…\)"):
-        store.alias = "other"
+    with pytest.raises(AttributeError):
+        store.alias = "other"  # type: ignore[misc]
     assert (store.alias, store.replace(alias="other").alias) == ("dev", "other")

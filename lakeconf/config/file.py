@@ -24,6 +24,8 @@ Table: TypeAlias = Mapping[str, Any]
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
+# Keys in messages of tomllib: "Cannot declare ('a', 'b') twice".
+_KEY = r"\(.*\)|(?<=key )['\"].*"
 _FORM = 'write key = "text" on a line of its own, with a string in quotes (https://toml.io)'
 
 
@@ -175,8 +177,11 @@ def _parsed(path: Path, text: str) -> Table:
         return data
     line, column = _syntax_place(message, text)
     excerpt = syntax_excerpt(text, line, column)
-    message = f"invalid TOML: {re.sub(_PLACE, '', message)[:MAX_KEY]}"  # it may name a key, of any length
-    raise ConfigError([Problem(Code.NOT_TOML.code, message, _FORM, None, None, path, line, column, excerpt)])
+    # Invalid TOML may have a part of a secret in the place of a key.
+    message = re.sub(_KEY, "…", re.sub(_PLACE, "", message))
+    raise ConfigError(
+        [Problem(Code.NOT_TOML.code, f"invalid TOML: {message}", _FORM, None, None, path, line, column, excerpt)]
+    )
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:

@@ -73,7 +73,7 @@ def read_store(
     store = None
     # No store has an empty name, which is a problem of the file; see `structure_problems`.
     if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
-        about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
+        about = {"alias": alias or "", "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
@@ -180,7 +180,7 @@ def _composed(
             hint = f'write [{dotted(("stores", draft.name, "storage_backend"))}] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
-    if options["alias"] is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
+    if not options["alias"] and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
         hint = f'set an alias: [{dotted(("stores", draft.name))}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:
