@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
@@ -18,6 +18,7 @@ from lakeconf.backends.backend import (
     StorageBackend,
     StoreNames,
     Text,
+    described,
     fault,
 )
 from lakeconf.backends.storage.s3a import S3ABucket, package_settings
@@ -39,48 +40,39 @@ class ObjectStorage(StorageBackend):
 
     secret_name: SecretName | None = None
     bucket: Annotated[
-        Text | None, Field(examples=["acme-lake"], description="Name of the bucket; alternative to `data_path`.")
+        Text | None, described("Name of the bucket; alternative to `data_path`.", example="acme-lake")
     ] = None
-    prefix: Annotated[Text | None, Field(examples=["prod"], description="Folder in the bucket.")] = None
+    prefix: Annotated[Text | None, described("Folder in the bucket.", example="prod")] = None
     data_path: Annotated[
         Text | None,
-        Field(
-            examples=["s3://acme-lake/prod/"], description="URI of the folder; alternative to `bucket` and `prefix`."
-        ),
+        described("URI of the folder; alternative to `bucket` and `prefix`.", example="s3://acme-lake/prod/"),
     ] = None
     scope: Annotated[
         Text | None,
-        Field(
-            examples=["s3://acme-lake/"],
-            description="URI prefix that the secret applies to, ending in `/`; default is the bucket.",
+        described(
+            "URI prefix that the secret applies to, ending in `/`; default is the bucket.", example="s3://acme-lake/"
         ),
     ] = None
-    key_id: Annotated[Text | None, Field(examples=["${S3_KEY_ID}"], description="Access key id.")] = None
-    secret: Annotated[
-        Secret | None, Field(examples=["${S3_SECRET}"], description="Secret access key; use a variable.")
-    ] = None
+    key_id: Annotated[Text | None, described("Access key id.", example="${S3_KEY_ID}")] = None
+    secret: Annotated[Secret | None, described("Secret access key; use a variable.", example="${S3_SECRET}")] = None
     session_token: Annotated[
-        Secret | None, Field(examples=["${AWS_SESSION_TOKEN}"], description="Session token of temporary credentials.")
+        Secret | None, described("Session token of temporary credentials.", example="${AWS_SESSION_TOKEN}")
     ] = None
-    region: Annotated[Text | None, Field(examples=["eu-central-1"], description="Region of the bucket.")] = None
+    region: Annotated[Text | None, described("Region of the bucket.", example="eu-central-1")] = None
     endpoint: Annotated[
         Text | None,
-        Field(
-            examples=["minio.example.com:9000"], description="Host and port of an S3-compatible server, without scheme."
-        ),
+        described("Host and port of an S3-compatible server, without scheme.", example="minio.example.com:9000"),
     ] = None
     url_style: Annotated[
         Literal["path", "vhost"] | None,
-        Field(examples=["path"], description="Whether URLs contain the bucket in the path or in the host name."),
+        described("Whether URLs contain the bucket in the path or in the host name.", example="path"),
     ] = None
-    use_ssl: Annotated[bool | None, Field(examples=[False], description="Set to false for a server without TLS.")] = (
-        None
-    )
+    use_ssl: Annotated[bool | None, described("Set to false for a server without TLS.", example=False)] = None
     ca_cert_file: Annotated[
         Text | None,
-        Field(
-            examples=["certificates/ca.pem"],
-            description="PEM file of the private certificate authority that signed the server's certificate.",
+        described(
+            "PEM file of the private certificate authority that signed the server's certificate.",
+            example="certificates/ca.pem",
         ),
     ] = None
     secret_parameters: SecretParameters = {}
@@ -275,7 +267,7 @@ class R2Storage(ObjectStorage):
     scheme: ClassVar[str] = "r2"
     type: Literal["r2"] = "r2"
     account_id: Annotated[
-        Text | None, Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint.")
+        Text | None, described("Cloudflare account id; sets the endpoint.", example="${R2_ACCOUNT_ID}")
     ] = None
 
     @model_validator(mode="after")
