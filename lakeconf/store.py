@@ -46,7 +46,6 @@ from lakeconf.sql import (
     Value,
     listing_sql,
 )
-from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +69,7 @@ class SparkBuilder(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Store(PublicNames):
+class Store:
     """The location of a lake and how to attach it.
 
     Args:
@@ -88,8 +87,6 @@ class Store(PublicNames):
     Raises:
         LakeconfError: The backends cannot be combined, or an option or a limit is invalid.
     """
-
-    _not_proposed = ("config", "hidden", "names", "reread", "statements")
 
     name: str
     metadata_backend: MetadataBackend

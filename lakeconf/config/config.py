@@ -19,7 +19,6 @@ from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, hidden
 from lakeconf.store import Store
-from lakeconf.wording import PublicNames
 
 
 class LazyStores(Mapping[str, Store]):
@@ -90,13 +89,11 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
     return in_order([*config.problems, *found, *config.checked(names)])
 
 
-def untrusted(source: FilePath | Table | None = None) -> Config:
-    """Reads an untrusted configuration: reads no environment variables and reports none as missing."""
-    return read(source, trusted=False)
-
-
 def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: FilePath | None = None) -> Config:
-    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
+    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them.
+
+    If it is not trusted, no variable is read, and none is reported as missing.
+    """
     variables = environment(env_file) if trusted else None
     if not isinstance(source, Mapping):
         return Config(find(source, trusted=trusted), variables)
@@ -110,7 +107,7 @@ def _storage_of(path: str | None, name: str) -> StorageBackend | None:
     return init(path if path is not None and Path(path).exists() else None).get_store(name).storage_backend
 
 
-class Config(PublicNames):
+class Config:
     """A configuration; create it with `init()`.
 
     Args:
@@ -124,10 +121,6 @@ class Config(PublicNames):
         problems: The problems outside the tables of the stores; `init()` raises them.
         stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
-
-    _not_proposed = (
-        "checked", "inheritance", "is_untrusted", "known", "outline", "pipeline", "place", "problem", "reading",
-    )  # fmt: skip
 
     def __init__(self, source: Source, environment: Environment | None) -> None:
         self._source = source
@@ -175,8 +168,10 @@ class Config(PublicNames):
         if expansion.faults:
             problem = self._source.problem
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
-        variable = expansion.variables[0] if expansion.variables else None
-        return self._checked_default(expansion.text, variable)
+        if self._tables and expansion.text not in self._tables:
+            # The value of a variable is neither shown nor used for a suggestion: the file may be untrusted.
+            raise ConfigError([self._unknown_store(given, key)])
+        return expansion.text
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -298,16 +293,6 @@ class Config(PublicNames):
         except ConfigError as error:
             return error.problems
         return ()
-
-    def _checked_default(self, name: str, variable: str | None) -> str:
-        if name in self._tables or not self._tables:
-            return name
-        key = ("default_store",)
-        if variable is None:
-            raise ConfigError([self._unknown_store(name, key)])
-        # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
-        message, hint = f"unknown store (from the variable {variable})", f"use one of the stores: {listed(self.names)}"
-        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)])
 
     def _unknown_store(self, name: object, key: Key = ()) -> Problem:
         hint = f"{suggestion(str(name), self._tables)} use one of the stores: {listed(self.names)}".lstrip()

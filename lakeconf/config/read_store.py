@@ -73,7 +73,7 @@ def read_store(
     store = None
     # No store has an empty name, which is a problem of the file; see `structure_problems`.
     if name and metadata is not None and (storage is not None or "storage_backend" not in draft.values):
-        about = {"alias": alias or "", "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
+        about = {"alias": alias, "attach_options": options, "maintenance": limits, "committer": _committer(draft)}
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
@@ -95,19 +95,26 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
-def _alias(draft: Draft) -> str | None:
-    alias = draft.values.get("alias")
-    key = ("alias",)
-    if alias is None or key in draft.unresolved:
+def _text(draft: Draft, key: str) -> str | None:
+    """The text of a key of the store; None if it is missing or unknown."""
+    value = draft.values.get(key)
+    if value is None or (key,) in draft.unresolved:
         return None
-    if not isinstance(alias, str):
-        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(alias)}", key, hint="write it in quotes")
+    if not isinstance(value, str):
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(value)}", (key,), hint="write it in quotes")
         return None
+    return str(value)  # without its variable: stores are pickled
+
+
+def _alias(draft: Draft) -> str:
+    alias = _text(draft, "alias")
+    if alias is None:
+        return ""
     if not re.fullmatch(ALIAS, alias):
-        draft.report(Code.ALIAS, f"invalid alias {alias!r}", key, hint=f'write it as "{allowed_name(alias)}"')
+        draft.report(Code.ALIAS, f"invalid alias {alias!r}", ("alias",), hint=f'write it as "{allowed_name(alias)}"')
     elif alias in RESERVED_NAMES:
-        draft.report(Code.ALIAS, f"DuckDB reserves {alias!r}", key, hint="choose another alias")
-    return str(alias)
+        draft.report(Code.ALIAS, f"DuckDB reserves {alias!r}", ("alias",), hint="choose another alias")
+    return alias
 
 
 def allowed_name(name: str) -> str:
@@ -120,17 +127,12 @@ def allowed_name(name: str) -> str:
 
 
 def _committer(draft: Draft) -> str:
-    key = ("committer",)
-    given = draft.values.get("committer", COMMITTERS[0])
-    if key in draft.unresolved:
-        return COMMITTERS[0]
-    if not isinstance(given, str):
-        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(given)}", key, hint="write it in quotes")
-    elif given not in COMMITTERS:
-        hint = f"write {', '.join(map(repr, COMMITTERS[:-1]))} or {COMMITTERS[-1]!r}"
-        draft.report(Code.WRONG_VALUE, "unknown committer", key, hint=hint)
-    else:
-        return str(given)
+    given = _text(draft, "committer")
+    if given in COMMITTERS:
+        return given
+    if given is not None:
+        hint = f"use one of: {', '.join(COMMITTERS)}"
+        draft.report(Code.WRONG_VALUE, "unknown committer", ("committer",), hint=hint)
     return COMMITTERS[0]
 
 

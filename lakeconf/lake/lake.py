@@ -22,7 +22,6 @@ from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFou
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
 from lakeconf.sql import files_sql, folded, qualified
-from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -61,7 +60,7 @@ else:
 _DIALECTS = ("duckdb", "spark")
 
 
-class Queries(PublicNames):
+class Queries:
     """SQL on a lake; `Lake` inherits these methods.
 
     Args:
@@ -201,7 +200,7 @@ def _check_query(sql: object, parameters: Sequence[object]) -> None:
         raise QueryError("SQL takes no parameters", hint=hint)
 
 
-class Definitions(PublicNames):
+class Definitions:
     """Tables and views of a lake; `Lake` inherits these methods.
 
     Args:
@@ -385,8 +384,6 @@ class Lake(Definitions, Queries):
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
-
-    _not_proposed = ("runs",)
 
     @classmethod
     def open(cls, store: Store, engine: Any = None) -> Lake:

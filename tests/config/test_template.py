@@ -320,4 +320,4 @@ def test_hint_about_a_value_of_an_option_is_about_the_value() -> None:
     for key, value in (("metadata_catalog", "main"), ("metadata_catalog", "a\nb"), ("snapshot_version", -1)):
         fault = option_fault("attach_options", key, value)
         assert fault is not None
-        assert fault.hint.startswith("use a value such as ")
+        assert fault.hint.startswith(f"write {key} = ")
