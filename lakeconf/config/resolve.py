@@ -165,7 +165,6 @@ class Draft:
         self.looked_up: dict[str, str | None] = {}
         self._environment = environment or {}
         self._is_untrusted = environment is None
-        self._used: dict[str, str] = {}
         self._secrets: list[Secret] = []
         self._places = merged.places
         self.values: dict[str, Any] = {}
@@ -190,9 +189,10 @@ class Draft:
         The variables belong to the machine that reads the file, and the file may be untrusted.
         """
         text = masked(text, [*self._secrets, *self.hidden])
-        for value, name in self._used.items():
-            for form in (value, repr(value)[1:-1]):
-                text = text.replace(form, f"${{{name}}}")
+        for name, value in self.looked_up.items():
+            # A shorter value is part of too many words.
+            if value and len(value) >= _SHORTEST_VALUE:
+                text = text.replace(value, f"${{{name}}}").replace(repr(value)[1:-1], f"${{{name}}}")
         return text
 
     def absolute(self, path: str) -> str:
@@ -229,7 +229,6 @@ class Draft:
         expansion = expand(text, self._environment)
         for variable in expansion.variables:
             self.looked_up[variable] = self._environment.get(variable)
-            self._note_use(self.looked_up[variable], variable)
         if expansion.kind != "literal":
             found = (expansion.kind, expansion.variables[0], expansion.has_literal)
             self.origins[key] = Origin(self.origins[key].place, *found)
@@ -238,11 +237,6 @@ class Draft:
                 self.report(fault.code, fault.message, key, hint=fault.hint)
             self.unresolved.add(key)
         return _PLACEHOLDER if expansion.faults else expansion.text
-
-    def _note_use(self, value: str | None, variable: str) -> None:
-        # A shorter value is part of too many words.
-        if value and len(value) >= _SHORTEST_VALUE:
-            self._used.setdefault(value, variable)
 
 
 def secret_texts(stores: Table) -> tuple[str, ...]:

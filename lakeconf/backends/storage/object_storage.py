@@ -21,7 +21,7 @@ from lakeconf.backends.backend import (
     described,
     fault,
 )
-from lakeconf.backends.storage.s3a import S3ABucket, package_settings
+from lakeconf.backends.storage.s3a import package_settings, s3a_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, SetOption, Value
@@ -213,29 +213,27 @@ class ObjectStorage(StorageBackend):
         return self.endpoint
 
     @property
-    def s3_region(self) -> str | None:
-        """The region that Spark's S3A signs for: servers other than AWS need any region except `auto`."""
-        region = None if self.region == "auto" else self.region
-        return region or (None if self.s3_endpoint is None else DEFAULT_REGION)
-
-    @property
     def s3_features(self) -> Mapping[str, str]:
         """S3A settings for servers that differ from S3, without their prefix."""
         return {}
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
-        return S3ABucket(
-            name=self.bucket_name,
-            endpoint=self.s3_endpoint,
-            region=self.s3_region,
-            path_style=self._uses_path_style(),
-            use_ssl=self.use_ssl is not False,
-            key_id=self.key_id,
-            secret=self.secret,
-            session_token=self.session_token,
-            parameters=self.secret_parameters,
-            features=self.s3_features,
-        ).settings()
+        found = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
+        given = {**self._s3a_place(), **found, **self.s3_features}
+        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in given.items()}
+
+    def _s3a_place(self) -> dict[str, str | Secret]:
+        place: dict[str, str | Secret] = {}
+        if self.s3_endpoint is not None:
+            place["endpoint"] = f"{'http' if self.use_ssl is False else 'https'}://{self.s3_endpoint}"
+            place["connection.ssl.enabled"] = str(self.use_ssl is not False).lower()
+        # Servers other than AWS need any region except `auto`.
+        region = None if self.region == "auto" else self.region
+        if region is not None or self.s3_endpoint is not None:
+            place["endpoint.region"] = region or DEFAULT_REGION
+        if self._uses_path_style():
+            place["path.style.access"] = "true"
+        return place
 
     def spark_packages(self) -> dict[str, str]:
         return package_settings()
