@@ -72,33 +72,23 @@ def parser_reason(error: Exception) -> str:
     return next(iter(re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()), "")
 
 
-class Rendering(Protocol):
-    """Renders secret values, strings and names."""
+class Rendering:
+    """Renders values and names; the subclasses differ in how they write secrets and what may contain one."""
 
     def secret(self, key: str, secret: Secret) -> str:
         """Renders the secret value of the option `key`."""
-        ...
+        raise NotImplementedError
 
-    def text(self, key: str, text: str) -> str:
+    def text(self, key: str, text: str) -> str:  # noqa: ARG002 - for errors
         """Renders a string of the option `key`, which is not a secret but may contain the value of one."""
-        ...
-
-    def name(self, name: str) -> str:
-        """Renders a name as an identifier."""
-        ...
-
-
-class _Clear:
-    """Renders strings and names unchanged."""
-
-    def text(self, _key: str, text: str) -> str:
         return literal(text)
 
     def name(self, name: str) -> str:
+        """Renders a name as an identifier."""
         return identifier(name)
 
 
-class Masked:
+class Masked(Rendering):
     """Renders valid SQL with `'***'` for each secret."""
 
     def secret(self, _key: str, _secret: Secret) -> str:
@@ -111,14 +101,14 @@ class Masked:
         return identifier(shown(name))
 
 
-class Revealed(_Clear):
+class Revealed(Rendering):
     """Renders secret values in clear text, on explicit request."""
 
     def secret(self, _key: str, secret: Secret) -> str:
         return literal(secret.reveal())
 
 
-class Portable:
+class Portable(Rendering):
     """Renders secrets as `getenv('X')`, which the DuckDB CLI resolves; rejects secrets without a variable."""
 
     def secret(self, key: str, secret: Secret) -> str:
@@ -145,7 +135,7 @@ class Portable:
         return identifier(name)
 
 
-class Bound(_Clear):
+class Bound(Rendering):
     """Renders `?` for each secret and collects the values in `parameters`."""
 
     def __init__(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lakeconf.arguments import check_flags, native_connection
-from lakeconf.backends.access import Reread
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.backends.secrecy import guard_options
@@ -22,7 +24,14 @@ from lakeconf.backends.store_options import (
 )
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.ducklake import MARKER, metadata_database
-from lakeconf.errors import CatalogError, CatalogLostError, CatalogMissingError, CatalogVersionError, LakeconfError
+from lakeconf.errors import (
+    CatalogError,
+    CatalogLostError,
+    CatalogMissingError,
+    CatalogVersionError,
+    LakeconfError,
+    StorageError,
+)
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
 from lakeconf.sql import (
@@ -37,7 +46,6 @@ from lakeconf.sql import (
     Value,
     listing_sql,
 )
-from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from lakeconf.lake.lake import Lake
 
 Found = TypeVar("Found")
+Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
 _METADATA = 'pass a backend: SQLiteMetadata(uri="catalog.sqlite"); get_store() makes a store from TOML'
 _STORAGE = 'pass a backend: LocalStorage(path="data"), or None if the metadata backend keeps the files'
@@ -59,7 +68,8 @@ class SparkBuilder(Protocol):
         """Sets a configuration property."""
 
 
-class Store(PublicNames):
+@dataclass(frozen=True, eq=False, repr=False)
+class Store:
     """The location of a lake and how to attach it.
 
     Args:
@@ -71,56 +81,38 @@ class Store(PublicNames):
         committer: How merges of Spark are committed: `auto`, `public` or `staged`.
         hidden: Secrets elsewhere in the configuration, to be masked here as well.
         maintenance: Limits of maintenance, such as `{"deadline": "30m", "memory_limit": "4GB"}`.
+        config: The file that declares the store; None if Python code made it.
+        reread: Reads the storage backend again, in another process.
 
     Raises:
         LakeconfError: The backends cannot be combined, or an option or a limit is invalid.
     """
 
-    _not_proposed = ("config", "hidden", "names", "reread", "statements")
-
     name: str
     metadata_backend: MetadataBackend
-    storage_backend: StorageBackend | None
-    alias: str
-    attach_options: Mapping[str, Value]
-    committer: str
-    hidden: tuple[Secret, ...]
-    maintenance: Mapping[str, str]
-    # The file that declares the store; None if Python code made it.
-    config: str | None
-    # Reads the storage backend again, in another process.
-    reread: Reread | None
+    storage_backend: StorageBackend | None = None
+    _: KW_ONLY
+    alias: str = ""
+    attach_options: Mapping[str, Value] = field(default_factory=dict)
+    committer: str = "auto"
+    hidden: Iterable[Secret] = ()
+    maintenance: Mapping[str, str] = field(default_factory=dict)
+    config: str | None = None
+    reread: Reread | None = None
 
-    def __init__(
-        self,
-        name: str,
-        metadata_backend: MetadataBackend,
-        storage_backend: StorageBackend | None = None,
-        *,
-        alias: str | None = None,
-        attach_options: Mapping[str, Value] | None = None,
-        committer: str = "auto",
-        hidden: Iterable[Secret] = (),
-        maintenance: Mapping[str, str] | None = None,
-    ) -> None:
-        check_arguments(name, metadata_backend, storage_backend, alias)
-        if (refusal := metadata_backend.refusal(storage_backend)) is not None:
-            raise StoreError(name, "", f"{metadata_backend.type} {refusal}")
-        options = guard_options(checked_table(attach_options, "attach_options", '{"read_only": True}'))
-        limits = dict(checked_table(maintenance, "maintenance", '{"deadline": "30m"}'))
-        vars(self).update(
-            name=name, metadata_backend=metadata_backend, storage_backend=storage_backend, attach_options=options,
-            committer=checked_committer(name, committer), hidden=checked_secrets(hidden), maintenance=limits,
-            config=None, reread=None,
-        )  # fmt: skip
-        chosen = alias or metadata_backend.default_alias(name, dict(metadata_backend))
-        vars(self).update(alias=chosen if chosen == name else hide(chosen, self.secrets))
-        check_options(name, "attach_options", options)
-        check_options(name, "maintenance", limits)
-        check_attach_options(name, options, self.alias)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a store cannot change: use store.replace({name}=…)")
+    def __post_init__(self) -> None:
+        check_arguments(self.name, self.metadata_backend, self.storage_backend, self.alias)
+        if (refusal := self.metadata_backend.refusal(self.storage_backend)) is not None:
+            raise StoreError(self.name, "", f"{self.metadata_backend.type} {refusal}")
+        options = guard_options(checked_table(self.attach_options, "attach_options", '{"read_only": True}'))
+        limits = dict(checked_table(self.maintenance, "maintenance", '{"deadline": "30m"}'))
+        checked_committer(self.name, self.committer)
+        vars(self).update(attach_options=options, maintenance=limits, hidden=tuple(self.hidden))
+        chosen = self.alias or self.metadata_backend.default_alias(self.name, dict(self.metadata_backend))
+        vars(self).update(alias=chosen if chosen == self.name else hide(chosen, self.secrets))
+        check_options(self.name, "attach_options", options)
+        check_options(self.name, "maintenance", limits)
+        check_attach_options(self.name, options, self.alias)
 
     def __repr__(self) -> str:
         text = (
@@ -210,11 +202,7 @@ class Store(PublicNames):
         Args:
             **changes: The new values, such as `alias="other"`.
         """
-        origin = {name: changes.pop(name, getattr(self, name)) for name in ("config", "reread")}
-        kept = ("metadata_backend", "storage_backend", "alias", "attach_options", "committer", "hidden", "maintenance")
-        copy = Store(self.name, **{name: getattr(self, name) for name in kept} | changes)
-        vars(copy).update(origin)
-        return copy
+        return replace(self, **changes)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Opens an in-memory DuckDB instance with the lake as the default database.
@@ -419,6 +407,72 @@ def check_not_lost(store: Store, connection: Connection) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Access:
+    """How an executor reaches the files of a lake, with credentials that it finds itself."""
+
+    names: StoreNames  # the names of the store
+    # The pickled storage backend, with the names of variables in place of secrets; None if a secret is written in the
+    # configuration.
+    storage: bytes | None = field(repr=False)
+    # Reads the backend from the configuration in this case; None if Python code made the store.
+    reread: Reread | None = None
+
+    @classmethod
+    def of(cls, store: Store) -> Access:
+        """The access to the files of a store."""
+        try:
+            pickled = pickle.dumps(store.storage_backend)
+        # A secret that does not come from a variable, or a class that executors cannot import.
+        except (TypeError, AttributeError, pickle.PicklingError):
+            return cls(store.names, None, store.reread)
+        # Another text of the backend may contain the same value.
+        shows = any(secret.reveal().encode() in pickled for secret in store.secrets)
+        return cls(store.names, None, store.reread) if shows else cls(store.names, pickled)
+
+    def backend(self) -> StorageBackend:
+        """The storage backend."""
+        if self.storage is None:
+            storage = self._read_again()
+        else:
+            try:
+                storage = pickle.loads(self.storage)  # noqa: S301 - the driver wrote it
+            except LakeconfError as error:  # a variable is not set
+                raise StorageError(
+                    f"{error.message} in the Python processes of Spark on {gethostname()}",
+                    hint="set it on the machines of the cluster, or use a role; Spark passes on no variables by itself",
+                ) from None
+        if storage is None:
+            raise StorageError(f"the store {self.names.store!r} has no storage_backend on {gethostname()}")
+        return storage
+
+    def _read_again(self) -> StorageBackend | None:
+        if self.reread is None:
+            raise StorageError(
+                f"a secret of the store {self.names.store!r} was given by Python code, and {gethostname()} lacks it",
+                hint="declare the store in a file, and take its secrets from variables",
+            )
+        return self.reread()
+
+    def connect(self) -> Connection:
+        """Opens an in-memory DuckDB instance that reaches the files; errors are those of `backend`."""
+        storage = self.backend()
+        connection = connect(storage.secrets_held())
+        try:
+            # The other tasks of the executor use the other cores and the rest of the memory.
+            connection.execute("SET threads = 1; SET memory_limit = '2GB'")
+            for name in ("ducklake", *storage.extensions):
+                load_extension(connection, name)
+            for setting in storage.duckdb_settings:
+                connection.run(setting)
+            for secret in storage.secrets(self.names):
+                connection.run(secret)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
 def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreNames) -> Statement:
     # lakeconf's statements are named tuples; those of third-party backends may be any type.
     make = getattr(statement, "_make", None)
@@ -445,7 +499,7 @@ def check_arguments(name: object, metadata_backend: object, storage_backend: obj
     _check("metadata_backend", metadata_backend, MetadataBackend, "a metadata backend", _METADATA)
     if storage_backend is not None:
         _check("storage_backend", storage_backend, StorageBackend, "a storage backend", _STORAGE)
-    if alias is not None:
+    if alias:
         _check("alias", alias, str, "a text", "omit it to attach the lake under the name of the store")
 
 
@@ -458,16 +512,6 @@ def checked_table(values: Mapping[str, Found] | None, argument: str, example: st
     for key in values:
         _check(f"a key of {argument}", key, str, "a text", hint)
     return values
-
-
-def checked_secrets(hidden: Iterable[Secret]) -> tuple[Secret, ...]:
-    """Returns secrets as a tuple."""
-    hint = 'write hidden=[Secret("…")]'
-    _check("hidden", hidden, Iterable, "a list of secrets", hint)
-    secrets = tuple(hidden)
-    for one in secrets:
-        _check("an element of hidden", one, Secret, "a secret", hint)
-    return secrets
 
 
 def _check(argument: str, value: object, kind: type, what: str, hint: str) -> None:

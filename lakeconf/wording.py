@@ -1,9 +1,6 @@
-"""Sizes and counts in words, and names for completion."""
+"""Sizes and counts in words."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Iterable
-from typing import ClassVar
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _PARSED = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -27,18 +24,3 @@ def parsed_size(text: str) -> int | None:
 def counted(count: int, noun: str) -> str:
     """A number and its noun, such as `1 file` or `2,000 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-class PublicNames:
-    """A base class for objects that users explore: `dir()` leaves out attributes that begin with an underscore.
-
-    Attributes:
-        _not_proposed: Other attributes that `dir()` leaves out, because only lakeconf itself needs them.
-    """
-
-    _not_proposed: ClassVar[Collection[str]] = ()
-
-    def __dir__(self) -> Iterable[str]:
-        names = super().__dir__()
-        public = (name for name in names if not name.startswith("_") or name.endswith("__"))
-        return [name for name in public if name not in self._not_proposed]

@@ -21,8 +21,8 @@ TREES = {
     for path in sorted((REPOSITORY / folder).rglob("*.py"))
 }
 # Tables of hints, and functions that return one.
-TABLES = re.compile(r"_TYPE_HINTS|_OPTION_HINTS|.*_FIXES")
-ROWS = re.compile(r"_BY_MESSAGE|_SYNTAX")
+TABLES = re.compile(r".*_HINTS")
+ROWS = re.compile(r"_BY_MESSAGE")
 WRITERS = re.compile(r".+_hint|.*_fix|_unknown")
 # They ask where a key is, and report nothing.
 PLACES = ("lakeconf/config/explain_key.py", "lakeconf/config/config.py")
@@ -51,7 +51,7 @@ def test_hints_are_found() -> None:
     source = """
 CONSTANT = "constant"
 _TYPE_HINTS = {"a": "table"}
-_SYNTAX: tuple = (("a", "b", "row"),)
+_BY_MESSAGE: tuple = (("a", "b", "row"),)
 def key_fix(): return f"written {x}"
 def f(hint):
     other = "variable" if x else "second"

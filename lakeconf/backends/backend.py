@@ -43,6 +43,11 @@ def fault(
     return PydanticCustomError("fault", "{message}", context)
 
 
+def described(description: str, *, example: object, **limits: Any) -> Any:
+    """A field of a backend, as the reference, the JSON Schema and hints show it."""
+    return Field(description=description, examples=[example], **limits)
+
+
 @dataclass(frozen=True)
 class InitTemplate:
     """The fields of a backend in a new configuration."""

@@ -51,11 +51,7 @@ _MAINTENANCE = {
 # The options by table of a store. META_ options of ATTACH are passed to the metadata database:
 # https://ducklake.select/docs/stable/duckdb/usage/connecting
 OPTIONS: Mapping[str, Mapping[str, Option]] = {"attach_options": _ATTACH, "maintenance": _MAINTENANCE}
-_TYPES = {
-    bool: ("true or false", "write true or false, without quotes"),
-    int: ("an integer", "write a whole number, without quotes"),
-    str: ("a string", "write it in quotes"),
-}
+_TYPES = {bool: "true or false", int: "an integer", str: "a string"}
 _LOOK_UP = "look up the META_ options in the documentation of the catalog's database"
 
 
@@ -131,16 +127,15 @@ def option_fault(table: str, key: str, value: object) -> OptionFault | None:
     if option is None and not re.fullmatch(r"[a-z_][a-z0-9_]*", key):
         message = "the name of an option must contain only lower-case letters, digits and underscores"
         return OptionFault("key", message, _LOOK_UP)
-    expected, hint = ("a string, a number or a boolean", _LOOK_UP) if option is None else _TYPES[option.kind]
-    if table == "maintenance" and option is not None:
-        hint = f'write it as text, such as "{option.example}"'
-    kinds = (str, int, bool, Secret) if option is None else option.kind
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is int):
+    kinds: tuple[type, ...] = (str, int, bool, Secret)
+    expected, hint = "a string, a number or a boolean", _LOOK_UP
+    if option is not None:
+        kinds = (option.kind,)
+        expected, hint = _TYPES[option.kind], f"write {key} = {json.dumps(option.example)}"
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds == (int,)):
         return OptionFault("type", f"must be {expected}", hint)
     is_plain = not isinstance(value, str) or escaped(value) == value
     wrong = _value_fault(key, value) if is_plain else "must not contain control characters, such as line ends"
-    if option is not None and table == "attach_options":
-        hint = f"use a value such as {json.dumps(option.example)}"
     return None if wrong is None else OptionFault("value", wrong, hint)
 
 

@@ -32,7 +32,6 @@ from lakeconf.cli.output import (
 )
 from lakeconf.config.codes import explanation
 from lakeconf.config.config import Config, init, read, validate
-from lakeconf.config.config import untrusted as untrusted_config
 from lakeconf.config.explain_key import KeyOrigin, explain_key
 from lakeconf.config.resolve import Outline
 from lakeconf.config.schema import json_schema
@@ -93,7 +92,7 @@ def _found(
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Returns the problems of a configuration, and its warnings if it has no problems."""
     try:
-        config = untrusted_config(source) if untrusted else read(source)
+        config = read(source, trusted=not untrusted)
     except ConfigError as error:
         return error.problems, ()
     try:

@@ -34,21 +34,6 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
 # Python raises an error for integers of many digits; nothing configurable has more than 20.
 _INTEGER = r"[+-]?[0-9]{1,20}"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_EXPECTED = {
-    "string_type": "a string",
-    "int_type": "an integer",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "dict_type": "a table",
-    "list_type": "a list",
-}
-_TYPE_HINTS = {
-    "int_type": "write a whole number, without quotes",
-    "float_type": "write a number, without quotes",
-    "bool_type": "write true or false, without quotes",
-    "dict_type": 'write { key = "value" }',
-    "list_type": 'write ["value"]',
-}
 _PARAMETERS = "use a non-empty string, a number, true or false, a list of strings, or a table of strings"
 _TYPE_NAMES = {
     str: "a string",
@@ -123,20 +108,15 @@ def _model(
     if key in draft.unresolved:
         return None
     if not isinstance(type_of_backend, str):
+        code, problem = Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}"
         if type_of_backend is None:
-            draft.report(Code.MISSING_KEY, "is missing", key, hint=_types_hint(find))
-        else:
-            draft.report(
-                Code.WRONG_TYPE, f"must be a string, not {type_name(type_of_backend)}", key, hint=_types_hint(find)
-            )
+            code, problem = Code.MISSING_KEY, "is missing"
+        draft.report(code, problem, key, hint=_types_hint(find))
         return None
     try:
         return find(str(type_of_backend))
     except UnknownTypeError as error:
-        # A suggestion would reveal part of the variable's value.
-        unknown = draft.is_from_environment(key)
-        message, hint = ("unknown type", _types_hint(find)) if unknown else (error.message, error.hint)
-        draft.report(Code.UNKNOWN_TYPE, message, key, hint=hint)
+        draft.report(Code.UNKNOWN_TYPE, error.message, key, hint=error.hint)
         return None
 
 
@@ -173,37 +153,22 @@ def _types_in(annotation: Any) -> set[type]:
 
 
 def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
-    backend, faults = _attempt(model, values)
-    unknown = [fault.key[0] for fault in faults if fault.kind == "extra_forbidden"]
-    if not unknown:
-        return backend, faults
-    # Report a misspelt key once, not again as a missing key.
-    meant = {nearest(key.lower(), model.model_fields) for key in unknown}
-    faults = [fault for fault in faults if fault.kind != "missing" or fault.key[0] not in meant]
-    # Pydantic reports conflicts only if all keys are valid: validate again with the suggested keys.
-    corrected = {key: value for key, value in values.items() if key not in unknown}
-    for key in unknown:
-        near = nearest(key.lower(), model.model_fields)
-        if near is not None:
-            corrected.setdefault(near, values[key])
-    if len(unknown) == len(faults):
-        faults += _attempt(model, corrected)[1]
-    return None, faults
-
-
-def _attempt(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
     try:
         return model.model_validate(values), []
     except ValidationError as error:
-        faults: dict[tuple[str, ...], _Fault] = {}
-        for found in error.errors(include_url=False, include_input=False):
-            # Below a key of secret_parameters, pydantic reports one error for each member of the union.
-            key = tuple(str(part) for part in found["loc"][:2])
-            context = found.get("ctx", {})
-            text = str(context["error"]) if "error" in context else found["msg"]
-            kind = "parameter" if key in faults and len(key) > 1 else found["type"]
-            faults[key] = _Fault(kind, key, text, context)
-    return None, list(faults.values())
+        errors = error.errors(include_url=False, include_input=False)
+    faults: dict[tuple[str, ...], _Fault] = {}
+    for found in errors:
+        # Below a key of secret_parameters, pydantic reports one error for each member of the union.
+        key = tuple(str(part) for part in found["loc"][:2])
+        context = found.get("ctx", {})
+        text = str(context["error"]) if "error" in context else found["msg"]
+        kind = "parameter" if key in faults and len(key) > 1 else found["type"]
+        faults[key] = _Fault(kind, key, text, context)
+    # Report a misspelt key once, not again as a missing key.
+    unknown = [fault.key[0] for fault in faults.values() if fault.kind == "extra_forbidden"]
+    meant = {nearest(key.lower(), model.model_fields) for key in unknown}
+    return None, [fault for fault in faults.values() if fault.kind != "missing" or fault.key[0] not in meant]
 
 
 def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
@@ -223,10 +188,11 @@ def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> 
         draft.report(Code.MISSING_KEY, "is missing", key, hint=fix)
     elif fault.kind == "parameter":
         draft.report(Code.WRONG_VALUE, "is not a valid CREATE SECRET parameter value", key, hint=_PARAMETERS)
-    elif fault.kind in _EXPECTED:
-        draft.report(Code.WRONG_TYPE, _type_message(draft, section, fault), key, hint=_type_hint(draft, section, fault))
     else:
-        draft.report(Code.WRONG_VALUE, _value_message(fault), key, hint=fix)
+        code = Code.WRONG_TYPE if fault.kind.endswith("_type") else Code.WRONG_VALUE
+        # A sentence of pydantic begins with "Input should be"; a dictionary is a table in TOML.
+        message = re.sub(r"^\w+ should ", "must ", fault.text).replace("dictionary", "table")
+        draft.report(code, message, key, hint=fix)
 
 
 def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
@@ -252,30 +218,3 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
         hint = field_fix(wanted, model.model_fields[wanted])
     code = Code.CREDENTIALS if fault.context.get("credentials") else Code.FIELDS
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)
-
-
-def _given(draft: Draft, section: str, fault: _Fault) -> Any:
-    value = draft.values[section].get(fault.key[0])
-    return value.get(fault.key[1]) if len(fault.key) > 1 and isinstance(value, dict) else value
-
-
-def _type_message(draft: Draft, section: str, fault: _Fault) -> str:
-    return f"must be {_EXPECTED[fault.kind]}, not {type_name(_given(draft, section, fault))}"
-
-
-def _type_hint(draft: Draft, section: str, fault: _Fault) -> str:
-    if draft.is_from_environment((section, *fault.key)):
-        return "change the value of the variable"
-    return _TYPE_HINTS.get(fault.kind, "write it in quotes")
-
-
-def _value_message(fault: _Fault) -> str:
-    bounds = {"greater_than_equal": ("ge", "at least"), "less_than_equal": ("le", "at most")}
-    if fault.kind in bounds:
-        name, words = bounds[fault.kind]
-        return f"must be {words} {fault.context[name]}"
-    if fault.kind == "literal_error":
-        return f"must be {fault.context['expected']}"
-    if fault.kind == "string_too_short":
-        return "must not be empty"
-    return fault.text.removeprefix("Input ").removeprefix("Value error, ")

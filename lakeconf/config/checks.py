@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.server import ServerAddress
@@ -120,47 +120,25 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> t
     return (repr(backend.ducklake_options(names)),)
 
 
-class SharedSecrets:
-    """Finds secrets with the same name and different fields."""
-
-    def __init__(self, stores: Inheritance, read: Callable[[str], Reading]) -> None:
-        self._stores = stores
-        self._read = read
-        self._names: dict[str, tuple[str, ...]] = {}
-        self._fields: dict[int, tuple[Reading, Mapping[str, Hashable]]] = {}
-
-    def clashes(self, name: str, reading: Reading) -> Iterator[tuple[CreateSecret, str]]:
-        """Yields the secrets of a store that another store defines differently, with the name of that store."""
-        for secret in reading.secrets:
-            own = _fields(secret)
-            others = (other for other in self._stores.stores if other != name and self._mentions(other, secret.name))
-            key = secret.name.lower()
-            clashing = next((other for other in others if self._of(other).get(key, own) != own), None)
-            if clashing is not None:
-                yield secret, clashing
-
-    def _of(self, name: str) -> Mapping[str, Hashable]:
-        reading = self._read(name)
-        known = self._fields.get(id(reading))
-        if known is None:
-            known = reading, {secret.name.lower(): _fields(secret) for secret in reading.secrets}
-            self._fields[id(reading)] = known
-        return known[1]
-
-    def _mentions(self, name: str, secret: str) -> bool:
-        if name not in self._names:
-            self._names[name] = secret_names(self._stores, name)
-        return any("$" in found or found.lower() == secret.lower() for found in self._names[name])
+def shared_secrets(
+    stores: Inheritance, name: str, read: Callable[[str], Reading]
+) -> Iterator[tuple[CreateSecret, str]]:
+    """Yields the secrets of a store that another store defines differently, with the name of that store."""
+    for secret in read(name).secrets:
+        for other in stores.stores:
+            if other != name and _may_name(stores, other, secret) and _defines_differently(read(other), secret):
+                yield secret, other
+                break
 
 
-def _fields(secret: CreateSecret) -> Hashable:
-    return secret.type, _frozen(dict(secret.options))
+def _may_name(stores: Inheritance, store: str, secret: CreateSecret) -> bool:
+    names = secret_names(stores, store)
+    return any("$" in found or found.lower() == secret.name.lower() for found in names)
 
 
-def _frozen(value: Any) -> Hashable:
-    if isinstance(value, Mapping):
-        return frozenset((key, _frozen(item)) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value))
-    # 1 and True are equal in Python, but are different parameters.
-    return type(value).__name__, value if isinstance(value, Hashable) else repr(value)
+def _defines_differently(reading: Reading, secret: CreateSecret) -> bool:
+    return any(
+        (one.type, one.options) != (secret.type, secret.options)
+        for one in reading.secrets
+        if one.name.lower() == secret.name.lower()
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeconf.backends.backend import StorageBackend
 from lakeconf.config.backend_tables import type_name
-from lakeconf.config.checks import SharedSecrets, data_path_problems
+from lakeconf.config.checks import data_path_problems, shared_secrets
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, FilePath, environment, expand
 from lakeconf.config.file import Source, Table, check_limits, find
@@ -19,7 +19,6 @@ from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, hidden
 from lakeconf.store import Store
-from lakeconf.wording import PublicNames
 
 
 class LazyStores(Mapping[str, Store]):
@@ -90,13 +89,11 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
     return in_order([*config.problems, *found, *config.checked(names)])
 
 
-def untrusted(source: FilePath | Table | None = None) -> Config:
-    """Reads an untrusted configuration: reads no environment variables and reports none as missing."""
-    return read(source, trusted=False)
-
-
 def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: FilePath | None = None) -> Config:
-    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them."""
+    """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them.
+
+    If it is not trusted, no variable is read, and none is reported as missing.
+    """
     variables = environment(env_file) if trusted else None
     if not isinstance(source, Mapping):
         return Config(find(source, trusted=trusted), variables)
@@ -110,7 +107,7 @@ def _storage_of(path: str | None, name: str) -> StorageBackend | None:
     return init(path if path is not None and Path(path).exists() else None).get_store(name).storage_backend
 
 
-class Config(PublicNames):
+class Config:
     """A configuration; create it with `init()`.
 
     Args:
@@ -125,10 +122,6 @@ class Config(PublicNames):
         stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
 
-    _not_proposed = (
-        "checked", "inheritance", "is_untrusted", "known", "outline", "pipeline", "place", "problem", "reading",
-    )  # fmt: skip
-
     def __init__(self, source: Source, environment: Environment | None) -> None:
         self._source = source
         self._environment = environment
@@ -137,7 +130,6 @@ class Config(PublicNames):
         self._readings: dict[str, Reading] = {}
         self._read_before: dict[str, Reading] = {}
         self.inheritance = Inheritance(source, self._tables)
-        self._shared = SharedSecrets(self.inheritance, self._read)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
         self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
@@ -176,8 +168,10 @@ class Config(PublicNames):
         if expansion.faults:
             problem = self._source.problem
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
-        variable = expansion.variables[0] if expansion.variables else None
-        return self._checked_default(expansion.text, variable)
+        if self._tables and expansion.text not in self._tables:
+            # The value of a variable is neither shown nor used for a suggestion: the file may be untrusted.
+            raise ConfigError([self._unknown_store(given, key)])
+        return expansion.text
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -267,16 +261,15 @@ class Config(PublicNames):
         return known
 
     def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
-        for secret, other in self._shared.clashes(name, reading):
-            section = (secret.key or "").rpartition(".")[2]
-            place = reading.origins.get((section, "secret_name"))
-            # Do not show the value of a variable: the file may be untrusted.
-            unknown = place is not None and place.variable is not None
+        for secret, other in shared_secrets(self.inheritance, name, self._read):
+            path = ((secret.key or "").rpartition(".")[2], "secret_name")
+            origin = reading.origins.get(path)
+            # Without the name, which may be the value of a variable.
             yield self._source.problem(
                 Code.SHARED_SECRET,
-                f"the store {other!r} defines the secret {'' if unknown else f'{secret.name!r} '}differently",
-                hint="use another name" + ("" if unknown else f', such as "{secret.name}_{name}"'),
-                key=("stores", name, section, "secret_name") if place is None else place.place,
+                f"the store {other!r} defines a secret of this name differently",
+                hint="use another name",
+                key=("stores", name, *path) if origin is None else origin.place,
                 store=name,
             )
 
@@ -300,16 +293,6 @@ class Config(PublicNames):
         except ConfigError as error:
             return error.problems
         return ()
-
-    def _checked_default(self, name: str, variable: str | None) -> str:
-        if name in self._tables or not self._tables:
-            return name
-        key = ("default_store",)
-        if variable is None:
-            raise ConfigError([self._unknown_store(name, key)])
-        # Neither show the value of a variable nor use it for a suggestion: the file may be untrusted.
-        message, hint = f"unknown store (from the variable {variable})", f"use one of the stores: {listed(self.names)}"
-        raise ConfigError([self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)])
 
     def _unknown_store(self, name: object, key: Key = ()) -> Problem:
         hint = f"{suggestion(str(name), self._tables)} use one of the stores: {listed(self.names)}".lstrip()

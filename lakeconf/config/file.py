@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
-from lakeconf.config.toml_text import Excerpts, Key, dotted, key_positions, syntax_excerpt, value_position
+from lakeconf.config.toml_text import Key, TomlText, dotted, syntax_excerpt, value_position
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 
@@ -24,28 +24,9 @@ Table: TypeAlias = Mapping[str, Any]
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
-# The beginning of tomllib's message, and our message and hint. tomllib's wording depends on the version of Python.
-_SYNTAX: tuple[tuple[str, str, str], ...] = (
-    ("Unescaped '\\'", "invalid escape sequence", "write the backslash twice, or put the string in single quotes"),
-    ("Invalid value", "invalid value", 'put strings in quotes, key = "text"; write true and false in lower case'),
-    ("Invalid statement", "invalid line", 'write [a.table], key = "value", or a comment that begins with #'),
-    ("Expected '=' after a key", "missing = after the key", 'write key = "value"; put a key with spaces in quotes'),
-    ("Cannot overwrite a value", "duplicate key", "remove one of the two keys"),
-    ("Duplicate inline table key", "duplicate key", "remove one of the two keys"),
-    ("Cannot declare", "duplicate table", "merge the two tables"),
-    ("Cannot redefine", "duplicate table", "merge the two tables"),
-    ("Cannot mutate immutable", "key added to an inline table", "add the key between the braces of the table"),
-    ("Unterminated string", "unterminated string", "add the closing quote"),
-    ("Illegal character", "unterminated string", "end the string with its quote on the same line"),
-    ("Unclosed array", "unclosed list", "add the closing ]"),
-    ("Unclosed inline table", "unclosed table", "add the closing }"),
-    ("Expected ']", "unclosed table name", "put the name of the table in brackets: [stores.dev]"),
-    (
-        "Expected newline or end of document",
-        "unexpected text after the value",
-        "write one key per line; put a string that contains quotes in quotes of the other kind",
-    ),
-)
+# Keys in messages of tomllib: "Cannot declare ('a', 'b') twice".
+_KEY = r"\(.*\)|(?<=key )['\"].*"
+_FORM = 'write key = "text" on a line of its own, with a string in quotes (https://toml.io)'
 
 
 @dataclass(frozen=True)
@@ -66,7 +47,7 @@ class Source:
         """Returns the 1-based line and column of a key, or of the nearest enclosing table in the file."""
         full = (*self.prefix, *key)
         around = (full[:length] for length in range(len(full), 0, -1))
-        return next((self._positions[part] for part in around if part in self._positions), None)
+        return next((self._toml.positions[part] for part in around if part in self._toml.positions), None)
 
     def problem(
         self, code: Code, message: str, *, hint: str | None = None, key: Key = (), store: str | None = None
@@ -74,16 +55,12 @@ class Source:
         """Creates a problem with the position of a key."""
         line, column = self.position(key) or (None, None)
         name = dotted(key) or None
-        excerpt = self._excerpts.at(line, column) if line and column else None
+        excerpt = self._toml.excerpt(line, column) if line and column else None
         return Problem(code.code, message, hint, name, store, self.path, line, column, excerpt)
 
     @cached_property
-    def _positions(self) -> Mapping[Key, tuple[int, int]]:
-        return key_positions(self.text)
-
-    @cached_property
-    def _excerpts(self) -> Excerpts:
-        return Excerpts(self.text)
+    def _toml(self) -> TomlText:
+        return TomlText(self.text)
 
 
 def path_of(path: object) -> Path:
@@ -200,11 +177,11 @@ def _parsed(path: Path, text: str) -> Table:
         return data
     line, column = _syntax_place(message, text)
     excerpt = syntax_excerpt(text, line, column)
-    message = re.sub(_PLACE, "", message)
-    known = (ours for beginning, *ours in _SYNTAX if message.startswith(beginning))
-    text, hint = next(known, (message, "look up the format: https://toml.io"))
-    message = f"invalid TOML: {text}"
-    raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, None, None, path, line, column, excerpt)])
+    # Invalid TOML may have a part of a secret in the place of a key.
+    message = re.sub(_KEY, "…", re.sub(_PLACE, "", message))
+    raise ConfigError(
+        [Problem(Code.NOT_TOML.code, f"invalid TOML: {message}", _FORM, None, None, path, line, column, excerpt)]
+    )
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:

@@ -15,7 +15,7 @@ from lakeconf.config.backend_tables import build_backend, type_name, typed, unkn
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
 from lakeconf.config.file import Source
-from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path
+from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path, value_at
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.secret import HiddenText, Secret, hidden
@@ -42,22 +42,14 @@ class Reading(NamedTuple):
     unresolved: frozenset[Path] = frozenset()
     # The store if the location of its catalog and files is known; its credentials may be unknown.
     located: Store | None = None
+    secrets: tuple[CreateSecret, ...] = ()  # the secrets that the store creates in DuckDB
 
     def __repr__(self) -> str:
         return f"Reading({self.store!r}, {self.problems})"
 
-    @property
-    def secrets(self) -> tuple[CreateSecret, ...]:
-        """The secrets that the store creates in DuckDB."""
-        statements = self.store.statements if self.store is not None else ()
-        return tuple(statement for statement in statements if isinstance(statement, CreateSecret))
-
     def value(self, path: Path) -> Any:
         """The value of a key, at any depth; None if it is not set."""
-        found: Any = self.values
-        for part in path:
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+        return value_at(self.values, path)
 
 
 def read_store(
@@ -65,10 +57,9 @@ def read_store(
 ) -> Reading:
     """Reads a store."""
     try:
-        tree = stores.tree(name)
+        draft = Draft(stores, name, environment, secrets)
     except ConfigError as error:
         return Reading(None, error.problems)
-    draft = Draft(stores.source, name, tree, environment, secrets)
     for key in draft.values:
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
@@ -88,7 +79,8 @@ def read_store(
     # Without the environment, a store with variables has only placeholder values.
     located = None if problems or not all(map(_is_credential, draft.unresolved)) else store
     whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
-    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located)
+    made = () if whole is None else tuple(one for one in whole.statements if isinstance(one, CreateSecret))
+    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, made)
 
 
 def _is_credential(path: Path) -> bool:
@@ -103,23 +95,26 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
-def _alias(draft: Draft) -> str | None:
-    alias = draft.values.get("alias")
-    key = ("alias",)
-    if alias is None or key in draft.unresolved:
+def _text(draft: Draft, key: str) -> str | None:
+    """The text of a key of the store; None if it is missing or unknown."""
+    value = draft.values.get(key)
+    if value is None or (key,) in draft.unresolved:
         return None
-    if not isinstance(alias, str):
-        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(alias)}", key, hint="write it in quotes")
+    if not isinstance(value, str):
+        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(value)}", (key,), hint="write it in quotes")
         return None
-    # Do not show the value of a variable, not even in lower case.
-    unknown = draft.is_from_environment(key)
+    return str(value)  # without its variable: stores are pickled
+
+
+def _alias(draft: Draft) -> str:
+    alias = _text(draft, "alias")
+    if alias is None:
+        return ""
     if not re.fullmatch(ALIAS, alias):
-        hint = "use lower-case letters, digits and underscores" if unknown else f'write it as "{allowed_name(alias)}"'
-        draft.report(Code.ALIAS, "invalid alias" if unknown else f"invalid alias {alias!r}", key, hint=hint)
+        draft.report(Code.ALIAS, f"invalid alias {alias!r}", ("alias",), hint=f'write it as "{allowed_name(alias)}"')
     elif alias in RESERVED_NAMES:
-        name = "this alias" if unknown else repr(alias)
-        draft.report(Code.ALIAS, f"DuckDB reserves {name}", key, hint="choose another alias")
-    return str(alias)
+        draft.report(Code.ALIAS, f"DuckDB reserves {alias!r}", ("alias",), hint="choose another alias")
+    return alias
 
 
 def allowed_name(name: str) -> str:
@@ -132,17 +127,12 @@ def allowed_name(name: str) -> str:
 
 
 def _committer(draft: Draft) -> str:
-    key = ("committer",)
-    given = draft.values.get("committer", COMMITTERS[0])
-    if key in draft.unresolved:
-        return COMMITTERS[0]
-    if not isinstance(given, str):
-        draft.report(Code.WRONG_TYPE, f"must be a string, not {type_name(given)}", key, hint="write it in quotes")
-    elif given not in COMMITTERS:
-        hint = f"write {', '.join(map(repr, COMMITTERS[:-1]))} or {COMMITTERS[-1]!r}"
-        draft.report(Code.WRONG_VALUE, "unknown committer", key, hint=hint)
-    else:
-        return str(given)
+    given = _text(draft, "committer")
+    if given in COMMITTERS:
+        return given
+    if given is not None:
+        hint = f"use one of: {', '.join(COMMITTERS)}"
+        draft.report(Code.WRONG_VALUE, "unknown committer", ("committer",), hint=hint)
     return COMMITTERS[0]
 
 
@@ -192,7 +182,7 @@ def _composed(
             hint = f'write [{dotted(("stores", draft.name, "storage_backend"))}] and add type = "…" below it'
         draft.report(Code.PAIR, f"{metadata.type} {refusal}", (key,), hint=hint)
         return None
-    if options["alias"] is None and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
+    if not options["alias"] and metadata.default_alias(draft.name, dict(metadata)) in RESERVED_NAMES:
         hint = f'set an alias: [{dotted(("stores", draft.name))}] alias = "lake"'
         draft.report(Code.ALIAS, f"DuckDB reserves {draft.name!r}", hint=hint)
     try:

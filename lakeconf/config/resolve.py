@@ -20,30 +20,21 @@ STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", 
 Path: TypeAlias = "tuple[str, ...]"
 
 
-class Leaf(NamedTuple):
-    """A value that is not a table, as written in the file."""
+class Merged(NamedTuple):
+    """The table of a store, merged with those of its parents."""
 
-    value: Any
-    place: Path  # its key, in the table of the store itself or of a parent
+    values: Table  # as written: variables are not resolved
+    places: Mapping[Path, Path]  # where each key was written, in the table of the store itself or of a parent
 
     def __repr__(self) -> str:
-        return f"Leaf(place={self.place})"
+        return "Merged()"  # tools that report errors show the variables of each function
 
 
-class Branch(NamedTuple):
-    """A table merged with the tables of the parents."""
-
-    entries: Mapping[str, Leaf | Branch]  # its keys and values
-    place: Path  # its key in the most derived store that declares it
-
-
-def leaves(branch: Branch) -> Iterator[Leaf]:
-    """Yields all values of a table, at every depth."""
-    for entry in branch.entries.values():
-        if isinstance(entry, Branch):
-            yield from leaves(entry)
-        else:
-            yield entry
+def value_at(table: object, path: Path) -> Any:
+    """The value of a key, at any depth; None if it is not set."""
+    for key in path:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table
 
 
 class Inheritance:
@@ -56,14 +47,14 @@ class Inheritance:
     def __init__(self, source: Source, stores: Table) -> None:
         self.source = source
         self.stores = stores
-        self._trees: dict[str, Branch] = {}
+        self._merged: dict[str, Merged] = {}
         self._faults: dict[str, ConfigError] = {}
 
-    def tree(self, name: str) -> Branch:
+    def merged(self, name: str) -> Merged:
         """Returns the merged table of a store."""
         chain: dict[str, None] = {}
         following: str | None = name
-        while following is not None and following not in self._trees:
+        while following is not None and following not in self._merged:
             if following in self._faults:
                 raise self._faults[following]
             chain[following] = None
@@ -72,11 +63,12 @@ class Inheritance:
             except ConfigError as error:
                 self._faults.update(dict.fromkeys(chain, error))
                 raise
-        tree = None if following is None else self._trees[following]
+        parent = Merged({}, {}) if following is None else self._merged[following]
         for child in reversed(chain):
-            own = _branch(self.stores[child], ("stores", child))
-            tree = self._trees[child] = own if tree is None else _merged(tree, own)
-        return self._trees[name]
+            own = self.stores[child]
+            places = {path: ("stores", child, *path) for path in _paths(own)}
+            parent = self._merged[child] = Merged(_merged(parent.values, own), {**parent.places, **places})
+        return self._merged[name]
 
 
 def _parent(source: Source, stores: Table, chain: Collection[str], name: str) -> str | None:
@@ -118,32 +110,28 @@ def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
     raise ConfigError([source.problem(Code.CYCLE, f"circular inheritance: {circle}", hint=hint, key=key, store=first)])
 
 
-def _branch(table: Table, place: Path) -> Branch:
-    entries: dict[str, Leaf | Branch] = {}
-    for key, value in table.items():
-        below = (*place, str(key))
-        entries[str(key)] = _branch(value, below) if isinstance(value, Mapping) else Leaf(value, below)
-    return Branch(entries, place)
+def _paths(value: object, path: Path = ()) -> Iterator[Path]:
+    yield path
+    for key, below in value.items() if isinstance(value, Mapping) else ():
+        yield from _paths(below, (*path, key))
 
 
-def _merged(parent: Branch, child: Branch) -> Branch:
-    entries = {key: entry for key, entry in parent.entries.items() if key != "extends"}
-    for key, entry in child.entries.items():
-        entries[key] = _merged_entry(key, entries.get(key), entry)
-    return Branch(entries, child.place)
+def _merged(parent: Table, child: Table) -> Table:
+    values = {key: value for key, value in parent.items() if key != "extends"}
+    for key, value in child.items():
+        above, own = values.get(key), value
+        if (
+            isinstance(above, Mapping)
+            and isinstance(own, Mapping)
+            and not (key in BACKENDS and _other_type(above, own))
+        ):
+            own = _merged(above, own)
+        values[key] = own
+    return values
 
 
-def _merged_entry(key: str, above: Leaf | Branch | None, own: Leaf | Branch) -> Leaf | Branch:
-    if not (isinstance(above, Branch) and isinstance(own, Branch)):
-        return own
-    if key in BACKENDS and _changes_type(above, own):
-        return own
-    return _merged(above, own)
-
-
-def _changes_type(parent: Branch, child: Branch) -> bool:
-    own, above = child.entries.get("type"), parent.entries.get("type")
-    return isinstance(own, Leaf) and isinstance(above, Leaf) and own.value != above.value
+def _other_type(parent: Table, child: Table) -> bool:
+    return "type" in parent and "type" in child and bool(parent["type"] != child["type"])
 
 
 # Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
@@ -164,8 +152,9 @@ class Draft:
     """A store while it is read. Without an environment, no variable is read, and none is reported as missing."""
 
     def __init__(
-        self, source: Source, name: str, tree: Branch, environment: Environment | None, hidden: Sequence[Secret] = ()
+        self, stores: Inheritance, name: str, environment: Environment | None, hidden: Sequence[Secret] = ()
     ) -> None:
+        source, merged = stores.source, stores.merged(name)
         self.name = name
         self.problems: list[Problem] = []
         self.origins: dict[Path, Origin] = {}
@@ -176,10 +165,10 @@ class Draft:
         self.looked_up: dict[str, str | None] = {}
         self._environment = environment or {}
         self._is_untrusted = environment is None
-        self._used: dict[str, str] = {}
         self._secrets: list[Secret] = []
+        self._places = merged.places
         self.values: dict[str, Any] = {}
-        self.values = self._table(tree, ())
+        self.values = self._table(merged.values, ())
         self._secrets = [Secret(text) for text in _secret_texts(self.values) if text]
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
@@ -189,6 +178,8 @@ class Draft:
         place = (*origin.place, *key[len(around) :])
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
             message += f" (from the variable {origin.variable})"
+            # Other hints about names are made from the value.
+            hint = "change the value of the variable" if code in (Code.ALIAS, Code.UNKNOWN_TYPE) else hint
         message, hint = self.shown(message), None if hint is None else self.shown(hint)
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, store=self.name))
 
@@ -198,9 +189,10 @@ class Draft:
         The variables belong to the machine that reads the file, and the file may be untrusted.
         """
         text = masked(text, [*self._secrets, *self.hidden])
-        for value, name in self._used.items():
-            for form in (value, repr(value)[1:-1]):
-                text = text.replace(form, f"${{{name}}}")
+        for name, value in self.looked_up.items():
+            # A shorter value is part of too many words.
+            if value and len(value) >= _SHORTEST_VALUE:
+                text = text.replace(value, f"${{{name}}}").replace(repr(value)[1:-1], f"${{{name}}}")
         return text
 
     def absolute(self, path: str) -> str:
@@ -212,16 +204,16 @@ class Draft:
         """Returns True if the value contains an environment variable, which makes it a string for any type of key."""
         return key in self.origins and self.origins[key].kind != "literal"
 
-    def _table(self, branch: Branch, key: Path) -> dict[str, Any]:
-        self.origins[key] = Origin(branch.place)
+    def _table(self, table: Table, key: Path) -> dict[str, Any]:
+        self.origins[key] = Origin(self._places[key])
         values: dict[str, Any] = {}
-        for name, entry in branch.entries.items():
+        for name, value in table.items():
             below = (*key, name)
-            if isinstance(entry, Branch):
-                values[name] = self._table(entry, below)
+            if isinstance(value, Mapping):
+                values[name] = self._table(value, below)
             else:
-                self.origins[below] = Origin(entry.place)
-                values[name] = self._value(entry.value, below)
+                self.origins[below] = Origin(self._places[below])
+                values[name] = self._value(value, below)
         return values
 
     def _value(self, value: Any, key: Path) -> Any:
@@ -237,7 +229,6 @@ class Draft:
         expansion = expand(text, self._environment)
         for variable in expansion.variables:
             self.looked_up[variable] = self._environment.get(variable)
-            self._note_use(self.looked_up[variable], variable)
         if expansion.kind != "literal":
             found = (expansion.kind, expansion.variables[0], expansion.has_literal)
             self.origins[key] = Origin(self.origins[key].place, *found)
@@ -246,11 +237,6 @@ class Draft:
                 self.report(fault.code, fault.message, key, hint=fault.hint)
             self.unresolved.add(key)
         return _PLACEHOLDER if expansion.faults else expansion.text
-
-    def _note_use(self, value: str | None, variable: str) -> None:
-        # A shorter value is part of too many words.
-        if value and len(value) >= _SHORTEST_VALUE:
-            self._used.setdefault(value, variable)
 
 
 def secret_texts(stores: Table) -> tuple[str, ...]:
@@ -299,35 +285,33 @@ class Outline(NamedTuple):
 def outline_of(stores: Inheritance, name: str, *, is_default: bool) -> Outline:
     """Returns the summary of a store."""
     try:
-        tree = stores.tree(name)
+        values = stores.merged(name).values
     except ConfigError:
         return Outline(name, is_default, alias=name)
-    metadata, storage = (_raw(tree.entries.get(section), "type") for section in BACKENDS)
-    alias = _raw(tree, "alias") or _default_alias(name, metadata, tree.entries.get("metadata_backend"))
-    return Outline(name, is_default, metadata, storage, _raw(tree, "extends"), alias)
+    metadata, storage = (_text_at(values, (section, "type")) for section in BACKENDS)
+    alias = _text_at(values, ("alias",)) or _default_alias(name, metadata, values.get("metadata_backend"))
+    return Outline(name, is_default, metadata, storage, _text_at(values, ("extends",)), alias)
 
 
-def _default_alias(name: str, metadata: str | None, table: Branch | Leaf | None) -> str:
-    if metadata is None or not isinstance(table, Branch):
+def _default_alias(name: str, metadata: str | None, fields: Any) -> str:
+    if metadata is None:
         return name
     try:
-        backend = metadata_backend(metadata)
+        return metadata_backend(metadata).default_alias(name, fields)
     except UnknownTypeError:
         return name
-    fields = {key: entry.value for key, entry in table.entries.items() if isinstance(entry, Leaf)}
-    return backend.default_alias(name, fields)
 
 
-def _raw(table: Branch | Leaf | None, key: str) -> str | None:
-    entry = table.entries.get(key) if isinstance(table, Branch) else None
-    return str(entry.value) if isinstance(entry, Leaf) else None
+def _text_at(table: Table, path: Path) -> str | None:
+    value = value_at(table, path)
+    return None if value is None or isinstance(value, Mapping) else str(value)
 
 
 def secret_names(stores: Inheritance, name: str) -> tuple[str, ...]:
     """Returns the `secret_name` of each backend that sets one, as written in the file."""
     try:
-        tree = stores.tree(name)
+        values = stores.merged(name).values
     except ConfigError:
         return ()
-    found = (_raw(tree.entries.get(section), "secret_name") for section in BACKENDS)
+    found = (_text_at(values, (section, "secret_name")) for section in BACKENDS)
     return tuple(secret for secret in found if secret is not None)

@@ -33,31 +33,6 @@ _PIPELINE: Mapping[str, Any] = {
     },
     "additionalProperties": False,
 }
-_EXAMPLE = {
-    "default_store": "dev",
-    "stores": {
-        "dev": {
-            "metadata_backend": {"type": "sqlite", "uri": ".lakeconf/catalog.sqlite"},
-            "storage_backend": {"type": "local", "path": ".lakeconf/data"},
-        },
-        "prod": {
-            "alias": "lake",
-            "metadata_backend": {
-                "type": "postgres",
-                "host": "${PGHOST}",
-                "database": "lake",
-                "user": "lake",
-                "password": "${LAKE_PG_PASSWORD}",
-            },
-            "storage_backend": {
-                "type": "s3",
-                "bucket": "acme-lake",
-                "secret_parameters": {"provider": "credential_chain"},
-            },
-        },
-        "staging": {"extends": "prod", "storage_backend": {"prefix": "staging"}},
-    },
-}
 
 
 def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -101,7 +76,6 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
         },
         "required": ["stores"],
         "additionalProperties": False,
-        "examples": [_EXAMPLE],
         "$defs": definitions,
     }
 

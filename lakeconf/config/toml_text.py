@@ -22,28 +22,17 @@ _TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\
 _BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
-def key_positions(text: str) -> Mapping[Key, tuple[int, int]]:
-    """Returns the position of each key."""
-    scanner = _Scanner(text)
-    scanner.document()
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    return {key: _place(starts, offset) for key, offset in scanner.offsets.items()}
-
-
-def hidden_spans(text: str) -> list[tuple[int, int, str]]:
-    """Returns the values and comments, which may be secrets."""
-    scanner = _Scanner(text)
-    scanner.document()
-    return scanner.hidden
-
-
 def value_position(text: str, is_wanted: Callable[[str], bool]) -> tuple[int, int] | None:
     """Returns the position of the first wanted value in TOML that is valid up to there."""
     scanner = _Scanner(text)
     with contextlib.suppress(ValueError, IndexError):
         scanner.document()
     offset = next((start for start, end, _ in scanner.hidden if is_wanted(text[start:end])), None)
-    return None if offset is None else _place([0, *(match.end() for match in re.finditer("\n", text))], offset)
+    return None if offset is None else _place(_line_starts(text), offset)
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
 def _place(starts: list[int], offset: int) -> tuple[int, int]:
@@ -177,15 +166,22 @@ _STATEMENT = (
 )
 
 
-class Excerpts:
-    """Lines of valid TOML, which has its original line ends."""
+class TomlText:
+    """Valid TOML, which has its original line ends.
+
+    Attributes:
+        positions: The line and column of each key.
+    """
 
     def __init__(self, text: str) -> None:
+        scanner = _Scanner(text)
+        scanner.document()
         self._text = text
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._spans = hidden_spans(text)
+        self._starts = _line_starts(text)
+        self._spans = scanner.hidden
+        self.positions = {key: _place(self._starts, offset) for key, offset in scanner.offsets.items()}
 
-    def at(self, line: int, column: int) -> str:
+    def excerpt(self, line: int, column: int) -> str:
         """Returns a line and below it a line with a caret, at most 80 columns wide, with `…` for each value."""
         start = self._starts[line - 1]
         offset = start + column - 1
@@ -206,7 +202,7 @@ class Excerpts:
 
 
 def syntax_excerpt(text: str, line: int, column: int) -> str | None:
-    """Returns the place of a syntax error as `Excerpts.at` does; None if the line may be part of a value."""
+    """Returns the place of a syntax error as `TomlText.excerpt` does; None if the line may be part of a value."""
     start = next((match.end() for index, match in enumerate(re.finditer(r"^|\n", text), 1) if index == line), 0)
     found = re.compile(_STATEMENT).match(text, start)
     if found is None:

@@ -12,7 +12,7 @@ from lakeconf.config.codes import Code
 from lakeconf.config.config import Config, init
 from lakeconf.config.file import Table
 from lakeconf.config.read_store import Reading
-from lakeconf.config.resolve import leaves
+from lakeconf.config.resolve import value_at
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import masked
 
@@ -93,11 +93,12 @@ def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterat
 
 def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
     try:
-        found = list(leaves(config.inheritance.tree(store)))
+        merged = config.inheritance.merged(store)
     except ConfigError:
         return
-    for leaf in found:
-        if type(leaf.value) is str and (name := re.fullmatch(r"\$([A-Za-z_]\w*)", leaf.value, re.ASCII)):
+    for path, place in merged.places.items():
+        text = value_at(merged.values, path)
+        if isinstance(text, str) and (name := re.fullmatch(r"\$([A-Za-z_]\w*)", text, re.ASCII)):
             message = "a variable without braces is not resolved"
             hint = f'write "${{{name[1]}}}", or "$${name[1]}" for a literal dollar sign'
-            yield config.problem(Code.BARE_DOLLAR, message, leaf.place, hint=hint)
+            yield config.problem(Code.BARE_DOLLAR, message, place, hint=hint)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lakeconf.connection.duckdb_errors import errors_of_arrow, interrupts, is_interrupt, translated_errors
+from lakeconf.connection.duckdb_errors import errors_of_arrow, interrupts, is_interrupt, read_json, translated_errors
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
@@ -197,6 +197,32 @@ class Connection:
             except BaseException as error:
                 if is_interrupt(error):
                     self.native.interrupt()
+                raise
+
+    @contextlib.contextmanager
+    def errors_as_json(self) -> Iterator[None]:
+        """DuckDB's errors inside are JSON: only JSON has the exact position of an error."""
+        self.execute("SET errors_as_json = true")
+        try:
+            yield
+        finally:
+            # The setting ends with the connection if a broken transaction refuses this.
+            with contextlib.suppress(LakeconfError):
+                self.execute("RESET errors_as_json")
+
+    @contextlib.contextmanager
+    def errors_with_places(self) -> Iterator[None]:
+        """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's own statement.
+
+        DuckDB shows the place of an error in a relation in the wrong text: that of the statement that reads it.
+        """
+        import duckdb
+
+        with self.errors_as_json():
+            try:
+                yield
+            except duckdb.Error as error:
+                read_json(error)
                 raise
 
     def cursor(self) -> Connection:

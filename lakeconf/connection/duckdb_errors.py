@@ -1,10 +1,12 @@
-"""Translates errors of duckdb to errors of lakeconf and removes secrets."""
+"""Translates errors of duckdb to errors of lakeconf, removes secrets, and finds the place of an error in SQL."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from lakeconf.ducklake import MIGRATE, refused_version
 from lakeconf.errors import (
@@ -31,26 +33,13 @@ _NO_ANSWER = "no answer from the server"
 # DuckLake's messages if another commit came first.
 _GAVE_UP = re.compile(r"maximum retry count")
 _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlock|ducklake_snapshot")
-_OTHER_PATH = (
-    r'DATA_PATH parameter "(?P<store>.*?)" does not match(?: existing data path in the catalog "(?P<catalog>.*?)"\.)?'
-)
-# DuckDB names the process only if it finds it.
-_OPEN_ELSEWHERE = (
-    r'Could not set lock on file(?: "(?P<file>.*?)")?'
-    r"(?:: Conflicting lock is held in (?P<program>[^\n]*?) \(PID (?P<pid>\d+)\)(?P<user> by user [^\n.]*)?)?"
-)
-# At the statement, or at the commit if two writers create it at the same time.
-_EXISTS = (
-    r'\ACatalog Error: (?P<kind>Table|View|Schema) with name "(?P<name>.*)" already exists!'
-    r'|attempting to create (?P<made>table|view|schema) "(?P<other>[^"]*)"'
-)
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
     (r"prepared (statement )?parameter", QueryError, "write the value in place of the parameter: SQL takes none"),
     (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
     (
-        _OTHER_PATH,
+        r"DATA_PATH parameter .* does not match",
         CatalogError,
         "set override_data_path = true in attach_options if you moved or copied all files of the lake to the path of "
         "the store; otherwise use the path of the catalog (docs/operations.md: Move a lake)",
@@ -123,7 +112,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     ),
     (r"database is locked", CatalogLockedError, "try again: another process is writing"),
     (
-        _OPEN_ELSEWHERE,
+        r"Could not set lock on file",
         ConnectionFailed,
         "close it there: one process can open a DuckDB file, or several with read_only=True; or use a catalog in "
         "SQLite or PostgreSQL, which several processes can write to",
@@ -140,7 +129,8 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     # A statement on the catalog's tables that runs before COMMIT, such as in a flush of inlined rows.
     (r"could not serialize access", CatalogLockedError, "try again: another process is writing"),
     (
-        _EXISTS,
+        # At the statement, or at the commit if two writers create it at the same time.
+        r"\ACatalog Error: (Table|View|Schema) with name .* already exists!|attempting to create (table|view|schema) ",
         CommitConflictError,
         "call lake.refresh() and use what exists, which another writer may have created, or choose another name",
     ),
@@ -276,26 +266,6 @@ def _of_server(text: str) -> str | None:
     return f"PostgreSQL at {servers} cannot be used: {reason}"
 
 
-def _reworded(text: str, error_class: type[LakeconfError]) -> str:
-    """The message without DuckDB's advice, which names options that a store writes in another way."""
-    moved = re.search(_OTHER_PATH, text) if error_class is CatalogError else None
-    if moved is not None and moved["catalog"] is not None:
-        return (
-            f"the catalog says that the files of the lake are in {moved['catalog']}, but the store says "
-            f"{moved['store']}: the lake was moved or copied, or the store was changed"
-        )
-    exists = re.search(_EXISTS, text) if error_class is CommitConflictError else None
-    if exists is not None:
-        kind, name = (exists["kind"] or exists["made"]).lower(), exists["name"] or exists["other"]
-        return f"the {kind} {name!r} already exists"
-    if error_class is not ConnectionFailed:
-        return text
-    held = re.search(_OPEN_ELSEWHERE, text)
-    if held is not None and held["pid"] is not None:
-        return f"another process has {held['file']} open: {held['program']} (PID {held['pid']}){held['user'] or ''}"
-    return _of_server(text) or text
-
-
 def refused_value(text: str) -> SchemaError | None:
     """The error for a value that a cast refused."""
     _, found, reason = text.partition(REFUSED_VALUE)
@@ -307,13 +277,12 @@ def refused_value(text: str) -> SchemaError | None:
 def _translate(error: Exception) -> LakeconfError:
     text = str(error)
     refused = refused_value(text) if text.startswith(f"Invalid Input Error: {REFUSED_VALUE}") else None
-    translated = refused or _classified(error)
+    translated = refused or _classified(error, text)
     translated.overtaken = bool(_GAVE_UP.search(translated.message) and _RACE.search(translated.message))
     return translated
 
 
-def _classified(error: Exception) -> LakeconfError:
-    text = str(error)
+def _classified(error: Exception, text: str) -> LakeconfError:
     version = refused_version(text)
     if version is not None:
         refused = CatalogVersionError(version)
@@ -321,10 +290,50 @@ def _classified(error: Exception) -> LakeconfError:
         return refused
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
-            return error_class(_reworded(text, error_class), hint=hint)
+            message = _of_server(text) if error_class is ConnectionFailed else None
+            return error_class(message or text, hint=hint)
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
 
 
 def failed_before_commit(error: CommitError) -> bool:
     """True if a staged commit failed while DuckLake wrote its changes, before it sent COMMIT."""
     return "Failed to flush changes into DuckLake" in error.message
+
+
+_POSITION = "lakeconf_position"
+
+
+def read_json(error: Exception) -> None:
+    """Gives an error that DuckDB wrote as JSON its text, and keeps its place for `place_of`."""
+    found = reported(str(error))
+    if found is not None:
+        error.args = (f"{found.kind}: {found.message}" if found.kind else found.message,)
+        setattr(error, _POSITION, found.position)
+
+
+def place_of(error: BaseException) -> int | None:
+    """The place that DuckDB found for an error, as an offset in bytes; None if it is unknown."""
+    found = getattr(error.__cause__, _POSITION, None)
+    return found if isinstance(found, int) else None
+
+
+class Reported(NamedTuple):
+    """An error that DuckDB wrote as JSON."""
+
+    kind: str  # its kind, such as `Parser Error`; empty for some errors of Python
+    message: str
+    position: int | None  # its place in the SQL, as an offset in bytes; None for errors of values, such as an overflow
+
+
+def reported(text: str) -> Reported | None:
+    """Reads the text of an error of DuckDB; None if it is no JSON."""
+    kind, _, data = ("", "", text[1:]) if text.startswith("{") else text.partition(": {")
+    try:
+        found = json.loads("{" + data)
+        message = str(found["exception_message"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    try:
+        return Reported(kind, message, int(found["position"]))
+    except (ValueError, KeyError, TypeError):
+        return Reported(kind, message, None)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeconf.backends.access import Access
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.predicates import columns_of, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows
@@ -25,7 +24,7 @@ from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
 from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
-from lakeconf.store import Store, for_reading
+from lakeconf.store import Access, Store, for_reading
 
 
 @dataclass(frozen=True)

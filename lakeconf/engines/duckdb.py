@@ -16,7 +16,6 @@ from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
-from lakeconf.connection.error_places import errors_with_places
 from lakeconf.deferred import deferred
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, manifest_path
 from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
@@ -105,7 +104,7 @@ class DuckDBEngine:
 
     def stage_rows(self, adopted: duckdb.DuckDBPyRelation, request: StagingRequest) -> Staged:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
-        with self._connection.errors(), errors_with_places(self._connection):
+        with self._connection.errors(), self._connection.errors_with_places():
             # Only the relation's own connection can run it. The connection that commits reads the table.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
             self._run_over(adopted, made)

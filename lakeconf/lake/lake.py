@@ -22,7 +22,6 @@ from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFou
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
 from lakeconf.sql import files_sql, folded, qualified
-from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -61,13 +60,11 @@ else:
 _DIALECTS = ("duckdb", "spark")
 
 
-class Lake(PublicNames):
+class Lake:
     """An open lake, returned by `Store.open`. All its tables are read at one snapshot.
 
     Its own commits and `refresh()` move the snapshot. Use it as a context manager to close it, with all its frames.
     """
-
-    _not_proposed = ("runs",)
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

@@ -21,7 +21,6 @@ from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
 from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.logs import EventLogger
-from lakeconf.wording import PublicNames
 
 if TYPE_CHECKING:
     from lakeconf.commit.scope import Scope
@@ -51,7 +50,7 @@ class CompactionResult:
     complete: bool = True
 
 
-class Maintenance(PublicNames):
+class Maintenance:
     """Compaction, expiry of snapshots and removal of files; see `Lake.maintenance`.
 
     DuckDB does the work, regardless of the lake's engine.

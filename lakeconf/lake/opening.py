@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.backends.access import Access
 from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.store_options import MaintenanceLimits, creates_nothing, is_pinned
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
@@ -25,7 +24,7 @@ from lakeconf.guard.locks import FileLocks
 from lakeconf.logs import EventLogger
 from lakeconf.secret import Secret
 from lakeconf.sql import literal
-from lakeconf.store import Store, open_connection
+from lakeconf.store import Access, Store, open_connection
 
 if TYPE_CHECKING:
     from lakeconf.backends.backend import MetadataBackend
@@ -43,7 +42,7 @@ def empty_store(name: str, alias: str | None = None, secrets: Sequence[Secret] =
             {"type": "sqlite", "uri": str(Path(folder, "catalog.sqlite"))}
         )
         files = storage_backend("local").model_validate({"type": "local", "path": str(Path(folder, "data"))})
-        yield Store(name, catalog, files, alias=alias, hidden=secrets)
+        yield Store(name, catalog, files, alias=alias or "", hidden=secrets)
 
 
 def open_session(store: Store, engine: Any = None) -> Session:

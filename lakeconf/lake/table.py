@@ -15,7 +15,6 @@ from lakeconf.catalog.tables import full_name, load_table, name_list
 from lakeconf.deferred import deferred
 from lakeconf.errors import required
 from lakeconf.logs import escaped
-from lakeconf.wording import PublicNames
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _text(value: object) -> str:
     return html.escape(escaped(str(value)))
 
 
-class Table(PublicNames):
+class Table:
     """A table of a lake, returned by `Lake.table`.
 
     Args:

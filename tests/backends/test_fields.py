@@ -12,7 +12,7 @@ from lakeconf.backends.backend import SecretName, SecretParameters, Text
 from lakeconf.backends.store_options import checked_committer
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import FromVariable, Secret
-from lakeconf.store import Store, checked_secrets, checked_table
+from lakeconf.store import Store, checked_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,10 +135,6 @@ PLANTED = "planted-in-an-argument"
         ("attach_options", {5: PLANTED}, "a key of attach_options is a value of the type int, and not a text"),
         ("maintenance", PLANTED, "maintenance is a value of the type str, and not a dictionary"),
         ("maintenance", {None: PLANTED}, "a key of maintenance is None, and not a text"),
-        ("hidden", 5, "hidden is a value of the type int, and not a list of secrets"),
-        ("hidden", None, "hidden is None, and not a list of secrets"),
-        ("hidden", PLANTED, "an element of hidden is a value of the type str, and not a secret"),
-        ("hidden", [Secret("x"), PLANTED], "an element of hidden is a value of the type str, and not a secret"),
     ],
 )
 def test_wrong_argument_of_a_store_is_named(argument: str, value: Any, message: str, tmp_path: Path) -> None:
@@ -163,5 +159,3 @@ def test_backends_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
 def test_right_arguments_are_returned() -> None:
     assert checked_table(None, "maintenance", "{}") == {}
     assert checked_table({"deadline": "1h"}, "maintenance", "{}") == {"deadline": "1h"}
-    secret = Secret("x")
-    assert checked_secrets(one for one in [secret]) == (secret,)

@@ -14,7 +14,7 @@ import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.config.explain_key import explain_key
-from lakeconf.config.toml_text import Excerpts, key_positions, syntax_excerpt
+from lakeconf.config.toml_text import TomlText, syntax_excerpt
 from lakeconf.errors import ConfigError, LakeconfError
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def test_an_excerpt_contains_no_value_and_no_comment(secrets: list[str], space: 
     text = f"# QQ\na.b = {one} # QQ = 1\n[t] # QQ\nc = {{ d = {two}, e = {{ f = {long}, g = 1 }} }} #QQ\n"
     text += f"h = [{space}{three},{space}{long},{space}{{ i = {one} }} ]# QQ\n[[l]]\n j=2024-01-01 # QQ"
     tomllib.loads(text)
-    excerpts = Excerpts(text)
-    for place in key_positions(text).values():
-        assert "Q" not in excerpts.at(*place)
+    excerpts = TomlText(text)
+    for place in TomlText(text).positions.values():
+        assert "Q" not in excerpts.excerpt(*place)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_an_excerpt_contains_no_value_and_no_comment(secrets: list[str], space: 
     ids=["value", "header", "array", "indent"],
 )
 def test_the_caret_is_below_the_column(text: str, place: tuple[int, int], shown: list[str]) -> None:
-    assert Excerpts(text).at(*place).split("\n") == shown
+    assert TomlText(text).excerpt(*place).split("\n") == shown
 
 
 def test_odd_characters_are_escaped_and_take_one_column_each() -> None:
     text = 'a = { "\u202e日e\u0301\U000e0001" = 1, b = 2 }'
-    line, caret = Excerpts(text).at(*key_positions(text)["a", "b"]).split("\n")
+    line, caret = TomlText(text).excerpt(*TomlText(text).positions["a", "b"]).split("\n")
     assert line.isprintable()
     assert line.isascii() is False
     assert line[line.index("b =")] == "b"
@@ -153,7 +153,7 @@ def test_odd_characters_are_escaped_and_take_one_column_each() -> None:
 @pytest.mark.parametrize("length", [10, 60, 75, 90, 400, 100_000])
 def test_a_long_line_is_cut_around_the_column(length: int) -> None:
     text = f"a = {{ {'k' * length} = 1, wanted = 2, {'m' * length} = 3 }}"
-    line, caret = Excerpts(text).at(*key_positions(text)["a", "wanted"]).split("\n")
+    line, caret = TomlText(text).excerpt(*TomlText(text).positions["a", "wanted"]).split("\n")
     assert len(line) <= 80
     assert line[caret.index("^") :].startswith("wanted = …")
 
@@ -161,7 +161,7 @@ def test_a_long_line_is_cut_around_the_column(length: int) -> None:
 def test_the_value_at_the_edge_of_a_cut_line_is_hidden() -> None:
     for length in range(150, 260):
         text = f'a = {{ b = "{"Q" * length}", wanted = 2, c = "{"Q" * length}" }}'
-        assert "Q" not in Excerpts(text).at(*key_positions(text)["a", "wanted"])
+        assert "Q" not in TomlText(text).excerpt(*TomlText(text).positions["a", "wanted"])
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,20 @@ from config_source import stores_of, summary
 from prod_store import DEV, PROD, postgres, s3, stores
 
 from lakeconf.config.config import init, validate
-from lakeconf.config.resolve import BACKENDS, STORE_KEYS, Branch, Leaf, leaves
+from lakeconf.config.resolve import BACKENDS, STORE_KEYS
 from lakeconf.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def plain(branch: Branch) -> dict[str, Any]:
-    """The values of a tree."""
-    return {key: plain(one) if isinstance(one, Branch) else one.value for key, one in branch.entries.items()}
-
-
 def values(text: str, name: str = "dev") -> dict[str, Any]:
-    return plain(stores_of(text).tree(name))
+    return dict(stores_of(text).merged(name).values)
 
 
 def problem_of(text: str, name: str = "dev") -> Problem:
     with pytest.raises(ConfigError) as raised:
-        stores_of(text).tree(name)
+        stores_of(text).merged(name)
     (problem,) = raised.value.problems
     return problem
 
@@ -76,10 +71,9 @@ def test_backend_of_another_type_inherits_no_key(section: str) -> None:
     assert values(base + "port = 1")[section] == {"type": "x", "host": "h", "port": 1}
 
 
-@pytest.mark.parametrize(("above", "own"), [("", "type = 'y'"), ("type = { a = 1 }", "type = 'y'")])
-def test_type_that_the_parent_does_not_name_replaces_nothing(above: str, own: str) -> None:
-    text = f"[stores.base.storage_backend]\nhost = 'h'\n{above}\n[stores.dev]\nextends = 'base'\n"
-    assert values(f"{text}[stores.dev.storage_backend]\n{own}")["storage_backend"] == {"host": "h", "type": "y"}
+def test_type_that_the_parent_does_not_name_replaces_nothing() -> None:
+    text = "[stores.base.storage_backend]\nhost = 'h'\n[stores.dev]\nextends = 'base'\n"
+    assert values(f"{text}[stores.dev.storage_backend]\ntype = 'y'")["storage_backend"] == {"host": "h", "type": "y"}
 
 
 def test_type_has_no_meaning_in_other_tables() -> None:
@@ -88,30 +82,18 @@ def test_type_has_no_meaning_in_other_tables() -> None:
 
 
 def test_places_are_those_of_the_declaring_store() -> None:
-    tree = stores_of("[stores.base.a]\nb = 1\nc = 2\n[stores.dev]\nextends = 'base'\n[stores.dev.a]\nc = 3").tree("dev")
-    assert tree.place == ("stores", "dev")
-    below = tree.entries["a"]
-    assert isinstance(below, Branch)
-    assert below.place == ("stores", "dev", "a")
-    assert {key: entry.place for key, entry in below.entries.items()} == {
-        "b": ("stores", "base", "a", "b"),
-        "c": ("stores", "dev", "a", "c"),
+    text = "[stores.base.a]\nb = 1\nc = 2\n[stores.dev]\nextends = 'base'\n[stores.dev.a]\nc = 3"
+    assert stores_of(text).merged("dev").places == {
+        (): ("stores", "dev"),
+        ("extends",): ("stores", "dev", "extends"),
+        ("a",): ("stores", "dev", "a"),
+        ("a", "b"): ("stores", "base", "a", "b"),
+        ("a", "c"): ("stores", "dev", "a", "c"),
     }
 
 
-def test_leaves_are_all_values_and_show_no_value() -> None:
-    tree = stores_of("[stores.dev]\na = 'planted'\nb = { c = 'planted', d = { e = 1 } }").tree("dev")
-    assert [leaf.value for leaf in leaves(tree)] == ["planted", "planted", 1]
-    assert "planted" not in repr(tree)
-    assert repr(Leaf("planted", ("stores", "dev"))) == "Leaf(place=('stores', 'dev'))"
-
-
-def test_tree_is_built_once() -> None:
-    found = stores_of("[stores.base]\n[stores.dev]\nextends = 'base'\n[stores.other]\nextends = 'base'")
-    assert found.tree("dev") is found.tree("dev")
-    base = found.tree("base")
-    assert found.tree("other") is not base
-    assert found.tree("base") is base
+def test_merged_table_shows_no_value() -> None:
+    assert "planted" not in repr(stores_of("[stores.dev]\na = 'planted'").merged("dev"))
 
 
 def test_long_chain_of_parents_needs_no_recursion() -> None:

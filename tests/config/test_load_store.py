@@ -218,14 +218,11 @@ def test_alias_is_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message", "hint"),
-    [
-        ("Secret-Name", "invalid alias", "use lower-case letters, digits and underscores"),
-        ("information_schema", "DuckDB reserves this alias", "choose another alias"),
-    ],
+    ("value", "message"),
+    [("Secret-Name", "invalid alias '${ALIAS}'"), ("information_schema", "DuckDB reserves '${ALIAS}'")],
 )
-def test_value_of_a_variable_is_not_shown_not_even_in_part(value: str, message: str, hint: str) -> None:
-    found = problem(with_keys('alias = "${ALIAS}"'), {"ALIAS": value})
+def test_value_of_a_variable_is_not_shown_not_even_in_part(value: str, message: str) -> None:
+    found, hint = problem(with_keys('alias = "${ALIAS}"'), {"ALIAS": value}), "change the value of the variable"
     assert found == ("LC023", f"{message} (from the variable ALIAS)", hint, "stores.dev.alias", 2)
 
 
@@ -262,17 +259,17 @@ def test_allowed_name(name: str, allowed: str) -> None:
             (
                 "LC054",
                 "must be true or false",
-                "write true or false, without quotes",
+                "write read_only = true",
                 "attach_options.read_only",
             ),
         ),
         (
             '{ snapshot_version = "1" }',
-            ("LC054", "must be an integer", "write a whole number, without quotes", "attach_options.snapshot_version"),
+            ("LC054", "must be an integer", "write snapshot_version = 12", "attach_options.snapshot_version"),
         ),
         (
             "{ snapshot_time = 1 }",
-            ("LC054", "must be a string", "write it in quotes", "attach_options.snapshot_time"),
+            ("LC054", "must be a string", 'write snapshot_time = "2026-01-31"', "attach_options.snapshot_time"),
         ),
         (
             "{ meta_x = [1] }",
@@ -304,15 +301,15 @@ def test_invalid_option_is_reported(options: str, expected: tuple[str, str, str,
         ("7", ("LC012", "must be a table, not an integer", 'write { deadline = "30m" }', "maintenance")),
         (
             "{ deadline = 30 }",
-            ("LC012", "must be a string", 'write it as text, such as "30m"', "maintenance.deadline"),
+            ("LC012", "must be a string", 'write deadline = "30m"', "maintenance.deadline"),
         ),
         (
             '{ deadline = "30" }',
-            ("LC013", "is not a duration", 'write it as text, such as "30m"', "maintenance.deadline"),
+            ("LC013", "is not a duration", 'write deadline = "30m"', "maintenance.deadline"),
         ),
         (
             '{ memory_limit = "0GB" }',
-            ("LC013", "must be more than 0", 'write it as text, such as "4GB"', "maintenance.memory_limit"),
+            ("LC013", "must be more than 0", 'write memory_limit = "4GB"', "maintenance.memory_limit"),
         ),
         (
             '{ memory_limits = "4GB" }',

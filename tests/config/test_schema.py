@@ -16,7 +16,7 @@ from store_shapes import ALLOWED, configuration, has_credentials
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
 from lakeconf.backends.store_options import OPTIONS
 from lakeconf.config.schema import json_schema
-from lakeconf.config.toml_text import Key, key_positions
+from lakeconf.config.toml_text import Key, TomlText
 
 REPOSITORY = Path(__file__).parent.parent.parent
 BROKEN = REPOSITORY / "tests" / "config" / "broken"
@@ -35,11 +35,6 @@ def validator() -> Any:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
-
-
-def test_examples_of_the_schema_are_valid(validator: Any) -> None:
-    for example in validator.schema["examples"]:
-        validator.validate(example)
 
 
 def test_the_configuration_of_the_repository_is_valid(validator: Any) -> None:
@@ -227,7 +222,7 @@ def keys_in(value: Any, above: Key = ()) -> list[Key]:
 def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.DataObject) -> None:
     text = Writer(data).table(document, [])
     parsed = tomllib.loads(text)
-    positions = key_positions(text)
+    positions = TomlText(text).positions
     lines = text.split("\n")
     assert set(keys_in(parsed)) == set(positions)
     for key in keys_in(parsed):
@@ -258,4 +253,4 @@ def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.D
 )
 def test_position_of_a_key(text: str, key: Key, place: tuple[int, int]) -> None:
     assert key in keys_in(tomllib.loads(text))
-    assert key_positions(text)[key] == place
+    assert TomlText(text).positions[key] == place

@@ -38,7 +38,7 @@ secret = "inherited"
 def draft_of_data(data: dict[str, Any], **environment: str) -> Draft:
     """The draft of the store `dev` of a dict."""
     source = Source({"stores": {"dev": data}})
-    return Draft(source, "dev", Inheritance(source, source.data["stores"]).tree("dev"), environment)
+    return Draft(Inheritance(source, source.data["stores"]), "dev", environment)
 
 
 def reported(draft: Draft, *arguments: Any, **more: Any) -> Problem:

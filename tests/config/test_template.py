@@ -165,7 +165,7 @@ def test_secret_may_be_any_single_variable(value: str) -> None:
     [
         (
             {PORT: "99999"},
-            "stores.dev.metadata_backend.port: must be at most 65535",
+            "stores.dev.metadata_backend.port: must be less than or equal to 65535",
             "write port = 5432 (port of the server; default 5432)",
         ),
         (
@@ -320,4 +320,4 @@ def test_hint_about_a_value_of_an_option_is_about_the_value() -> None:
     for key, value in (("metadata_catalog", "main"), ("metadata_catalog", "a\nb"), ("snapshot_version", -1)):
         fault = option_fault("attach_options", key, value)
         assert fault is not None
-        assert fault.hint.startswith("use a value such as ")
+        assert fault.hint.startswith(f"write {key} = ")

@@ -15,7 +15,6 @@ from source_tree import sources
 from lakeconf.connection import connection as connection_module
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE, translated_errors
-from lakeconf.connection.error_places import errors_with_places
 from lakeconf.errors import (
     CatalogError,
     CatalogLockedError,
@@ -198,7 +197,12 @@ def test_query_interrupt_raises_keyboard_interrupt() -> None:
 
 def test_interrupt_that_is_reported_as_json_raises_keyboard_interrupt() -> None:
     text = '{"exception_type":"Invalid","exception_message":"KeyboardInterrupt: <EMPTY MESSAGE>"}'
-    with connect() as connection, pytest.raises(KeyboardInterrupt), translated_errors(), errors_with_places(connection):
+    with (
+        connect() as connection,
+        pytest.raises(KeyboardInterrupt),
+        translated_errors(),
+        connection.errors_with_places(),
+    ):
         raise duckdb.InvalidInputException(text)
 
 

@@ -10,13 +10,12 @@ import pytest
 from source_tree import sources
 
 from lakeconf.connection.connection import Connection, connect
-from lakeconf.connection.error_places import Reported, errors_with_places, place_of, reported
+from lakeconf.connection.duckdb_errors import Reported, place_of, reported
 from lakeconf.errors import LakeconfError
 
 # The modules that translate the errors of another program, and that program.
 TRANSLATORS = {
     "lakeconf.connection.duckdb_errors": "DuckDB",
-    "lakeconf.connection.error_places": "DuckDB: its errors as JSON, which have no other form",
     "lakeconf.catalog.stored_queries": "DuckDB: the name of a table that does not exist",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.read_store": "backends, also of third parties: which key of the configuration an error names",
@@ -100,7 +99,7 @@ def test_the_check_permits_showing_an_error_text() -> None:
 
 def failing(connection: Connection, sql: str) -> LakeconfError:
     relation = connection.relation(sql)
-    with pytest.raises(LakeconfError) as caught, connection.errors(), errors_with_places(connection):
+    with pytest.raises(LakeconfError) as caught, connection.errors(), connection.errors_with_places():
         relation.query("lakeconf_rows", "CREATE TABLE memory.main.lakeconf_t AS SELECT a FROM lakeconf_rows")
     return caught.value
 

@@ -16,7 +16,6 @@ from local_stores import store_of
 from random_lakes import LAKES, build, examples
 from spark_changes import KEY, keys_by_state
 
-from lakeconf.backends.access import Access
 from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.tables import Column, load_table
 from lakeconf.engines.spark.read.parts import Changes, check_mapped, read_part, stream_of
@@ -24,6 +23,7 @@ from lakeconf.engines.spark.spark_types import exact_cast, spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
+from lakeconf.store import Access
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

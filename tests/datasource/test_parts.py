@@ -11,10 +11,10 @@ from catalog_lake import Lake
 from local_stores import config_of, in_bucket
 
 import lakeconf
-from lakeconf.backends.access import Access
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.engines.spark.read.parts import divided
 from lakeconf.errors import ConfigError, StorageError
+from lakeconf.store import Access
 
 if TYPE_CHECKING:
     from pathlib import Path

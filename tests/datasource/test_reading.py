@@ -15,7 +15,6 @@ from hypothesis import given
 from local_stores import store_of
 from random_lakes import LAKES, build, examples
 
-from lakeconf.backends.access import Access
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
 from lakeconf.catalog.pruning.where import parse
 from lakeconf.datasource.planning import parts_of
@@ -24,6 +23,7 @@ from lakeconf.engines.spark.spark_types import exact_cast, spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import identifier
+from lakeconf.store import Access
 
 if TYPE_CHECKING:
     from lakeconf.catalog.pruning.scan_plan import ScanPlan

@@ -35,9 +35,7 @@ def draft_of(
     text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False, hidden: Sequence[Secret] = ()
 ) -> Draft:
     """The draft of the store `dev`; without `environment`, no variable is set."""
-    stores = stores_of(text)
-    given = None if untrusted else environment or {}
-    return Draft(stores.source, "dev", stores.tree("dev"), given, hidden)
+    return Draft(stores_of(text), "dev", None if untrusted else environment or {}, hidden)
 
 
 def reading_of(text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False) -> Reading:

@@ -10,9 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text, described
 from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 from lakeconf.sql import Value, literal
 
@@ -28,13 +26,7 @@ class CatalogFile(MetadataBackend):
     """A catalog in one file."""
 
     kind: ClassVar[str]
-    uri: Annotated[
-        Text,
-        Field(
-            examples=[".lakeconf/catalog.sqlite"],
-            description=_URI,
-        ),
-    ]
+    uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]
 
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:
@@ -127,9 +119,9 @@ class DuckDBMetadata(CatalogFile):
 
     kind: ClassVar[str] = "DuckDB"
     type: Literal["duckdb"] = "duckdb"
-    uri: Annotated[Text, Field(examples=[".lakeconf/catalog.duckdb"], description=_URI)]
+    uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.duckdb")]
     metadata_schema: Annotated[
-        Text | None, Field(examples=["lake"], description="Schema of the catalog's tables in the file; default `main`.")
+        Text | None, described("Schema of the catalog's tables in the file; default `main`.", example="lake")
     ] = None
 
     @property

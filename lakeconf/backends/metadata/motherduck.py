@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text
+from lakeconf.backends.backend import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text, described
 from lakeconf.backends.store_options import StoreError, creates_nothing
 from lakeconf.ducklake import metadata_database
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
@@ -22,20 +20,18 @@ class MotherDuckMetadata(MetadataBackend):
     keeps_files: ClassVar[bool] = True
     type: Literal["motherduck"] = "motherduck"
     database: Annotated[
-        Text, Field(examples=["my_lake"], description="Name of the MotherDuck database; also the alias of the store.")
+        Text, described("Name of the MotherDuck database; also the alias of the store.", example="my_lake")
     ]
     region: Annotated[
         Text | None,
-        Field(
-            examples=["eu-central-1"], description="Region of your own bucket, if the storage backend does not set one."
-        ),
+        described("Region of your own bucket, if the storage backend does not set one.", example="eu-central-1"),
     ] = None
     compute: Annotated[
         Literal["motherduck", "local"],
-        Field(
-            examples=["local"],
-            description="Where queries run: in MotherDuck, or on this machine, which then reads catalog and files. "
+        described(
+            "Where queries run: in MotherDuck, or on this machine, which then reads catalog and files. "
             "Spark needs `local`, and `local` needs your own bucket and the token of the database owner.",
+            example="local",
         ),
     ] = "motherduck"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
@@ -21,6 +21,7 @@ from lakeconf.backends.backend import (
     SecretParameters,
     StoreNames,
     Text,
+    described,
     fault,
 )
 from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
@@ -209,27 +210,19 @@ class PostgresMetadata(MetadataBackend):
 
     type: Literal["postgres"] = "postgres"
     secret_name: SecretName | None = None
-    host: Annotated[Text | None, Field(examples=["${PGHOST}"], description="Host name or address of the server.")] = (
-        None
-    )
-    port: Annotated[
-        int | None, Field(ge=1, le=65535, examples=[5432], description="Port of the server; default 5432.")
-    ] = None
-    database: Annotated[Text | None, Field(examples=["lake"], description="Name of the database.")] = None
-    user: Annotated[Text | None, Field(examples=["lake"], description="Name of the role.")] = None
+    host: Annotated[Text | None, described("Host name or address of the server.", example="${PGHOST}")] = None
+    port: Annotated[int | None, described("Port of the server; default 5432.", example=5432, ge=1, le=65535)] = None
+    database: Annotated[Text | None, described("Name of the database.", example="lake")] = None
+    user: Annotated[Text | None, described("Name of the role.", example="lake")] = None
     password: Annotated[
         Secret | None,
-        Field(
-            examples=["${LAKE_PG_PASSWORD}"],
-            description="Password of the role; use a variable, such as `${LAKE_PG_PASSWORD}`.",
+        described(
+            "Password of the role; use a variable, such as `${LAKE_PG_PASSWORD}`.", example="${LAKE_PG_PASSWORD}"
         ),
     ] = None
     metadata_schema: Annotated[
         Text,
-        Field(
-            examples=["lake"],
-            description="Schema of the catalog's tables; stores with different schemas are separate lakes.",
-        ),
+        described("Schema of the catalog's tables; stores with different schemas are separate lakes.", example="lake"),
     ] = DEFAULT_SCHEMA
     secret_parameters: SecretParameters = {}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
-from lakeconf.backends.backend import InitTemplate, StorageBackend, Text
+from lakeconf.backends.backend import InitTemplate, StorageBackend, Text, described
 from lakeconf.errors import StorageError
 
 
@@ -17,10 +17,7 @@ class LocalStorage(StorageBackend):
     on_this_machine: ClassVar[bool] = True
     type: Literal["local"] = "local"
     path: Annotated[
-        Text,
-        Field(
-            examples=[".lakeconf/data"], description="Folder of the Parquet files, relative to the configuration file."
-        ),
+        Text, described("Folder of the Parquet files, relative to the configuration file.", example=".lakeconf/data")
     ]
 
     @field_validator("path")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
@@ -18,9 +18,10 @@ from lakeconf.backends.backend import (
     StorageBackend,
     StoreNames,
     Text,
+    described,
     fault,
 )
-from lakeconf.backends.storage.s3a import S3ABucket, package_settings
+from lakeconf.backends.storage.s3a import package_settings, s3a_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import CreateSecret, SetOption, Value
@@ -39,48 +40,39 @@ class ObjectStorage(StorageBackend):
 
     secret_name: SecretName | None = None
     bucket: Annotated[
-        Text | None, Field(examples=["acme-lake"], description="Name of the bucket; alternative to `data_path`.")
+        Text | None, described("Name of the bucket; alternative to `data_path`.", example="acme-lake")
     ] = None
-    prefix: Annotated[Text | None, Field(examples=["prod"], description="Folder in the bucket.")] = None
+    prefix: Annotated[Text | None, described("Folder in the bucket.", example="prod")] = None
     data_path: Annotated[
         Text | None,
-        Field(
-            examples=["s3://acme-lake/prod/"], description="URI of the folder; alternative to `bucket` and `prefix`."
-        ),
+        described("URI of the folder; alternative to `bucket` and `prefix`.", example="s3://acme-lake/prod/"),
     ] = None
     scope: Annotated[
         Text | None,
-        Field(
-            examples=["s3://acme-lake/"],
-            description="URI prefix that the secret applies to, ending in `/`; default is the bucket.",
+        described(
+            "URI prefix that the secret applies to, ending in `/`; default is the bucket.", example="s3://acme-lake/"
         ),
     ] = None
-    key_id: Annotated[Text | None, Field(examples=["${S3_KEY_ID}"], description="Access key id.")] = None
-    secret: Annotated[
-        Secret | None, Field(examples=["${S3_SECRET}"], description="Secret access key; use a variable.")
-    ] = None
+    key_id: Annotated[Text | None, described("Access key id.", example="${S3_KEY_ID}")] = None
+    secret: Annotated[Secret | None, described("Secret access key; use a variable.", example="${S3_SECRET}")] = None
     session_token: Annotated[
-        Secret | None, Field(examples=["${AWS_SESSION_TOKEN}"], description="Session token of temporary credentials.")
+        Secret | None, described("Session token of temporary credentials.", example="${AWS_SESSION_TOKEN}")
     ] = None
-    region: Annotated[Text | None, Field(examples=["eu-central-1"], description="Region of the bucket.")] = None
+    region: Annotated[Text | None, described("Region of the bucket.", example="eu-central-1")] = None
     endpoint: Annotated[
         Text | None,
-        Field(
-            examples=["minio.example.com:9000"], description="Host and port of an S3-compatible server, without scheme."
-        ),
+        described("Host and port of an S3-compatible server, without scheme.", example="minio.example.com:9000"),
     ] = None
     url_style: Annotated[
         Literal["path", "vhost"] | None,
-        Field(examples=["path"], description="Whether URLs contain the bucket in the path or in the host name."),
+        described("Whether URLs contain the bucket in the path or in the host name.", example="path"),
     ] = None
-    use_ssl: Annotated[bool | None, Field(examples=[False], description="Set to false for a server without TLS.")] = (
-        None
-    )
+    use_ssl: Annotated[bool | None, described("Set to false for a server without TLS.", example=False)] = None
     ca_cert_file: Annotated[
         Text | None,
-        Field(
-            examples=["certificates/ca.pem"],
-            description="PEM file of the private certificate authority that signed the server's certificate.",
+        described(
+            "PEM file of the private certificate authority that signed the server's certificate.",
+            example="certificates/ca.pem",
         ),
     ] = None
     secret_parameters: SecretParameters = {}
@@ -221,29 +213,27 @@ class ObjectStorage(StorageBackend):
         return self.endpoint
 
     @property
-    def s3_region(self) -> str | None:
-        """The region that Spark's S3A signs for: servers other than AWS need any region except `auto`."""
-        region = None if self.region == "auto" else self.region
-        return region or (None if self.s3_endpoint is None else DEFAULT_REGION)
-
-    @property
     def s3_features(self) -> Mapping[str, str]:
         """S3A settings for servers that differ from S3, without their prefix."""
         return {}
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
-        return S3ABucket(
-            name=self.bucket_name,
-            endpoint=self.s3_endpoint,
-            region=self.s3_region,
-            path_style=self._uses_path_style(),
-            use_ssl=self.use_ssl is not False,
-            key_id=self.key_id,
-            secret=self.secret,
-            session_token=self.session_token,
-            parameters=self.secret_parameters,
-            features=self.s3_features,
-        ).settings()
+        found = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
+        given = {**self._s3a_place(), **found, **self.s3_features}
+        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in given.items()}
+
+    def _s3a_place(self) -> dict[str, str | Secret]:
+        place: dict[str, str | Secret] = {}
+        if self.s3_endpoint is not None:
+            place["endpoint"] = f"{'http' if self.use_ssl is False else 'https'}://{self.s3_endpoint}"
+            place["connection.ssl.enabled"] = str(self.use_ssl is not False).lower()
+        # Servers other than AWS need any region except `auto`.
+        region = None if self.region == "auto" else self.region
+        if region is not None or self.s3_endpoint is not None:
+            place["endpoint.region"] = region or DEFAULT_REGION
+        if self._uses_path_style():
+            place["path.style.access"] = "true"
+        return place
 
     def spark_packages(self) -> dict[str, str]:
         return package_settings()
@@ -275,7 +265,7 @@ class R2Storage(ObjectStorage):
     scheme: ClassVar[str] = "r2"
     type: Literal["r2"] = "r2"
     account_id: Annotated[
-        Text | None, Field(examples=["${R2_ACCOUNT_ID}"], description="Cloudflare account id; sets the endpoint.")
+        Text | None, described("Cloudflare account id; sets the endpoint.", example="${R2_ACCOUNT_ID}")
     ] = None
 
     @model_validator(mode="after")

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeconf.errors import UnsupportedError
@@ -68,66 +67,43 @@ def _spark_jars() -> Path:
     return Path(pyspark.origin).parent / "jars" if pyspark and pyspark.origin else Path("jars")
 
 
-@dataclass(frozen=True)
-class S3ABucket:
-    """The S3A settings of a bucket."""
+def s3a_settings(
+    secret_parameters: Mapping[str, object], key_id: str | None, secret: Secret | None, session_token: Secret | None
+) -> dict[str, str | Secret]:
+    """The settings for these credentials and parameters of DuckDB's secret, without their prefix."""
+    parameters = {key.lower(): value for key, value in secret_parameters.items()}
+    for key in parameters:
+        if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:
+            raise UnsupportedError(
+                f"Spark cannot access the bucket of the store: S3A has no setting for secret_parameters.{key}",
+                hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
+            )
+    texts = {key: str(value) for key, value in parameters.items() if not isinstance(value, Secret)}
+    if key_id is None or secret is None:
+        return _chain(texts, parameters.get("external_id")) | _options(texts)
+    keys: dict[str, str | Secret] = {"access.key": Secret(key_id), "secret.key": secret}
+    provider = "SimpleAWSCredentialsProvider"
+    if session_token is not None:
+        keys["session.token"], provider = session_token, "TemporaryAWSCredentialsProvider"
+    return keys | {"aws.credentials.provider": _HADOOP + provider} | _options(texts)
 
-    name: str  # the bucket's name
-    endpoint: str | None  # host and port; None for AWS
-    region: str | None  # the region for signing requests; None to let the AWS SDK determine it
-    path_style: bool  # True if URLs contain the bucket in the path
-    use_ssl: bool  # False for a server without TLS
-    key_id: str | None  # access key id, if the credentials are inline
-    secret: Secret | None  # secret access key
-    session_token: Secret | None  # session token of temporary credentials
-    parameters: Mapping[str, object]  # the `secret_parameters` of the storage backend
-    features: Mapping[str, str] = field(default_factory=dict)  # settings for servers that differ from S3
 
-    def settings(self) -> dict[str, str | Secret]:
-        """The Hadoop settings, limited to this bucket."""
-        parameters = {key.lower(): value for key, value in self.parameters.items()}
-        for key in parameters:
-            if key not in _UNDERSTOOD | _FOR_DUCKDB_ALONE:
-                raise UnsupportedError(
-                    f"Spark cannot access the bucket of the store: S3A has no setting for secret_parameters.{key}",
-                    hint="use the store with DuckDB, or configure the session's fs.s3a.* settings yourself",
-                )
-        texts = {key: str(value) for key, value in parameters.items() if not isinstance(value, Secret)}
-        given = {**self._place(), **self._credentials(texts), **_options(texts), **self.features}
-        return {f"fs.s3a.bucket.{self.name}.{key}": value for key, value in given.items()}
-
-    def _place(self) -> dict[str, str | Secret]:
-        place: dict[str, str | Secret] = {}
-        if self.endpoint is not None:
-            place["endpoint"] = f"{'https' if self.use_ssl else 'http'}://{self.endpoint}"
-            place["connection.ssl.enabled"] = str(self.use_ssl).lower()
-        if self.region is not None:
-            place["endpoint.region"] = self.region
-        if self.path_style:
-            place["path.style.access"] = "true"
-        return place
-
-    def _credentials(self, parameters: Mapping[str, str]) -> dict[str, str | Secret]:
-        if self.key_id is not None and self.secret is not None:
-            keys: dict[str, str | Secret] = {"access.key": Secret(self.key_id), "secret.key": self.secret}
-            if self.session_token is None:
-                return keys | {"aws.credentials.provider": _HADOOP + "SimpleAWSCredentialsProvider"}
-            provider = _HADOOP + "TemporaryAWSCredentialsProvider"
-            return keys | {"session.token": self.session_token, "aws.credentials.provider": provider}
-        if parameters.get("provider") != "credential_chain":
-            return {}
-        found = _chain_providers(parameters)
-        own: dict[str, str | Secret] = {"auth.profile.name": parameters["profile"]} if "profile" in parameters else {}
-        if "assume_role_arn" not in parameters:
-            return own | {"aws.credentials.provider": found}
-        role: dict[str, str | Secret] = {
-            "assumed.role.arn": parameters["assume_role_arn"],
-            "assumed.role.credentials.provider": found,
-        }
-        external_id = next((value for key, value in self.parameters.items() if key.lower() == "external_id"), None)
-        if external_id is not None:
-            role["assumed.role.external.id"] = external_id if isinstance(external_id, Secret) else str(external_id)
-        return own | role | {"aws.credentials.provider": _HADOOP + "auth.AssumedRoleCredentialProvider"}
+def _chain(parameters: Mapping[str, str], external_id: object) -> dict[str, str | Secret]:
+    """The settings for credentials that S3A finds itself."""
+    if parameters.get("provider") != "credential_chain":
+        return {}
+    found = _chain_providers(parameters)
+    own: dict[str, str | Secret] = {"auth.profile.name": parameters["profile"]} if "profile" in parameters else {}
+    if "assume_role_arn" not in parameters:
+        return own | {"aws.credentials.provider": found}
+    role: dict[str, str | Secret] = {
+        "assumed.role.arn": parameters["assume_role_arn"],
+        "assumed.role.credentials.provider": found,
+        "aws.credentials.provider": _HADOOP + "auth.AssumedRoleCredentialProvider",
+    }
+    if external_id is not None:
+        role["assumed.role.external.id"] = external_id if isinstance(external_id, Secret) else str(external_id)
+    return own | role
 
 
 def _chain_providers(parameters: Mapping[str, str]) -> str:

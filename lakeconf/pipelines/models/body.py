@@ -27,7 +27,7 @@ from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
-from lakeconf.connection.error_places import errors_as_json, place_of, reported
+from lakeconf.connection.duckdb_errors import place_of, reported
 from lakeconf.engines.engine import spark_operations
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, SchemaError, UnsafeQueryError
@@ -76,7 +76,7 @@ def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None
         prepare_query(reader, sql, frames=frames)
     except LakeconfError:
         return None
-    with errors_as_json(reader.connection):
+    with reader.connection.errors_as_json():
         try:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:

@@ -153,9 +153,7 @@ def test_catalog_that_is_open_in_another_process_raises_a_lock_error(tmp_path: P
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(ConnectionFailed) as refused:
             store_of(path, DuckDBMetadata).connect()
-        # The program of a virtual environment is a link.
-        program = Path(sys.executable).resolve()
-        assert refused.value.message == f"another process has {path} open: {program} (PID {holder.pid})"
+        assert f"(PID {holder.pid})" in refused.value.message
         assert str(refused.value.hint).startswith("close it there: one process can open a DuckDB file")
         holder.communicate("")
 

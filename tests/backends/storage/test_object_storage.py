@@ -209,7 +209,7 @@ def test_without_a_certificate_file_nothing_is_set() -> None:
     ],
 )
 def test_region_for_which_spark_signs(fields: dict[str, str], region: str | None) -> None:
-    assert named(bucket="b", **fields).s3_region == region
+    assert named(bucket="b", **fields).hadoop_settings().get("fs.s3a.bucket.b.endpoint.region") == region
 
 
 @pytest.mark.parametrize(("use_ssl", "scheme"), [(None, "https"), (True, "https"), (False, "http")])
