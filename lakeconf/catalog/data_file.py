@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.paths import compose_path
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo
-from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table, visible_at
+from lakeconf.ducklake import inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier
 
@@ -268,12 +267,6 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
     return f"{reach} AND {column} IN (SELECT unnest(${parameter}))", [list(ids)]
 
 
-# The key of a commit's extra info with the order in which the commit has sorted its files.
-SORTED_BY = "sorted_by"
-
-_REWRITES = "SELECT snapshot_id, commit_extra_info FROM ducklake_snapshot_changes WHERE changes_made = ?"
-
-
 @dataclass(frozen=True)
 class FileGroup:
     """Files with rows of one partition."""
@@ -282,8 +275,6 @@ class FileGroup:
     # The partitioning that they were written for; None if the table was not partitioned.
     partition_id: int | None = None
     partition: tuple[tuple[int, str | None], ...] = ()  # the partition values, as text, by the index of their key
-    # The order in which the last rewrite has sorted all of them; empty if it is not known.
-    sorted_by: tuple[str, ...] = ()
 
     @property
     def encrypted(self) -> bool:
@@ -307,35 +298,13 @@ class FileGroup:
         return f"{folders.pop()}/" if len(folders) == 1 else None
 
 
-@repeated
-def file_groups(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
-    """The groups of a table's files at a snapshot; those with most files come first."""
-    with reader.transaction() as transaction:
-        return groups_of(transaction, table, snapshot_id)
-
-
 def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
-    """Like `file_groups`, in an open transaction."""
-    orders = _orders(transaction, table)
+    """The groups of a table's files at a snapshot; those with most files come first."""
     found: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in load_data_files(transaction, table, snapshot_id):
         found[file.partition_id, file.partition_values].append(file)
-    groups = [
-        FileGroup(tuple(files), files[0].partition_id, files[0].partition_values, _order(files, orders))
-        for files in found.values()
-    ]
+    groups = [FileGroup(tuple(files), files[0].partition_id, files[0].partition_values) for files in found.values()]
     return tuple(sorted(groups, key=lambda group: (-len(group.files), group.files[0].data_file_id)))
-
-
-@repeated
-def is_inlined(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> bool:
-    """True if the catalog itself contains rows of a table, or deletes from its files, at a snapshot."""
-    with reader.transaction() as transaction:
-        for (name,) in transaction.rows(INLINED_TABLES, [table.table_id]):
-            query = f"SELECT 1 FROM {identifier(name)} WHERE {visible_at()} LIMIT 1"  # noqa: S608
-            if transaction.rows(query, [snapshot_id]):
-                return True
-        return bool(inlined_deletes(transaction, table, snapshot_id))
 
 
 def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> set[int]:
@@ -346,27 +315,6 @@ def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot
     live = f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}"  # noqa: S608
     query = f"SELECT DISTINCT file_id FROM {identifier(name)} WHERE begin_snapshot <= $1 AND file_id IN ({live})"  # noqa: S608
     return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table.table_id])}
-
-
-def _orders(transaction: MetadataTransaction, table: TableInfo) -> Mapping[int, tuple[str, ...]]:
-    """The order of the rows that each rewrite of the table has sorted."""
-    found = {}
-    for snapshot_id, text in transaction.rows(_REWRITES, [f"rewrite_delete:{table.table_id}"]):
-        try:
-            order = json.loads(text or "{}")["extra"][SORTED_BY]
-        except (ValueError, KeyError, TypeError):
-            continue  # another tool, or a rewrite without an order
-        if isinstance(order, list):
-            found[snapshot_id] = tuple(map(str, order))
-    return found
-
-
-def _order(files: Sequence[DataFile], orders: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """The order of a group whose files are those of one sorted rewrite, without later deletes."""
-    begins = {file.begin_snapshot for file in files}
-    if len(begins) > 1 or any(file.is_partial or file.delete_file for file in files):
-        return ()
-    return orders.get(begins.pop(), ())
 
 
 # For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ

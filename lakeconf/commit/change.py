@@ -64,11 +64,11 @@ class Files:
 
 @dataclass(frozen=True)
 class Replacement:
-    """New files with the rows of a group of files; all changes of the commit are replacements in this table."""
+    """A new file with the rows of a group of files; all changes of the commit are replacements in this table."""
 
     table: TableInfo
     group: FileGroup
-    footers: tuple[Footer, ...]  # what the footers of the new files say; at least one file
+    footer: Footer  # what the footer of the new file says
 
 
 Body: TypeAlias = Statements | SchemaChange | Files | Outcome | Replacement
@@ -97,7 +97,7 @@ class Change:
         """The files that become files of the table."""
         if isinstance(self.body, Files):
             return self.body.staged.files
-        return tuple(footer.path for footer in self.body.footers) if isinstance(self.body, Replacement) else ()
+        return (self.body.footer.path,) if isinstance(self.body, Replacement) else ()
 
     @property
     def row_count(self) -> int:

@@ -140,7 +140,7 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
             hint="try again, or when fewer writers change this table",
         )
     for replacement in replacements:
-        written = sum(footer.row_count for footer in replacement.footers)
+        written = replacement.footer.row_count
         if written != replacement.group.rows:
             raise CommitError(
                 f"the rewrite of {table.full_name} has {written} rows instead of {replacement.group.rows}: nothing "
@@ -156,28 +156,25 @@ def add_replacement(
     Columns without values get the `bounds` of the table: because of a file without bounds, DuckLake would forget them
     in its next rewrite.
     """
-    table, group, first = replacement.table, replacement.group, len(rows["data_file"])
-    for number, footer in enumerate(replacement.footers, start=first):
-        sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
-        names = (number, table.table_id, number, hidden(footer.path), False, "parquet")
-        # DuckLake takes the ids of the rows from the file.
-        rows["data_file"].append((*names, *sizes, None, group.partition_id, *[None] * 4, number))
-        rows["data_file_partition"] += [(number, index, value) for index, value in group.partition]
-        for found in footer.statistics:
-            column = _bounded(found, bounds)
-            for bound in (column.low, column.high):
-                check_placeholders(bound, f"a value of {table.full_name}")
-            statistics = (number, table.table_id, column.field_id, *statistics_row(column))
-            rows["data_file_column_stats"].append(statistics)
-        # A rewrite has one new file; so all but the first replace no file.
-        rows["compaction"].append((number, table.table_id, _KIND, None, number))
+    table, group, footer, number = replacement.table, replacement.group, replacement.footer, len(rows["data_file"])
+    sizes = (footer.row_count, footer.file_size_bytes, footer.footer_size)
+    names = (number, table.table_id, number, hidden(footer.path), False, "parquet")
+    # DuckLake takes the ids of the rows from the file.
+    rows["data_file"].append((*names, *sizes, None, group.partition_id, *[None] * 4, number))
+    rows["data_file_partition"] += [(number, index, value) for index, value in group.partition]
+    for found in footer.statistics:
+        column = _bounded(found, bounds)
+        for bound in (column.low, column.high):
+            check_placeholders(bound, f"a value of {table.full_name}")
+        rows["data_file_column_stats"].append((number, table.table_id, column.field_id, *statistics_row(column)))
+    rows["compaction"].append((number, table.table_id, _KIND, None, number))
     for order, file in enumerate(group.files):
-        # DuckLake compares the numbers of rows with those of the first new file; `check_replaced` has compared all.
+        # DuckLake would compare the numbers of rows; `check_replaced` has done so.
         deletes: Sequence[object] = (None, None, None, None)
         # Nor does it need the names of replaced files.
         if file.delete_file is not None:
             deletes = (file.delete_file.delete_file_id, "", 0, None)
-        source = (first, order, file.data_file_id, "", 0, file.begin_snapshot, None, 0)
+        source = (number, order, file.data_file_id, "", 0, file.begin_snapshot, None, 0)
         rows["compaction_source"].append((*source, *deletes))
 
 

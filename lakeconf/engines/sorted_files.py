@@ -1,4 +1,4 @@
-"""Sorted data files: the order of rows, and the files that DuckDB writes."""
+"""Data files whose rows DuckDB writes again, in the order of their table."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ _PARTITION_FOLDER = re.compile(r"(?:[^/]*=[^/]*/)+", re.DOTALL)
 
 @dataclass(frozen=True)
 class SortRequest:
-    """A group of data files whose rows are written again, in an order."""
+    """A group of data files whose rows are written again to one file."""
 
     table: TableInfo  # the table
     snapshot_id: int  # the snapshot at which the rows are read; the catalog contains no rows of the table itself
     group: FileGroup  # the files
-    is_whole: bool  # True if the table has no other files
     keys: tuple[SortKey, ...]  # the order of the rows; empty for any order
-    file_count: int  # the number of new files
     token: str  # the ID of this write
 
     @property
@@ -41,39 +39,40 @@ class SortRequest:
         """The staging folder, which has the manifest of the files."""
         return staging_folder(self.table, self.token)
 
-    def paths(self, names: Sequence[str]) -> list[str]:
-        """The paths of the new files: in the staging folder, or in the folder of their partition."""
+    @property
+    def path(self) -> str:
+        """The path of the new file: in the staging folder, or in the folder of its partition."""
         group = self.group
         if group.partition_id is None:
-            return [f"{self.folder}{name}" for name in names]
+            return f"{self.folder}0.parquet"
         folder = (group.folder or "").removeprefix(self.table.path)
         if not _PARTITION_FOLDER.fullmatch(folder):
             raise UnsupportedError(
                 f"the files of a partition of {self.table.full_name} are not in a folder of their own",
                 hint="write the rows again: lake.table(…).overwrite(…)",
             )
-        return [placed_path(self.table, folder, self.token, number) for number, _ in enumerate(names)]
+        return placed_path(self.table, folder, self.token, 0)
 
 
 @dataclass(frozen=True)
-class SortedFiles:
-    """New files with the rows of a `SortRequest`, and the ids of these rows."""
+class SortedFile:
+    """A new file with the rows of a `SortRequest`, and the ids of these rows."""
 
-    staged: Staged  # the files
-    footers: tuple[Footer, ...]  # what their footers say, with bounds that DuckLake can keep
+    staged: Staged  # the file
+    footer: Footer  # what its footer says, with bounds that DuckLake can keep
 
 
-def stage_sorted(writer: Connection, reader: CatalogReader, request: SortRequest) -> SortedFiles:
-    """Writes the rows of data files to new files, in an order and with their row ids."""
-    paths = request.paths([f"{number}.parquet" for number in range(request.file_count)])
+def stage_sorted(writer: Connection, reader: CatalogReader, request: SortRequest) -> SortedFile:
+    """Writes the rows of data files to a new file, in an order and with their row ids."""
+    path = request.path
     announce(writer, request.folder, reader.lake_id)
     try:
-        footers = write_sorted(writer, reader.alias, request, paths)
+        footer = write_sorted(writer, reader.alias, request, path)
     except BaseException:
         with contextlib.suppress(LakeconfError):
-            remove_files(writer, [*paths, manifest_path(request.folder)])
+            remove_files(writer, [path, manifest_path(request.folder)])
         raise
-    return SortedFiles(Staged("", tuple(paths), folder=request.folder, row_count=0), footers)
+    return SortedFile(Staged("", (path,), folder=request.folder, row_count=0), footer)
 
 
 # In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
@@ -92,34 +91,22 @@ _NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-def write_sorted(writer: Connection, alias: str, request: SortRequest, paths: Sequence[str]) -> tuple[Footer, ...]:
-    """Writes the files of a request."""
+def write_sorted(writer: Connection, alias: str, request: SortRequest, path: str) -> Footer:
+    """Writes the file of a request."""
     table = request.table
     for column in table.columns:
         _check(column, column.name)
     settings = _copy_options(lake_options(writer, table), table)
-    if "://" not in paths[0]:
+    if "://" not in path:
         try:
-            Path(paths[0]).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"the folder {Path(paths[0]).parent} cannot be created: {error.strerror}") from error
+            raise StorageError(f"the folder {Path(path).parent} cannot be created: {error.strerror}") from error
     numbers = {column.name for column in table.columns if has(column.type, Fact.FLOAT)}
     order = ", ".join(key.sql_of_number if key.column in numbers else key.sql for key in request.keys)
     rows = _rows(alias, request) + (f" ORDER BY {order}" if order else "")
     with writer.cursor() as cursor:
-        if len(paths) == 1:
-            return (_copied(cursor, rows, paths[0], table, settings),)
-        sorted_rows = f"memory.main.{identifier(f'lakeconf_sorted_{request.token}')}"
-        try:
-            cursor.execute(f"CREATE TABLE {sorted_rows} AS {rows}")
-            ends = [request.group.rows * number // len(paths) for number in range(1, len(paths) + 1)]
-            parts = zip([0, *ends], ends, paths, strict=False)
-            return tuple(
-                _copied(cursor, f"FROM {sorted_rows} WHERE rowid >= {begin} AND rowid < {end}", path, table, settings)
-                for begin, end, path in parts
-            )
-        finally:
-            cursor.execute(f"DROP TABLE IF EXISTS {sorted_rows}")
+        return _copied(cursor, rows, path, table, settings)
 
 
 def _check(column: Column, name: str) -> None:
@@ -138,9 +125,7 @@ def _rows(alias: str, request: SortRequest) -> str:
     table = request.table
     name = qualified(alias, table.schema_name, table.name)
     columns = ", ".join(identifier(column.name) for column in table.columns)
-    where = ""
-    if not request.is_whole:
-        where = f" WHERE filename IN ({', '.join(literal(file.path) for file in request.group.files)})"
+    where = f" WHERE filename IN ({', '.join(literal(file.path) for file in request.group.files)})"
     row_id = identifier(INTERNAL_ROW_ID.name)
     return f"SELECT {columns}, rowid AS {row_id} FROM {name} AT (VERSION => {request.snapshot_id}){where}"
 

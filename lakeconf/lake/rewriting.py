@@ -1,4 +1,4 @@
-"""Rewrites files: merged, without deleted rows, or sorted."""
+"""Rewrites files: merged, or without deleted rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.engine import ROW_ID
-from lakeconf.engines.sorted_files import SortedFiles, SortRequest, stage_sorted
+from lakeconf.engines.sorted_files import SortedFile, SortRequest, stage_sorted
 from lakeconf.errors import (
     CatalogError,
     CommitConflictError,
@@ -93,8 +93,7 @@ class StagedRewriting:
             keys = self._keys(info, snapshot_id)
             for part in _limited(parts):
                 token = transaction.next_token()
-                request = SortRequest(info, snapshot_id, part, is_whole=False, keys=keys, file_count=1, token=token)
-                add_replacement(transaction, request)
+                add_replacement(transaction, SortRequest(info, snapshot_id, part, keys, token))
         return bool(parts)
 
     def _refusal(self, info: TableInfo, snapshot_id: int, parts: Sequence[FileGroup]) -> str | None:
@@ -387,20 +386,20 @@ def add_replacement(transaction: Transaction, request: SortRequest) -> None:
     DuckDB does the work of maintenance, regardless of the lake's engine.
     """
     session, info = transaction.session, request.table
-    files = stage_sorted(session.writer, session.reader, request)
-    transaction.own(files.staged)
+    file = stage_sorted(session.writer, session.reader, request)
+    transaction.own(file.staged)
     since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
-    body = Replacement(info, request.group, files.footers)
+    body = Replacement(info, request.group, file.footer)
     transaction.add(Change(info.full_name, body, since, written_for=info))
-    _check_row_ids(session, request, files)
+    _check_row_ids(session, request, file)
 
 
-def _check_row_ids(session: Session, request: SortRequest, files: SortedFiles) -> None:
-    """Refuses files that do not contain exactly the ids of the rows that they replace."""
+def _check_row_ids(session: Session, request: SortRequest, file: SortedFile) -> None:
+    """Refuses a file that does not contain exactly the ids of the rows that they replace."""
     info = request.table
     listed = ", ".join(literal(file.path) for file in request.group.files)
-    where = "" if request.is_whole else f" WHERE filename IN ({listed})"
     table = f"{quoted(session, info)} AT (VERSION => {request.snapshot_id})"
     with session.writer.cursor() as cursor:
-        if not have_row_ids(cursor, files.staged.files, f"SELECT rowid AS {ROW_ID} FROM {table}{where}"):
-            raise CommitError(f"the new files of {info.full_name} have other rows: nothing was written")
+        ids = f"SELECT rowid AS {ROW_ID} FROM {table} WHERE filename IN ({listed})"
+        if not have_row_ids(cursor, file.staged.files, ids):
+            raise CommitError(f"the new file of {info.full_name} has other rows: nothing was written")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from lakeconf.commit.scope import Scope
     from lakeconf.commit.transaction import EngineName
     from lakeconf.engines.scan_summary import ScanSummary, summary
-    from lakeconf.lake.limits import TimeLimit, limited_memory
-    from lakeconf.lake.sorting import Sorting, SortPlan, SortResult
     from lakeconf.write import decision, merge, row_changes, update, writes
     from lakeconf.write.schema_changes import Evolution, evolve, set_comments
 else:
@@ -45,9 +43,6 @@ else:
     summary = deferred("lakeconf.engines.scan_summary", "summary")
     writes = deferred("lakeconf.write.writes")
     decision = deferred("lakeconf.write.decision")
-    limited_memory = deferred("lakeconf.lake.limits", "limited_memory")
-    Sorting = deferred("lakeconf.lake.sorting", "Sorting")
-    TimeLimit = deferred("lakeconf.lake.limits", "TimeLimit")
     merge = deferred("lakeconf.write.merge")
     row_changes = deferred("lakeconf.write.row_changes")
     update = deferred("lakeconf.write.update")
@@ -481,48 +476,6 @@ class Table:
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
         change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
         return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
-
-    def rewrite(
-        self,
-        sorted_by: Sequence[str] | None = None,
-        *,
-        deadline: timedelta | None = None,
-        memory_limit: str | None = None,
-    ) -> SortResult:
-        """Rewrites the files of the table in sorted order, so that scans can skip more of them.
-
-        Rows keep their ids, and the change feed and older snapshots stay as they are. Each partition is one commit.
-        The files before stay until their snapshots expire. On Spark, executors write the files; columns of types that
-        Spark cannot write exactly are written by DuckDB.
-
-        Args:
-            sorted_by: Columns; each may be followed by `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`. Defaults
-                to the order of the table.
-            deadline: As for `Maintenance.compact`.
-            memory_limit: As for `Maintenance.compact`; it does not limit Spark.
-
-        Returns:
-            The number of files before and after, and whether anything is left.
-
-        Raises:
-            SchemaError: A column does not exist or has no order.
-            UnsupportedError: The files cannot be replaced without new row ids.
-            CommitConflictError: Another writer changed rows of these files; the files are as before. Earlier commits
-                stay.
-            CommitError: Nothing was written.
-        """
-        sorting = Sorting(self._scope, self.name, sorted_by)
-        limit = TimeLimit.after(self._session.deadline if deadline is None else deadline)
-        with limited_memory(self._session, memory_limit):
-            return sorting.run(limit)
-
-    def plan_rewrite(self, sorted_by: Sequence[str] | None = None) -> SortPlan:
-        """What `rewrite` would do, according to the catalog.
-
-        Args:
-            sorted_by: As for `rewrite`.
-        """
-        return Sorting(self._scope, self.name, sorted_by).plan()
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of all writes committed to the table, sorted.

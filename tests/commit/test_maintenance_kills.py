@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from lakeconf import Lake
 
 KILLS = {"sqlite": 20, "duckdb": 4, "postgres": 4}
-REWRITE_KILLS = {"sqlite": 3, "duckdb": 2, "postgres": 2}
 TABLES = ("raw.plain", "raw.parts", "raw.other")
 # A killed process takes at most this number of steps; four steps are a transaction of DuckLake, twenty a staged commit.
 MOST_STEPS = 60
-# And a rewrite of the tables, of which one has two partitions.
-REWRITE_STEPS = 20
 # The share of the files of a table that have no values in a column.
 _EMPTY = 0.3
 KILLED = (-signal.SIGKILL, -signal.SIGXFSZ)
@@ -136,26 +133,4 @@ def test_kills_during_maintenance_lose_nothing(kind: str, config: dict[str, Any]
     assert committed > kills
     with store.open() as lake:
         assert lake.maintenance.plan_compaction() == []
-        history.check(lake, tmp_path, versions=30)
-
-
-def test_kills_during_sorted_rewrites_lose_nothing(kind: str, config: dict[str, Any], tmp_path: Path) -> None:
-    chance = random.Random(kind)  # noqa: S311 - the same kills every time
-    store, history = lakeconf.init(config).get_store("dev"), History(chance)
-    with store.open() as lake:
-        history.create(lake)
-    kills = REWRITE_KILLS[kind] * (10 if PROVE else 1)
-    with Maintainers() as maintainers:
-        for number in range(kills):
-            how = chance.choice((BEFORE, INSIDE, AFTER))
-            death = Death(how, chance.randint(1, REWRITE_STEPS), chance.randint(1, 2000))
-            assert maintainers.run(config, death, (f"id {('asc', 'desc')[number % 2]}",)) in KILLED, death
-            with store.open() as lake:
-                history.check(lake, tmp_path, versions=2)
-                lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-                assert files(tmp_path) == known_files(lake)
-                history.change(lake)
-        assert maintainers.run(config, NEVER, ("id",)) == 0
-    with store.open() as lake:
-        assert not any(lake.table(table).plan_rewrite("id").changes for table in TABLES)
         history.check(lake, tmp_path, versions=30)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from plain_sql import run_plain
+from staged_changes import file_groups
 
-from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup, file_groups
+from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit.change import Replacement
@@ -32,7 +33,7 @@ def planned(lake: Lake, rows: int) -> tuple[TableInfo, Replacement]:
     reader, version = lake._session.reader, lake.refresh()
     info = load_table(reader, "t", version)
     (group,) = file_groups(reader, info, version)
-    return info, Replacement(info, group, (footer("a.parquet", rows),))
+    return info, Replacement(info, group, footer("a.parquet", rows))
 
 
 @pytest.mark.parametrize(
@@ -76,20 +77,19 @@ def test_rows_for_the_extension_have_its_columns() -> None:
     group = FileGroup(files, 2, ((0, "a"), (1, None)))
     rows: dict[str, Any] = defaultdict(list)
     rows["data_file"].append((0,) * 16)
-    footers = (footer("1.parquet", 5, BOUNDS, ALL_NULL), footer("2.parquet", 2))
-    add_replacement(rows, Replacement(TABLE, group, footers), lambda path: path.replace("/data/", "/hidden/"), {})
+    new = footer("1.parquet", 5, BOUNDS, ALL_NULL)
+    add_replacement(rows, Replacement(TABLE, group, new), lambda path: path.replace("/data/", "/hidden/"), {})
     for table, values in rows.items():
         assert {len(row) for row in values} == {COLUMNS[table].count(",") + 1}, table
     assert [(row[0], row[3], row[6], row[10], row[15]) for row in rows["data_file"][1:]] == [
         (1, "/hidden/main/t/1.parquet", 5, 2, 1),
-        (2, "/hidden/main/t/2.parquet", 2, 2, 2),
     ]
-    assert rows["data_file_partition"] == [(1, 0, "a"), (1, 1, None), (2, 0, "a"), (2, 1, None)]
+    assert rows["data_file_partition"] == [(1, 0, "a"), (1, 1, None)]
     assert rows["data_file_column_stats"] == [
         (1, 4, 1, 80, True, 5, True, 1, True, "1.5", True, "2.5", True, True, True, None),
         (1, 4, 2, 8, True, 5, True, 5, False, None, False, None, False, None, False, None),
     ]
-    assert rows["compaction"] == [(1, 4, "rewrite_delete", None, 1), (2, 4, "rewrite_delete", None, 2)]
+    assert rows["compaction"] == [(1, 4, "rewrite_delete", None, 1)]
     assert rows["compaction_source"] == [
         (1, 0, 7, "", 0, 2, None, 0, None, None, None, None),
         (1, 1, 8, "", 0, 3, None, 0, 9, "", 0, None),
@@ -101,7 +101,7 @@ def test_columns_without_values_get_the_bounds_of_the_table() -> None:
     only_nan = ColumnStatistics(3, 8, 5, 0, None, None, contains_nan=True)
     no_bounds = ColumnStatistics(4, 8, 5, 1, None, None)
     rows: dict[str, Any] = defaultdict(list)
-    replacement = Replacement(TABLE, FileGroup(()), (footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds),))
+    replacement = Replacement(TABLE, FileGroup(()), footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds))
     add_replacement(rows, replacement, str, dict.fromkeys(range(6), ("7", "9")))
     # The bounds, and whether the file has values: if not, DuckLake does not merge its bounds with those of others.
     assert [(row[2], row[9], row[11], row[14]) for row in rows["data_file_column_stats"]] == [
@@ -115,4 +115,4 @@ def test_columns_without_values_get_the_bounds_of_the_table() -> None:
 def test_bounds_that_ducklake_would_change_are_refused() -> None:
     bad = footer("1.parquet", 5, replace(BOUNDS, high="{DATA_PATH}"))
     with pytest.raises(SchemaError, match=r"a value of main.t contains \{DATA_PATH\}"):
-        add_replacement(defaultdict(list), Replacement(TABLE, FileGroup(()), (bad,)), str, {})
+        add_replacement(defaultdict(list), Replacement(TABLE, FileGroup(()), bad), str, {})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from staged_changes import file_groups
 
-from lakeconf.catalog.data_file import DataFile, FileGroup, file_groups
+from lakeconf.catalog.data_file import DataFile, FileGroup
 from lakeconf.catalog.file_footers import Footer
 from lakeconf.catalog.sort_keys import sort_keys
 from lakeconf.catalog.tables import TableInfo, load_table
@@ -38,19 +39,18 @@ def writer(usual: Lake) -> Iterator[Connection]:
         yield cursor
 
 
-def request_of(lake: Lake, key: str, count: int = 1) -> SortRequest:
+def request_of(lake: Lake, key: str) -> SortRequest:
     info = load_table(lake.reader, "t", lake.newest)
     (group,) = file_groups(lake.reader, info, lake.newest)
-    return SortRequest(info, lake.newest, group, True, sort_keys([key], info.columns), count, "0a")  # noqa: FBT003
+    return SortRequest(info, lake.newest, group, sort_keys([key], info.columns), "0a")
 
 
-def written(lake: Lake, writer: Connection, folder: Path, key: str = "a desc", count: int = 1) -> tuple[Footer, ...]:
-    paths = [str(folder / "new" / f"{number}.parquet") for number in range(count)]
-    return write_sorted(writer, "lake", request_of(lake, key, count), paths)
+def written(lake: Lake, writer: Connection, folder: Path, key: str = "a desc") -> Footer:
+    return write_sorted(writer, "lake", request_of(lake, key), str(folder / "new" / "0.parquet"))
 
 
 def test_rows_have_the_order_and_their_ids(usual: Lake, writer: Connection, tmp_path: Path) -> None:
-    (footer,) = written(usual, writer, tmp_path)
+    footer = written(usual, writer, tmp_path)
     columns = f'a, {INTERNAL_ROW_ID.name}, "b ""q"::VARCHAR, s::VARCHAR, m::VARCHAR'
     found = writer.rows(f"SELECT {columns} FROM read_parquet('{footer.path}')")
     assert found == writer.rows(f"SELECT {columns.replace(INTERNAL_ROW_ID.name, 'rowid')} FROM lake.t ORDER BY a DESC")
@@ -63,7 +63,7 @@ def test_rows_have_the_order_and_their_ids(usual: Lake, writer: Connection, tmp_
 
 
 def test_statistics_are_those_of_the_rows(usual: Lake, writer: Connection, tmp_path: Path) -> None:
-    (footer,) = written(usual, writer, tmp_path)
+    footer = written(usual, writer, tmp_path)
     size = writer.rows(f"SELECT file_size_bytes, footer_size FROM parquet_file_metadata('{footer.path}')")
     assert [(footer.file_size_bytes, footer.footer_size)] == size
     found = [(one.value_count, one.null_count, one.low, one.high, one.contains_nan) for one in footer.statistics]
@@ -78,27 +78,15 @@ def test_statistics_are_those_of_the_rows(usual: Lake, writer: Connection, tmp_p
     assert len({one.field_id for one in footer.statistics}) == 6
 
 
-def test_several_files_have_ranges_of_the_same_size(usual: Lake, writer: Connection, tmp_path: Path) -> None:
-    footers = written(usual, writer, tmp_path, "a", 3)
-    assert [footer.row_count for footer in footers] == [9, 10, 10]
-    bounds = [(footer.statistics[0].low, footer.statistics[0].high) for footer in footers]
-    assert bounds == [("0", "9"), ("10", "19"), ("20", "29")]
-    assert writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
-
-
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_negative_zeros_of_a_sort_key_stay(
-    usual: Lake, writer: Connection, tmp_path: Path, kind: str, count: int
-) -> None:
+def test_negative_zeros_of_a_sort_key_stay(usual: Lake, writer: Connection, tmp_path: Path, kind: str) -> None:
     usual.run(
         f"CREATE OR REPLACE TABLE lake.t (a {kind}, b BIGINT)",
         "INSERT INTO lake.t VALUES (1, 5), ('-0.0', 4), (NULL, 3), ('nan', 2), ('-inf', 1), ('-0.0', 0)",
     )
     usual.run("CALL ducklake_flush_inlined_data('lake')")
-    footers = written(usual, writer, tmp_path, "a desc nulls first", count)
-    listed = ", ".join(f"'{footer.path}'" for footer in footers)
-    found = writer.rows(f"SELECT a::VARCHAR FROM read_parquet([{listed}])")
+    footer = written(usual, writer, tmp_path, "a desc nulls first")
+    found = writer.rows(f"SELECT a::VARCHAR FROM read_parquet('{footer.path}')")
     assert [value for (value,) in found] == [None, "nan", "1.0", "-0.0", "-0.0", "-inf"]
 
 
@@ -106,15 +94,15 @@ def test_options_of_the_lake_hold(usual: Lake, writer: Connection, tmp_path: Pat
     options: dict[str, Any] = {"compression": "zstd", "compression_level": 9, "version": 2, "row_group_size": 2048}
     for name, value in options.items():
         usual.run(f"CALL lake.set_option('parquet_{name}', '{value}')")
-    (footer,) = written(usual, writer, tmp_path)
+    footer = written(usual, writer, tmp_path)
     assert writer.rows(f"SELECT DISTINCT compression FROM parquet_metadata('{footer.path}')") == [("ZSTD",)]
 
 
 def test_group_is_all_that_is_read(usual: Lake, writer: Connection, tmp_path: Path) -> None:
     request = request_of(usual, "a")
     usual.run("INSERT INTO lake.t SELECT 1000 + i, NULL, NULL, NULL FROM range(50) AS r(i)")
-    newer = SortRequest(request.table, usual.newest, request.group, False, request.keys, 1, "0a")  # noqa: FBT003
-    (footer,) = write_sorted(writer, "lake", newer, [str(tmp_path / "x.parquet")])
+    newer = SortRequest(request.table, usual.newest, request.group, request.keys, "0a")
+    footer = write_sorted(writer, "lake", newer, str(tmp_path / "x.parquet"))
     assert footer.row_count == 29
 
 
@@ -134,7 +122,7 @@ def test_statistics_that_are_missing_are_an_error(
     """A column without bounds would hide its rows."""
     monkeypatch.setattr("lakeconf.engines.sorted_files._leaves", lambda columns: [("gone", columns[0])])
     with pytest.raises(StorageError, match="DuckDB reported no statistics of gone in"):
-        write_sorted(writer, "lake", request_of(usual, "a"), [str(tmp_path / "x.parquet")])
+        write_sorted(writer, "lake", request_of(usual, "a"), str(tmp_path / "x.parquet"))
 
 
 @pytest.mark.parametrize("option", ["parquet_row_group_size", "parquet_compression_level"])
@@ -157,7 +145,7 @@ TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")
 
 def request_for(*paths: str, partition_id: int | None = 3) -> SortRequest:
     files = tuple(DataFile(number, path, 1, 1, None, 1) for number, path in enumerate(paths))
-    return SortRequest(TABLE, 1, FileGroup(files, partition_id), is_whole=True, keys=(), file_count=2, token="0a1b")
+    return SortRequest(TABLE, 1, FileGroup(files, partition_id), keys=(), token="0a1b")
 
 
 @pytest.mark.parametrize(
@@ -171,4 +159,4 @@ def request_for(*paths: str, partition_id: int | None = 3) -> SortRequest:
 )
 def test_partitions_without_a_folder_of_their_own_are_refused(paths: tuple[str, ...]) -> None:
     with pytest.raises(UnsupportedError, match=r"the files of a partition of main.t are not in a folder of their own"):
-        request_for(*paths).paths(["a"])
+        request_for(*paths).path  # noqa: B018 - raises

@@ -79,8 +79,6 @@ def test_files_of_several_staged_writes_have_names_of_their_own(tmp_path: Path) 
         for number in range(3):
             with_key(lake, staged(lake, {number: "new"}, deleted=(40 + number,)), f"key {number}").commit()
         lake.maintenance.compact()
-        for key in ("name", "id", "name desc"):
-            lake.table("t").rewrite(key)
         orphan = tmp_path / "data" / "main" / "t" / "lakeconf-0123" / "0.parquet"
         announce(lake._session.writer, str(orphan.parent), lake._session.reader.lake_id)
         orphan.parent.mkdir()

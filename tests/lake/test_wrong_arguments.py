@@ -93,7 +93,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.table("raw.events").append(pd.DataFrame()), "the frame has no columns"),
     (lambda lake: lake.table("raw.events").append([{}]), "the frame has no columns"),
     (lambda lake: lake.table("raw.events").head("x"), "n is 'x', and not a whole number of at least 0"),
-    (lambda lake: lake.table("raw.events").rewrite([1]), "sorted_by contains 1"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=7), "neither an age nor a time"),
     (lambda lake: lake.maintenance.cleanup(older_than="7d"), "neither an age nor a time"),
     (lambda lake: lake.maintenance.compact(deadline=60), "the deadline is 60, and not a duration"),
@@ -169,10 +168,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.maintenance.compact(memory_limit=-5), "the memory_limit -5 must be a string"),
     (lambda lake: lake.maintenance.compact(memory_limit="-5GB"), "the memory_limit '-5GB' is not a size"),
     (lambda lake: lake.maintenance.rewrite(memory_limit="0GB"), "the memory_limit '0GB' must be more than 0"),
-    (
-        lambda lake: lake.table("raw.events").rewrite(["id"], memory_limit="-1GB"),
-        "the memory_limit '-1GB' is not a size",
-    ),
 ]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Store
 
-# The steps of a transaction of DuckLake's maintenance, and of the reads between them; and those of a sorted rewrite.
+# The steps of a transaction of DuckLake's maintenance, and of the reads between them; and those of a staged commit.
 _STEPS = ("BEGIN", "CALL ducklake_", "COMMIT", "COPY (", "FROM system.main.ducklake_commit(")
 BEFORE, INSIDE, AFTER = "before", "inside", "after"
 
@@ -56,20 +56,19 @@ class Maintainers:
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def run(self, config: dict[str, Any], death: Death, sorted_by: tuple[str, ...] = ()) -> int:
+    def run(self, config: dict[str, Any], death: Death) -> int:
         """Maintains the lake in a process.
 
         Args:
             config: The configuration of the store.
             death: When the process dies.
-            sorted_by: The order in which it rewrites all tables; by default, it compacts them in small transactions.
 
         Returns:
             The exit code, negative for a signal.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"config": config, "death": death, "order": sorted_by}) + "\n")
+        self._process.stdin.write(json.dumps({"config": config, "death": death}) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -96,14 +95,11 @@ def _die(death: Death) -> None:
     Connection.execute, Connection.rows = counted(Connection.execute), counted(Connection.rows)  # type: ignore[method-assign]
 
 
-def _maintain(store: Store, death: Death, order: list[str]) -> None:
+def _maintain(store: Store, death: Death) -> None:
     rewriting.FILES_READ = 5
     with store.open() as lake:
         _die(death)
-        if not order:
-            lake.maintenance.compact()
-        for table in lake.tables() if order else ():
-            lake.table(table).rewrite(order)
+        lake.maintenance.compact()
 
 
 def main() -> None:
@@ -118,7 +114,7 @@ def main() -> None:
         if process == 0:
             code = 1
             try:
-                _maintain(store, Death(*task["death"]), task["order"])
+                _maintain(store, Death(*task["death"]))
                 code = 0
             except BaseException:  # noqa: BLE001 - the parent must not go on in two processes
                 traceback.print_exc()

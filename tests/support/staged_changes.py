@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.data_file import folder_keys
+from lakeconf.catalog.data_file import folder_keys, groups_of
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.commit.change import Change, Files
 from lakeconf.commit.deletions import Found, Outcome, found_positions
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeconf import Lake
+    from lakeconf.catalog.data_file import FileGroup
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
+    from lakeconf.catalog.reader import CatalogReader
     from lakeconf.catalog.tables import Column, TableInfo
     from lakeconf.commit.change import Body
     from lakeconf.commit.deletions import Positions
@@ -150,3 +152,9 @@ def with_key(lake: Lake, transaction: Transaction, key: str) -> Transaction:
         replace(change, key=writes.commit_key(lake._scope, "t", key)) for change in transaction.changes
     ]
     return transaction
+
+
+def file_groups(reader: CatalogReader, info: TableInfo, version: int) -> tuple[FileGroup, ...]:
+    """The groups of a table's files at a snapshot."""
+    with reader.transaction() as transaction:
+        return groups_of(transaction, info, version)
