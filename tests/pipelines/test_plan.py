@@ -180,12 +180,13 @@ def test_merge_without_changes_reads_everything_again(lakes: dict[str, Lake]) ->
 
 def test_expired_snapshots_cause_a_run(tmp_path: Path) -> None:
     with store_of(tmp_path).open() as lake:
+        lake.create_table("marts.t", {"id": "BIGINT"})
         lake.create_table("raw.a", {"id": "BIGINT"})
         for _ in range(3):
             lake.table("raw.a").append(lake.sql("SELECT CAST(1 AS BIGINT) AS id"))
         lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
         why = "the changes of raw.a are unknown, because snapshots since the last run have expired"
-        runs = [{"inputs": {"raw.a": 1}}]
+        runs = [{"inputs": {"raw.a": 2}}]
         assert told(planned(Full(), lakes={"": lake}, runs=runs)) == ("raw.a changed", True, False)
         assert told(planned(Append(), lakes={"": lake}, runs=runs)) == (why, True, True)
 
