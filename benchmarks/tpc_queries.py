@@ -58,7 +58,8 @@ def compare(name: str, scale: float, folder: Path) -> None:
         spark.read.parquet(str(path)).createOrReplaceTempView(f"{PLAIN}_{table}")
     connection.close()
     with store.open(spark) as lake:
-        lake.register_views()
+        for table in lake.tables():
+            lake.table(table).scan().to_native().createOrReplaceTempView(table.replace(".", "_"))
         ratios, ours, theirs = {}, 0.0, 0.0
         for number, query in queries.items():
             sides = [spark_sql(query, schema) for schema in (name, PLAIN)]

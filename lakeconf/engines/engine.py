@@ -152,10 +152,6 @@ class SparkOperations(Protocol):
         """
         ...
 
-    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
-        """Creates temporary views of scans in a session; default: the engine's session."""
-        ...
-
     def run_sql(
         self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:

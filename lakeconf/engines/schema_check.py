@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_types import Fact, ids_with, integers, parsed_type
-from lakeconf.catalog.tables import columns_named, split_name
+from lakeconf.catalog.tables import columns_named
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
-from lakeconf.errors import LakeconfError, SchemaError, suggestion
+from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
@@ -181,21 +181,6 @@ def selected(table: TableInfo, columns: Sequence[str] | None) -> tuple[Column, .
     if not found:
         raise SchemaError("no column is named", hint="name at least one column, or omit the list to use all columns")
     return found
-
-
-def named_views(tables: Sequence[str], prefix: str) -> dict[str, str]:
-    """Maps the names of views to tables. A view is named `schema_table`, after the prefix."""
-    views: dict[str, str] = {}
-    taken: dict[str, str] = {}
-    for name in tables:
-        view = prefix + "_".join(split_name(name))
-        if view.lower() in taken:
-            raise LakeconfError(
-                f"the tables {taken[view.lower()]} and {name} would both have the view name {view}",
-                hint="register one of them with tables=[…], the other with a prefix",
-            )
-        views[view] = taken[view.lower()] = name
-    return views
 
 
 def not_null_violation(column: str, table: str) -> SchemaError:

@@ -17,7 +17,7 @@ from lakeconf.catalog.stored_queries import readable_names, tables_suggested, vi
 from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
 from lakeconf.commit.scope import Scope
 from lakeconf.deferred import deferred
-from lakeconf.engines.engine import SparkOperations, spark_operations
+from lakeconf.engines.engine import SparkOperations
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, required
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.table import Snapshots, Table, html_table, listed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
     from lakeconf.commit.audits import Audit, Check
     from lakeconf.engines.frames import lazy_rows
-    from lakeconf.engines.schema_check import check_distinct, named_views
+    from lakeconf.engines.schema_check import check_distinct
     from lakeconf.lake.maintenance import Maintenance
     from lakeconf.lake.restore import RestorePlan, Restores
     from lakeconf.lake.run_journal import RunJournal
@@ -50,7 +50,6 @@ else:
     schema_changes = deferred("lakeconf.write.schema_changes")
     Definition = deferred("lakeconf.write.ddl", "Definition")
     Audit = deferred("lakeconf.commit.audits", "Audit")
-    named_views = deferred("lakeconf.engines.schema_check", "named_views")
     Maintenance = deferred("lakeconf.lake.maintenance", "Maintenance")
     RunJournal = deferred("lakeconf.lake.run_journal", "RunJournal")
     stream = deferred("lakeconf.lake.stream_target", "stream")
@@ -286,32 +285,6 @@ class Lake:
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found
-
-    def register_views(self, spark: Any = None, prefix: str = "", *, tables: Sequence[str] | None = None) -> list[str]:
-        """Registers tables as temporary views of a Spark session, at the lake's snapshot, for `spark.sql`.
-
-        The view of `raw.events` is `raw_events`, that of `main.events` is `main_events`. Existing views with these
-        names are replaced. If any table cannot be read exactly, no view is created. The views keep their snapshot.
-
-        Args:
-            spark: The session; defaults to the lake's own.
-            prefix: Prefix of the view names.
-            tables: The tables, in the form that `table` accepts; defaults to all tables.
-
-        Returns:
-            The view names.
-
-        Raises:
-            UnsupportedError: The lake was opened without Spark, or Spark cannot read a table exactly.
-            LakeconfError: Two tables would have the same view name.
-            SparkError: The session belongs to another application.
-        """
-        operations = spark_operations(self._session.engine, "registering views")
-        names = self.tables() if tables is None else list(tables)
-        views = named_views(names, prefix)
-        frames = {view: self.table(name).scan() for view, name in views.items()}
-        operations.register_views(frames, spark)
-        return list(views)
 
     def sql(
         self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never

@@ -19,7 +19,6 @@ from lakeconf.errors import (
     LakeconfError,
     MissingDependencyError,
     SnapshotNotFoundError,
-    SparkError,
     StorageError,
     TableNotFoundError,
     UnsupportedError,
@@ -92,61 +91,6 @@ def test_table_can_be_appended_to_another_table(lake: Lake) -> None:
 def test_from_native_of_a_missing_table_names_the_table(lake: Lake) -> None:
     with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
         nw.from_native(lake.table("raw.numbrs"))  # type: ignore[call-overload]
-
-
-def test_register_views_creates_spark_views(spark_lake: Lake, spark: Any) -> None:
-    spark_lake.table("raw.numbers").append(NUMBERS)
-    spark_lake.create_table('"Odd schema"."select"', like=NUMBERS).append(NUMBERS.slice(0, 3))
-    spark_lake.create_table("plain", like={"n": "BIGINT"})
-    names = spark_lake.register_views(prefix="lake_")
-    try:
-        assert names == ["lake_Odd schema_select", "lake_main_plain", "lake_raw_numbers"]
-        joined = spark.sql(
-            "SELECT count(*), max(text) FROM lake_raw_numbers JOIN `lake_Odd schema_select` USING (id, text)"
-        )
-        assert [tuple(row) for row in joined.collect()] == [(3, "t2")]
-        spark_lake.table("raw.numbers").append(NUMBERS)
-        assert spark.table("lake_raw_numbers").count() == 100
-        assert spark_lake.register_views(prefix="lake_", tables=["raw.numbers"]) == ["lake_raw_numbers"]
-        assert spark.table("lake_raw_numbers").count() == 200
-    finally:
-        for name in names:
-            spark.catalog.dropTempView(f"`{name}`")
-
-
-def test_register_views_in_a_given_session(spark_lake: Lake, spark: Any) -> None:
-    spark_lake.table("raw.numbers").append(NUMBERS)
-    other = spark.newSession()
-    assert spark_lake.register_views(other) == ["raw_numbers"]
-    assert other.sql("SELECT sum(id) FROM raw_numbers").collect()[0][0] == 4950
-    assert not spark.catalog.tableExists("raw_numbers")
-    with pytest.raises(SparkError, match="another Spark application"):
-        spark_lake.register_views(object())
-
-
-def test_register_views_rejects_duplicate_view_names(spark_lake: Lake, spark: Any) -> None:
-    spark_lake.create_table("raw_NUMBERS.x", like=NUMBERS)
-    spark_lake.create_table("raw.numbers_x", like=NUMBERS)
-    with pytest.raises(LakeconfError, match=r"raw\.numbers_x and raw_NUMBERS\.x would both have the view name"):
-        spark_lake.register_views()
-    assert not spark.catalog.tableExists("raw_numbers")
-
-
-def test_register_views_creates_none_if_spark_cannot_read_a_table(spark_lake: Lake, spark: Any) -> None:
-    write(
-        spark_lake,
-        "CALL dev.set_option('data_inlining_row_limit', 10)",
-        "CREATE TABLE dev.raw.times (t TIMETZ)",
-        "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
-    )
-    with pytest.raises(UnsupportedError, match=r"the column .t. holds TIMETZ"):
-        spark_lake.register_views()
-    assert not spark.catalog.tableExists("raw_numbers")
-
-
-def test_register_views_needs_spark(duckdb_lake: Lake) -> None:
-    with pytest.raises(UnsupportedError, match=r"opened without one(.|\n)*store\.open"):
-        duckdb_lake.register_views()
 
 
 def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def spark_sql(query: str, schema: str, separator: str = "_") -> str:
     Args:
         query: The query in DuckDB's dialect.
         schema: The schema of its tables.
-        separator: Follows the schema: `_` for the views of `Lake.register_views`, and `.` for `Lake.sql`.
+        separator: Follows the schema: `_` for views in Spark, and `.` for `Lake.sql`.
     """
     tree = _comparable(query)
     defined = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}

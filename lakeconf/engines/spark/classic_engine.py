@@ -55,7 +55,6 @@ from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.sessions import (
     from_arrow,
     private_session,
-    register,
     run_sql,
 )
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, exact_cast, first_line
@@ -232,10 +231,6 @@ class SparkEngine:
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)
         return None if frame is None else nw.from_native(frame)
-
-    def register_views(self, frames: Mapping[str, nw.LazyFrame[Any]], session: Any = None) -> None:
-        views = {name: frame.to_native() for name, frame in frames.items()}
-        register(self._spark if session is None else session, views)
 
     def stream(self, options: Mapping[str, str]) -> DataFrame:
         return self._spark.readStream.format("lakeconf").options(**options).load()

@@ -13,7 +13,7 @@ from lakeconf.engines.frames import with_leaves
 from lakeconf.engines.spark.internals import active_session_kept, cloned_session, new_session, rebind, setting_names
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.spark_types import first_line
-from lakeconf.errors import QueryError, SchemaError, SparkError
+from lakeconf.errors import QueryError, SchemaError
 
 # All settings that can affect the result of a scan. https://spark.apache.org/docs/latest/configuration.html#spark-sql
 _SETTINGS = {
@@ -128,14 +128,3 @@ def run_sql(
             raise QueryError(
                 f"Spark rejects the query: {first_line(error)}", hint="fix the query in Spark's SQL"
             ) from error
-
-
-def register(spark: SparkSession, frames: Mapping[str, DataFrame]) -> None:
-    """Creates a temporary view of each frame; replaces views with the same name."""
-    for name, frame in frames.items():
-        if frame.sparkSession.sparkContext is not getattr(spark, "sparkContext", None):
-            raise SparkError(
-                "the session for the views belongs to another Spark application than the session of the lake",
-                hint="omit the session, or open the lake with it: store.open(spark)",
-            )
-        rebind(frame, spark).createOrReplaceTempView(quoted(name))

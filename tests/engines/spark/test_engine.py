@@ -16,7 +16,6 @@ from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.tables import load_table
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, ROW_ID, SparkOperations, StagingRequest
 from lakeconf.engines.spark.classic_engine import SparkEngine, check
-from lakeconf.engines.spark.sessions import register
 from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SchemaError, SparkError
 
@@ -103,29 +102,6 @@ def test_failed_staging_leaves_nothing(engine: SparkEngine, usual: Lake, spark: 
     with pytest.raises(SchemaError, match="NOT NULL"):
         engine.stage(spark.range(1).selectExpr("CAST(NULL AS BIGINT) AS a", "'x' AS b"), request)
     assert not list(usual.folder.rglob("lakeconf-*"))
-
-
-def test_view_has_the_rows_of_its_frame_in_the_given_session(spark: SparkSession) -> None:
-    other = spark.newSession()
-    register(other, {"a `b`.c": spark.range(3), "second": spark.range(5)})
-    assert other.sql("SELECT count(*) FROM `a ``b``.c`").collect() == [(3,)]
-    assert other.table("second").count() == 5
-    assert not spark.catalog.tableExists("second")
-    register(other, {"second": spark.range(7)})
-    assert other.table("second").count() == 7
-
-
-def test_session_of_another_application_is_rejected(spark: SparkSession) -> None:
-    class Other:
-        sparkContext = object()  # noqa: N815 - the name in pyspark
-
-    for session in (Other(), object()):
-        with pytest.raises(SparkError) as refused:
-            register(session, {"a": spark.range(1)})  # type: ignore[arg-type]
-        assert refused.value.message == (
-            "the session for the views belongs to another Spark application than the session of the lake"
-        )
-        assert refused.value.hint == "omit the session, or open the lake with it: store.open(spark)"
 
 
 ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"

@@ -17,8 +17,6 @@ TESTS = (*ALWAYS, *MORE, f"{LAKE}/test_conditions.py") if PROVE else ALWAYS
 # The page about Spark Connect lists what is refused.
 REFUSED = (
     *(
-        "registers_views",
-        "register_views",
         "in_a_condition",
         "scan_returns and price",
         "negative_zero",
