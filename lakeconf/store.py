@@ -210,7 +210,7 @@ class Store:
         Returns:
             A duckdb connection; the caller must close it.
         """
-        return _opened(self).detach_native()
+        return _opened(self).native
 
     def open(self, engine: Any = None, *, read_only: bool = False) -> Lake:
         """Opens the lake.

@@ -317,7 +317,7 @@ def _option_name(text: str) -> str:
         allowed = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_")
         hint = f"rename it to {allowed}" if allowed else "remove it"
         message = "the name of an option must contain only letters, digits and underscores"
-        raise PydanticCustomError("fault", "{message}", {"message": message, "hint": hint})
+        raise fault(message, hint=hint)
     return text
 
 
