@@ -136,13 +136,7 @@ class MissingDependencyError(LakeconfError, ImportError):
 def required(package: str, *, extra: str | None, needed_for: str) -> Iterator[None]:
     """Reports which extra to install if an import in the block does not find an optional package.
 
-    Args:
-        package: The package that the block imports.
-        extra: The lakeconf extra that installs it; None if it is not installed with lakeconf.
-        needed_for: The feature that needs it; begins the message.
-
-    Raises:
-        MissingDependencyError: The package is not installed.
+    `extra` is None if no extra installs it; `needed_for` is the feature that needs it.
     """
     try:
         yield
@@ -309,13 +303,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint for an unknown name: the most similar known name, ignoring case.
-
-    Args:
-        word: The unknown name.
-        known: The names that exist.
-        otherwise: The hint if no known name is similar.
-    """
+    """The hint for an unknown name: the most similar known name, ignoring case, or `otherwise`."""
     names = {name.lower(): name for name in known}
     near = nearest(word.lower(), names)
     return otherwise if near is None else f'did you mean "{names[near]}"?'

@@ -385,8 +385,7 @@ def _check_own(store: Store, secret: CreateSecret, made_by_lakeconf: list[str]) 
 def check_not_lost(store: Store, connection: Connection) -> None:
     """Raises an error if the data path has the marker of a lake, whose catalog does not exist.
 
-    Args:
-        connection: A connection that has the secrets of the store.
+    The connection has the secrets of the store.
     """
     if store.storage_backend is None:
         return
