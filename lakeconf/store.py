@@ -209,7 +209,7 @@ class Store:
         Returns:
             A duckdb connection; the caller must close it.
         """
-        return _opened(self).native
+        return _opened(self).detach_native()
 
     def open(self, engine: Any = None, *, read_only: bool = False) -> Lake:
         """Opens the lake.

@@ -230,6 +230,10 @@ class Connection:
         with self.errors():
             return Connection(self._native.cursor(), self.secrets)
 
+    def detach_native(self) -> duckdb.DuckDBPyConnection:
+        """Returns the duckdb connection to a caller that takes ownership; do not use this object afterwards."""
+        return self._native
+
     def close(self) -> None:
         """Closes the connection."""
         self.native.close()
