@@ -1,36 +1,4 @@
-"""The exceptions of lakeconf.
-
-LakeconfError
-├── ConfigError              the configuration is invalid: one or more problems, each with a position and a hint
-├── MissingDependencyError   an optional package is not installed
-├── ConnectionFailed         a server or file of the store cannot be reached, or rejects the credentials
-│   └── CatalogLockedError   another process holds the catalog's write lock
-├── CatalogError             the catalog can be reached, but is not the lake that the store describes
-│   ├── CatalogMissingError  the lake does not exist, and the statement must not create it
-│   ├── CatalogLostError     the catalog does not exist, but the data path has the files of a lake
-│   ├── CatalogMovedError    the catalog is a copy or was moved: its files may belong to the original
-│   └── CatalogVersionError  the extension does not support the version of the catalog
-├── StorageError             a data file or the data path cannot be read or written
-│   └── FileMissingError     the file does not exist
-├── TableNotFoundError       the table or schema does not exist at this snapshot
-├── SnapshotNotFoundError    the version does not exist, or no snapshot existed at that time
-├── SchemaError              a frame, column or type does not fit the table
-├── PredicateError           a `where` is invalid, or rows do not satisfy it
-├── QueryError               DuckDB rejects a statement
-│   ├── UnknownNameError     a table, view, function or other name does not exist
-│   └── UnsafeQueryError     the query, or a view or macro of the lake that it uses, may do more than read the lake
-├── UnsupportedError         lakeconf does not support the operation exactly; the hint names an alternative
-├── SparkError               Java, the session or one of its settings is unsuitable
-│   └── SparkVersionError    lakeconf does not support the session's version of Spark
-├── PipelineError            a model is invalid, or fails
-├── AuditError               the new state violates an audit of a transaction
-├── DataLossError            a change would delete rows or columns without consent; nothing was changed
-└── CommitError              a write was not committed; the lake is unchanged
-    ├── CommitConflictError  another writer changed what this write read
-    └── CommitUnknownError   the reply was lost: the write may have been committed
-
-UntestedVersionWarning       the tests of lakeconf do not run this version of DuckDB
-"""
+"""The exceptions of lakeconf, all derived from `LakeconfError`; docs/errors.md lists them with what to do."""
 
 from __future__ import annotations
 
@@ -136,13 +104,7 @@ class MissingDependencyError(LakeconfError, ImportError):
 def required(package: str, *, extra: str | None, needed_for: str) -> Iterator[None]:
     """Reports which extra to install if an import in the block does not find an optional package.
 
-    Args:
-        package: The package that the block imports.
-        extra: The lakeconf extra that installs it; None if it is not installed with lakeconf.
-        needed_for: The feature that needs it; begins the message.
-
-    Raises:
-        MissingDependencyError: The package is not installed.
+    `extra` is None if no extra installs it; `needed_for` is the feature that needs it.
     """
     try:
         yield
@@ -309,13 +271,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The hint for an unknown name: the most similar known name, ignoring case.
-
-    Args:
-        word: The unknown name.
-        known: The names that exist.
-        otherwise: The hint if no known name is similar.
-    """
+    """The hint for an unknown name: the most similar known name, ignoring case, or `otherwise`."""
     names = {name.lower(): name for name in known}
     near = nearest(word.lower(), names)
     return otherwise if near is None else f'did you mean "{names[near]}"?'

@@ -1,4 +1,4 @@
-"""Finds a value in text of other programs: plain, or encoded for SQL, URLs, JSON, XML, Python or base64."""
+"""Values that are never shown, and how to find one in text of other programs, in any encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-_MASK = "***"
+MASK = "***"
 # Values of at least this length do not occur in text by chance; the second limit is for values of letters only.
 _LONG, _LONG_WORD = 8, 12
 _SHORT = 4
@@ -45,15 +45,15 @@ def without(text: str, value: str) -> str:
     So a password like `lake` does not change sentences and other names.
     """
     if text == value:
-        return _MASK
+        return MASK
     if _is_long(value):
         for form in sorted(_spellings(value), key=len, reverse=True):
-            text = text.replace(form, _MASK)
+            text = text.replace(form, MASK)
     # A long run of backslashes is too ambiguous to match.
     text = _BACKSLASHES.sub(r"\\" * 4, text)
     pieces = _PLAIN.findall(value)
     if all(piece in text for piece in pieces):
-        text = re.sub(_placed(value), _MASK, text)
+        text = re.sub(_placed(value), MASK, text)
     return _without_base64(text, value) if _is_long(value) else text
 
 
@@ -133,18 +133,15 @@ def _without_base64(text: str, value: str) -> str:
     """Masks words of base64 or hexadecimal digits that contain the value."""
     octets = value.encode("utf-8", "surrogatepass")
     if octets.hex() in text.lower():
-        text = re.sub(octets.hex(), _MASK, text, flags=re.IGNORECASE)
+        text = re.sub(octets.hex(), MASK, text, flags=re.IGNORECASE)
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + octets).decode().rstrip("=")
         # The first and last characters also encode neighbours of the value.
         core = encoded[offset + 1 if offset else 0 : len(encoded) - (1 if (offset + len(octets)) % 3 else 0)]
         for form in {core, core.replace("+", "-").replace("/", "_")}:
             if form in text:
-                text = _BASE64.sub(lambda found, form=form: _MASK if form in found[0] else found[0], text)  # type: ignore[misc]
+                text = _BASE64.sub(lambda found, form=form: MASK if form in found[0] else found[0], text)  # type: ignore[misc]
     return text
-
-
-MASK = "***"
 
 
 class FromVariable(str):

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from lakeconf.lake.lake import Lake
 
-Found = TypeVar("Found")
 Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
 _METADATA = 'pass a backend: SQLiteMetadata(uri="catalog.sqlite"); get_store() makes a store from TOML'
@@ -104,8 +103,8 @@ class Store:
         check_arguments(self.name, self.metadata_backend, self.storage_backend, self.alias)
         if (refusal := self.metadata_backend.refusal(self.storage_backend)) is not None:
             raise StoreError(self.name, "", f"{self.metadata_backend.type} {refusal}")
-        options = guard_options(checked_table(self.attach_options, "attach_options", '{"read_only": True}'))
-        limits = dict(checked_table(self.maintenance, "maintenance", '{"deadline": "30m"}'))
+        options = guard_options(self.attach_options or {})
+        limits = dict(self.maintenance or {})
         checked_committer(self.name, self.committer)
         vars(self).update(attach_options=options, maintenance=limits, hidden=tuple(self.hidden))
         chosen = self.alias or self.metadata_backend.default_alias(self.name, dict(self.metadata_backend))
@@ -385,8 +384,7 @@ def _check_own(store: Store, secret: CreateSecret, made_by_lakeconf: list[str]) 
 def check_not_lost(store: Store, connection: Connection) -> None:
     """Raises an error if the data path has the marker of a lake, whose catalog does not exist.
 
-    Args:
-        connection: A connection that has the secrets of the store.
+    The connection has the secrets of the store.
     """
     if store.storage_backend is None:
         return
@@ -501,17 +499,6 @@ def check_arguments(name: object, metadata_backend: object, storage_backend: obj
         _check("storage_backend", storage_backend, StorageBackend, "a storage backend", _STORAGE)
     if alias:
         _check("alias", alias, str, "a text", "omit it to attach the lake under the name of the store")
-
-
-def checked_table(values: Mapping[str, Found] | None, argument: str, example: str) -> Mapping[str, Found]:
-    """Returns a dictionary of options, which is empty for None."""
-    if values is None:
-        return {}
-    hint = f"write {argument}={example}"
-    _check(argument, values, Mapping, "a dictionary", hint)
-    for key in values:
-        _check(f"a key of {argument}", key, str, "a text", hint)
-    return values
 
 
 def _check(argument: str, value: object, kind: type, what: str, hint: str) -> None:

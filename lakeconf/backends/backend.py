@@ -105,8 +105,10 @@ class Backend(BaseModel, ABC):
 
     @classmethod
     def init_template(cls) -> InitTemplate:
-        """What `lakeconf init` writes; by default the required fields."""
-        return InitTemplate({name: None for name, field in cls.model_fields.items() if field.is_required()})
+        """What `lakeconf init` writes; by default the required fields, and the examples of paths."""
+        required = {name: field for name, field in cls.model_fields.items() if field.is_required()}
+        paths = {name: field.examples for name, field in required.items() if name in cls.path_fields()}
+        return InitTemplate({name: examples[0] if (examples := paths.get(name)) else None for name in required})
 
     def prepare(self, *, read_only: bool) -> None:
         """Checks or creates files and folders that must exist before the lake is attached.
@@ -317,7 +319,7 @@ def _option_name(text: str) -> str:
         allowed = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_")
         hint = f"rename it to {allowed}" if allowed else "remove it"
         message = "the name of an option must contain only letters, digits and underscores"
-        raise PydanticCustomError("fault", "{message}", {"message": message, "hint": hint})
+        raise fault(message, hint=hint)
     return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
-from lakeconf.config.toml_text import Key, TomlText, dotted, syntax_excerpt, value_position
+from lakeconf.config.toml_text import Key, TomlText, dotted, syntax_excerpt
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 
@@ -24,6 +24,8 @@ Table: TypeAlias = Mapping[str, Any]
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
+_TOO_LARGE = ("an integer is too large", f"use at most 64 bits: from {-(2**63)} to {2**63 - 1}")
+_TOO_DEEP = ("tables or lists are nested too deeply", f"nest at most {MAX_DEPTH} levels")
 # Keys in messages of tomllib: "Cannot declare ('a', 'b') twice".
 _KEY = r"\(.*\)|(?<=key )['\"].*"
 _FORM = 'write key = "text" on a line of its own, with a string in quotes (https://toml.io)'
@@ -165,13 +167,14 @@ def file_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 def _parsed(path: Path, text: str) -> Table:
     deep = too_deep(text, "TOML")
     if deep is not None:
-        raise _too_deep(path, text, deep)
+        raise _beyond(*_TOO_DEEP, path, _place(text, deep))
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-    except ValueError:
-        raise _too_large(path, text) from None
+    except ValueError:  # an integer of more digits than Python reads
+        digits = re.search(r"[0-9_]{1000,}", text)
+        raise _beyond(*_TOO_LARGE, path, None if digits is None else _place(text, digits.start())) from None
     else:
         check_limits(data, path, text)
         return data
@@ -186,46 +189,34 @@ def _parsed(path: Path, text: str) -> Table:
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
     """Rejects tables and lists nested too deeply, keys that are long or no text, and integers of over 64 bits."""
-    level: list[Any] = [data]
+    level: list[tuple[Key, Any]] = [((), data)]
     for _ in range(MAX_DEPTH):
-        keys = [key for table in level if isinstance(table, Mapping) for key in table]
-        if not all(isinstance(key, str) for key in keys):
+        items = [((*key, name), value) for key, table in level for name, value in _items(table)]
+        if not all(isinstance(name, str) for _, table in level if isinstance(table, Mapping) for name in table):
             raise ConfigError([Problem(Code.WRONG_TYPE.code, "a key is not a text", "write keys as text")])
-        long = next((key for key in keys if len(key) > MAX_KEY), None)
-        if long is not None:
-            line = text.count("\n", 0, max(text.find(long), 0)) + 1
-            message, hint = f"a key is longer than {MAX_KEY} characters", "shorten it"
-            raise ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line if text else None)])
-        values = [value for table in level for value in (table.values() if isinstance(table, Mapping) else table)]
-        if any(isinstance(value, int) and value not in _INTEGERS for value in values):
-            raise _too_large(path, text)
-        level = [value for value in values if isinstance(value, Mapping | list | tuple)]
+        for key, value in items:
+            if isinstance(key[-1], str) and len(key[-1]) > MAX_KEY:
+                message, hint = f"a key is longer than {MAX_KEY} characters", "shorten it"
+                raise _beyond(message, hint, path, TomlText(text).positions.get(key))
+            if isinstance(value, int) and value not in _INTEGERS:
+                raise _beyond(*_TOO_LARGE, path, TomlText(text).positions.get(key))
+        level = [(key, value) for key, value in items if isinstance(value, Mapping | list | tuple)]
         if not level:
             return
-    raise _too_deep(path)
+    raise _beyond(*_TOO_DEEP, path, None)
 
 
-def _too_deep(path: Path | None, text: str = "", offset: int | None = None) -> ConfigError:
-    message, hint = "tables or lists are nested too deeply", f"nest at most {MAX_DEPTH} levels"
-    if offset is None:
-        return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path)])
-    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+def _items(table: Mapping[Any, Any] | Sequence[Any]) -> Iterable[tuple[Any, Any]]:
+    return table.items() if isinstance(table, Mapping) else enumerate(table)
+
+
+def _beyond(message: str, hint: str, path: Path | None, place: tuple[int, int] | None) -> ConfigError:
+    line, column = place or (None, None)
     return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
 
 
-def _too_large(path: Path | None, text: str) -> ConfigError:
-    hint = f"use at most 64 bits: from {-(2**63)} to {2**63 - 1}"
-    place = value_position(text, _is_large) or (None, None)
-    return ConfigError([Problem(Code.NOT_TOML.code, "an integer is too large", hint, None, None, path, *place)])
-
-
-def _is_large(value: str) -> bool:
-    if re.fullmatch(r"[+-]?(0x[0-9A-Fa-f_]+|0o[0-7_]+|0b[01_]+|[0-9_]+)", value) is None:
-        return False
-    try:
-        return int(value.replace("_", ""), 0) not in _INTEGERS
-    except ValueError:  # more decimal digits than Python reads
-        return True
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def _syntax_place(message: str, text: str) -> tuple[int, int]:

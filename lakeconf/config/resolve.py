@@ -161,15 +161,13 @@ class Draft:
         self.unresolved: set[Path] = set()
         self.file_name = source.path.name if source.path is not None else "the configuration"
         self._source = source
-        self.hidden = tuple(hidden)
+        self.hidden = tuple(hidden)  # the secrets of the whole configuration
         self.looked_up: dict[str, str | None] = {}
         self._environment = environment or {}
         self._is_untrusted = environment is None
-        self._secrets: list[Secret] = []
         self._places = merged.places
         self.values: dict[str, Any] = {}
         self.values = self._table(merged.values, ())
-        self._secrets = [Secret(text) for text in _secret_texts(self.values) if text]
 
     def report(self, code: Code, message: str, key: Path = (), *, hint: str | None = None) -> None:
         """Adds a problem."""
@@ -188,7 +186,7 @@ class Draft:
 
         The variables belong to the machine that reads the file, and the file may be untrusted.
         """
-        text = masked(text, [*self._secrets, *self.hidden])
+        text = masked(text, self.hidden)
         for name, value in self.looked_up.items():
             # A shorter value is part of too many words.
             if value and len(value) >= _SHORTEST_VALUE:

@@ -23,11 +23,11 @@ _PIPELINE: Mapping[str, Any] = {
             "description": "Python files that declare models, relative to this file.",
             "examples": [["models.py"]],
         },
-        "models": {"type": "object"},
+        "models": {"$ref": "#/$defs/models"},
         "tests": {
             "type": "object",
             "description": "Unit tests of models that `lakeconf test` runs, by name.",
-            "additionalProperties": {"type": "object"},
+            "additionalProperties": {"$ref": "#/$defs/unit_test"},
             "examples": [{"by_day": {"model": "marts.by_day", "given": {"raw.sales": [{"id": 1}]}, "expect": [{}]}}],
         },
     },
@@ -48,12 +48,8 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
         },
         "maintenance": _options("maintenance", "Limits of maintenance that sets none of its own.")
         | {"examples": [{name: one.example for name, one in OPTIONS["maintenance"].items()}]},
-        **(models or {}),
+        **(models or {"models": {"type": "object"}, "unit_test": {"type": "object"}}),
     }
-    pipeline: dict[str, Any] = {**_PIPELINE, "properties": dict(_PIPELINE["properties"])}
-    if models is not None:
-        tests = {**pipeline["properties"]["tests"], "additionalProperties": {"$ref": "#/$defs/unit_test"}}
-        pipeline["properties"] |= {"models": {"$ref": "#/$defs/models"}, "tests": tests}
     types = {"metadata_backend": metadata_types(), "storage_backend": storage_types()}
     classes = {"metadata_backend": metadata_backend, "storage_backend": storage_backend}
     backends = {key: _backends(key, types[key], of_type, definitions) for key, of_type in classes.items()}
@@ -65,7 +61,7 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "default_store": {"type": "string", "description": "The store to use if none is named."},
-            "pipeline": pipeline,
+            "pipeline": _PIPELINE,
             "stores": {
                 "type": "object",
                 "description": "The stores by name.",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from lakeconf.logs import escaped
@@ -20,24 +19,6 @@ _BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
 _KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
 _TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
 _BARE_VALUE = r"[^,\]}#\r\n]+"
-
-
-def value_position(text: str, is_wanted: Callable[[str], bool]) -> tuple[int, int] | None:
-    """Returns the position of the first wanted value in TOML that is valid up to there."""
-    scanner = _Scanner(text)
-    with contextlib.suppress(ValueError, IndexError):
-        scanner.document()
-    offset = next((start for start, end, _ in scanner.hidden if is_wanted(text[start:end])), None)
-    return None if offset is None else _place(_line_starts(text), offset)
-
-
-def _line_starts(text: str) -> list[int]:
-    return [0, *(match.end() for match in re.finditer("\n", text))]
-
-
-def _place(starts: list[int], offset: int) -> tuple[int, int]:
-    line = bisect.bisect_right(starts, offset)
-    return line, offset - starts[line - 1] + 1
 
 
 class _Scanner:
@@ -177,9 +158,9 @@ class TomlText:
         scanner = _Scanner(text)
         scanner.document()
         self._text = text
-        self._starts = _line_starts(text)
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._spans = scanner.hidden
-        self.positions = {key: _place(self._starts, offset) for key, offset in scanner.offsets.items()}
+        self.positions = {key: self._place(offset) for key, offset in scanner.offsets.items()}
 
     def excerpt(self, line: int, column: int) -> str:
         """Returns a line and below it a line with a caret, at most 80 columns wide, with `…` for each value."""
@@ -189,6 +170,10 @@ class TomlText:
         first, last = max(start, offset - _AROUND), min(len(self._text) if end < 0 else end, offset + _AROUND)
         before = self._shown(first, offset)
         return drawn(line, f"{_HIDDEN}{before}" if first > start else before, self._shown(offset, last))
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
 
     def _shown(self, first: int, last: int) -> str:
         pieces = []

@@ -12,7 +12,7 @@ from lakeconf.backends.backend import SecretName, SecretParameters, Text
 from lakeconf.backends.store_options import checked_committer
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import FromVariable, Secret
-from lakeconf.store import Store, checked_table
+from lakeconf.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,11 +130,6 @@ PLANTED = "planted-in-an-argument"
         ("metadata_backend", PLANTED, "metadata_backend is a value of the type str, and not a metadata backend"),
         ("storage_backend", PLANTED, "storage_backend is a value of the type str, and not a storage backend"),
         ("alias", 5, "alias is a value of the type int, and not a text"),
-        ("attach_options", [PLANTED], "attach_options is a value of the type list, and not a dictionary"),
-        ("attach_options", PLANTED, "attach_options is a value of the type str, and not a dictionary"),
-        ("attach_options", {5: PLANTED}, "a key of attach_options is a value of the type int, and not a text"),
-        ("maintenance", PLANTED, "maintenance is a value of the type str, and not a dictionary"),
-        ("maintenance", {None: PLANTED}, "a key of maintenance is None, and not a text"),
     ],
 )
 def test_wrong_argument_of_a_store_is_named(argument: str, value: Any, message: str, tmp_path: Path) -> None:
@@ -154,8 +149,3 @@ def test_backends_in_the_wrong_order_are_refused(tmp_path: Path) -> None:
     swapped: Any = (store.storage_backend, store.metadata_backend)
     with pytest.raises(LakeconfError, match="metadata_backend is a value of the type LocalStorage"):
         Store("dev", *swapped)
-
-
-def test_right_arguments_are_returned() -> None:
-    assert checked_table(None, "maintenance", "{}") == {}
-    assert checked_table({"deadline": "1h"}, "maintenance", "{}") == {"deadline": "1h"}

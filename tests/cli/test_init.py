@@ -122,7 +122,7 @@ def test_missing_or_invalid_arguments_are_refused(folder: Path) -> None:
         (["--set", "storage.bucket=acme"], "storage.bucket cannot be set: the store has no storage"),
         (["--set", "storage_backend.bucked=acme"], "stores.dev.storage_backend.bucked: unknown key"),
         (["--set", "metadata_backend.type=sqlite"], "metadata_backend.type is already postgres"),
-        (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: must be an integer"),
+        (["--set", "metadata_backend.port=many"], "stores.dev.metadata_backend.port: must be a valid integer"),
         (["--metadata", "motherduck"], "stores.dev"),
     ],
 )

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from config_source import FOLDER, source_of, stores_of, summary
-from local_stores import store_of
 
-from lakeconf.config.config import LazyStores
 from lakeconf.config.read_store import STORE_NAME, structure_problems
 from lakeconf.config.resolve import Outline, outline_of, secret_names
 from lakeconf.errors import Problem
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lakeconf.store import Store
-
 
 TEXT = """
 [stores.dev.metadata_backend]
@@ -99,50 +91,6 @@ def test_names_of_secrets_as_written() -> None:
     assert secret_names(STORES, "prod") == ("of_the_catalog", "${NAME}")
     assert secret_names(STORES, "cloud") == secret_names(STORES, "odd") == secret_names(STORES, "orphan") == ()
     assert secret_names(STORES, "number") == ("8",)
-
-
-class Reader:
-    """Returns a store and remembers which names were read."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.read: list[str] = []
-
-    def __call__(self, name: str) -> Store:
-        self.read.append(name)
-        return self.store
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Reader:
-    return Reader(store_of(tmp_path))
-
-
-def test_names_are_known_without_reading_a_store(reader: Reader) -> None:
-    stores = LazyStores(("b", "a"), reader)
-    assert list(stores) == list(stores.keys()) == ["b", "a"]
-    assert len(stores) == 2
-    assert "a" in stores
-    assert "c" not in stores
-    assert repr(stores) == "<stores: b, a>"
-    assert repr(LazyStores((), reader)) == "<stores: >"
-    assert reader.read == []
-
-
-def test_store_is_read_on_access(reader: Reader) -> None:
-    stores = LazyStores(("b", "a"), reader)
-    assert stores["a"] is reader.store
-    assert stores.get("b") is reader.store
-    assert reader.read == ["a", "b"]
-    assert dict(stores) == {"b": reader.store, "a": reader.store}
-
-
-def test_unknown_name_is_a_key_error_and_reads_nothing(reader: Reader) -> None:
-    stores = LazyStores(("a",), reader)
-    with pytest.raises(KeyError, match="'A'"):
-        stores["A"]
-    assert stores.get("c") is None
-    assert reader.read == []
 
 
 STORES_OF_STRUCTURE: dict[str, Any] = {"dev": {}}

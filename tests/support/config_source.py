@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf.config.file import Source
 from lakeconf.config.read_store import read_store
-from lakeconf.config.resolve import Draft, Inheritance
+from lakeconf.config.resolve import Draft, Inheritance, secret_texts, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,12 +35,15 @@ def draft_of(
     text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False, hidden: Sequence[Secret] = ()
 ) -> Draft:
     """The draft of the store `dev`; without `environment`, no variable is set."""
-    return Draft(stores_of(text), "dev", None if untrusted else environment or {}, hidden)
+    stores, given = stores_of(text), environment or {}
+    secrets = [*hidden, *secrets_of(secret_texts(stores.stores), given)]
+    return Draft(stores, "dev", None if untrusted else given, secrets)
 
 
 def reading_of(text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False) -> Reading:
     """What `read_store` finds out about the store `dev`; without `environment`, no variable is set."""
-    return read_store(stores_of(text), "dev", None if untrusted else environment or {})
+    stores, given = stores_of(text), environment or {}
+    return read_store(stores, "dev", None if untrusted else given, secrets_of(secret_texts(stores.stores), given))
 
 
 def summary(problem: Problem) -> tuple[str, str, str | None, str | None, int | None]:

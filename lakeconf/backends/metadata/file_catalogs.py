@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text, described
+from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
 from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
 from lakeconf.sql import Value, literal
 
@@ -139,10 +139,6 @@ class DuckDBMetadata(CatalogFile):
         if path.is_file() and path.stat().st_size > 0:
             self.look_into(path)
 
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"uri": ".lakeconf/catalog.duckdb"})
-
     def make_empty(self, path: Path) -> None:
         import duckdb
 
@@ -178,10 +174,6 @@ class SQLiteMetadata(CatalogFile):
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
     write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"uri": ".lakeconf/catalog.sqlite"})
 
     @property
     def extensions(self) -> tuple[str, ...]:

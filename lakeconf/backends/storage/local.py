@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import field_validator
 
-from lakeconf.backends.backend import InitTemplate, StorageBackend, Text, described
+from lakeconf.backends.backend import StorageBackend, Text, described
 from lakeconf.errors import StorageError
 
 
@@ -30,10 +30,6 @@ class LocalStorage(StorageBackend):
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:
         return ("path",)
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"path": ".lakeconf/data"})
 
     @property
     def extensions(self) -> tuple[str, ...]:
