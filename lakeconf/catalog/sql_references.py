@@ -157,7 +157,8 @@ class TablePlace(NamedTuple):
 
     parts: Sequence[str]  # the parts of the name
     span: Span  # where the name is
-    alias: str  # the alias that follows the name; empty without one
+    alias: str  # the alias; empty without one
+    end: int  # the end of the name, or of the alias that follows it, with the names of its columns
     is_described: bool  # True in `DESCRIBE t` and `SUMMARIZE t`, where no alias may follow
     has_snapshot: bool  # True if `AT (…)` follows
 
@@ -272,7 +273,17 @@ def _place(text: str, encoded: bytes, node: Mapping[str, Any], is_described: boo
     found = re.compile(dotted, re.DOTALL).match(text, start)
     if found is None or [_unquoted(str(one)) for one in found.groups()] != parts:
         raise NotOneQuery(f"the place of the table {'.'.join(parts)} is unknown")
-    return TablePlace(parts, found.span(), node["alias"], is_described, node.get("at_clause") is not None)
+    end = _alias_end(text, found.end(), node["alias"], has_columns=bool(node["column_name_alias"]))
+    return TablePlace(parts, found.span(), node["alias"], end, is_described, node.get("at_clause") is not None)
+
+
+def _alias_end(text: str, start: int, alias: str, *, has_columns: bool) -> int:
+    """The end of the alias after a name; the start if there is none, or if it precedes the name."""
+    found = re.compile(rf"{_BETWEEN}(?:as(?![\w$]){_BETWEEN})?({_NAME})", re.DOTALL | re.IGNORECASE).match(text, start)
+    if not alias or found is None or folded(_unquoted(found[1])) != folded(alias):
+        return start
+    columns = re.compile(rf"{_BETWEEN}\((?:{_QUOTED}|[^()\"])*\)", re.DOTALL).match(text, found.end())
+    return columns.end() if has_columns and columns is not None else found.end()
 
 
 def _unquoted(name: str) -> str:
@@ -284,6 +295,7 @@ def _characters(encoded: bytes, position: int) -> int:
     return len(encoded[:position].decode(errors="ignore"))
 
 
+_TABLE = re.compile(rf"(?<![\w$\"])table(?![\w$]){_BETWEEN}\Z", re.DOTALL | re.IGNORECASE)
 # Views with this prefix are unique.
 VIEW_PREFIX = "lakeconf_input_"
 
@@ -318,12 +330,18 @@ def query_over_views(sql: str, views: Mapping[str, str]) -> str:
 
 def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
     """A query that reads its tables and views at a snapshot, except for frames and where it names a snapshot."""
-    names, changes = set(map(folded, frames)), {}
+    names, changes, at = set(map(folded, frames)), dict[Span, str](), f" AT (VERSION => {snapshot_id})"
     for table in parse_query(sql).tables:
         is_frame = len(table.parts) == 1 and folded(table.name) in names
-        if not (is_frame or table.has_snapshot or table.parts[0].lower() in _CATALOG_SCHEMAS):
-            start, end = table.span
-            changes[table.span] = table.named_as(f"(FROM {sql[start:end]} AT (VERSION => {snapshot_id}))")
+        if is_frame or table.has_snapshot or table.parts[0].lower() in _CATALOG_SCHEMAS:
+            continue
+        (start, end), keyword = table.span, _TABLE.search(sql, 0, table.span[0])
+        if table.is_described:
+            changes[table.span] = f"(FROM {sql[start:end]}{at})"
+        else:
+            changes[table.end, table.end] = at
+        if keyword is not None:  # after `TABLE t`, no snapshot may follow
+            changes[keyword.span()] = "FROM "
     return replaced(sql, changes)
 
 

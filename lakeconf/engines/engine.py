@@ -158,6 +158,10 @@ class SparkOperations(Protocol):
         """Runs a query in Spark's SQL over temporary views that only this query sees; parameters are SQL constants."""
         ...
 
+    def stream(self, options: Mapping[str, str]) -> Any:
+        """A streaming frame of the data source `lakeconf`."""
+        ...
+
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
         """The ids and positions of the rows in data files that satisfy the predicate of a plan.
 

@@ -225,11 +225,17 @@ class Lake:
         Raises:
             LakeconfError: A transaction is open: Spark would not repeat a batch that the transaction discards.
             TableNotFoundError: There is no such table.
+            UnsupportedError: The lake is open on Spark Connect, which would send the lake to the server.
         """
         if self._scope.transaction is not None:
             raise LakeconfError(
                 "a transaction is open, and the batches of a stream cannot be a part of it",
                 hint="use the lake itself: lake.stream_sink(…)",
+            )
+        if self._session.engine.name == "spark-connect":
+            raise UnsupportedError(
+                "a sink needs a classic Spark session, and this lake was opened with one of Spark Connect",
+                hint="run the stream with a classic session, or append what it has written: lake.table(…).append(…)",
             )
         found = self.table(table)
         _ = found.schema  # Spark would show an error in the first batch only

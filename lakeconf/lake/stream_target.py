@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from lakeconf.commit.scope import Scope
+from lakeconf.engines.engine import spark_operations
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.lake.table import Table
 
@@ -60,23 +60,9 @@ class StreamSink:
         self._checked.add(query_id)
 
 
-@runtime_checkable
-class StreamingEngine(Protocol):
-    """An engine that reads streams."""
-
-    def stream(self, options: Mapping[str, str]) -> Any:
-        """A streaming frame of the data source `lakeconf`."""
-        ...
-
-
 def stream(scope: Scope, table: str, since: int | None, snapshots_per_batch: int | None, *, changes: bool) -> Any:
     """A streaming frame of a table; see `Lake.stream`."""
-    session = scope.session
-    if not isinstance(session.engine, StreamingEngine):
-        raise UnsupportedError(
-            "a stream needs a Spark session, and this lake was opened without one",
-            hint="open the lake with a session: store.open(spark)",
-        )
+    session, operations = scope.session, spark_operations(scope.session.engine, "a stream")
     if session.config is None:
         raise UnsupportedError(
             f"the store {session.store!r} is not declared in a file, from which Spark's processes can read it",
@@ -89,4 +75,4 @@ def stream(scope: Scope, table: str, since: int | None, snapshots_per_batch: int
         )
     options = {"table": table, "store": session.store, "config": session.config, "changes": str(changes).lower()}
     numbers = {"since": since, "snapshots_per_batch": snapshots_per_batch}
-    return session.engine.stream(options | {name: str(value) for name, value in numbers.items() if value is not None})
+    return operations.stream(options | {name: str(value) for name, value in numbers.items() if value is not None})

@@ -169,6 +169,15 @@ AT_FIRST = {
     ],
     'SELECT "t".a FROM "t", (FROM t) AS u WHERE EXISTS (FROM t WHERE a = u.a)': [(1,)],
     "PIVOT t ON a IN (1, 2) USING count(*)": [(1, 0)],
+    "SELECT main.t.a, rowid, filename IS NOT NULL AS has_file FROM main.t WHERE main.t.a = dev.main.t.a": [
+        (1, 0, True)
+    ],
+    "SELECT a FROM main.t JOIN other.t USING (a)": [(1,)],
+    "TABLE t": [(1,)],
+    "WITH c AS (table /* of */ t) FROM c": [(1,)],
+    'FROM t -- of\n AS "X y" (b) WHERE "x Y".b = 1': [(1,)],
+    "SELECT y.a FROM x : t, t y, t AS z TABLESAMPLE 100%": [(1,)],
+    'SELECT count(*) FROM t table1, main.t as\tas1, t AS "table"': [(1,)],
     "FROM v": [(1,)],
     "FROM of_macros": [(1, 1)],
     "SELECT a FROM t AT (VERSION => {latest}) ORDER BY a": [(1,), (2,)],
@@ -181,8 +190,10 @@ AT_FIRST = {
 def pinned(lake: Lake) -> Lake:
     """The lake at a snapshot, after which another row was added."""
     lake.create_table("t", {"a": "BIGINT"})
+    lake.create_table("other.t", {"a": "BIGINT"})
     run_plain(
         lake,
+        "INSERT INTO other.t VALUES (1)",
         "CREATE VIEW v AS FROM t",
         "CREATE MACRO largest() AS (SELECT max(a) FROM t)",
         "CREATE MACRO listed() AS TABLE FROM t",

@@ -201,7 +201,7 @@ def test_a_lake_that_is_open_for_reading_has_streams(spark: SparkSession) -> Non
 
 
 def test_a_stream_needs_a_session(store: Store) -> None:
-    with store.open() as lake, pytest.raises(UnsupportedError, match="a stream needs a Spark session"):
+    with store.open() as lake, pytest.raises(UnsupportedError, match="a stream needs a classic Spark session"):
         lake.stream("t")
 
 

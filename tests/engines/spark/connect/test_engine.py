@@ -105,6 +105,10 @@ def test_operations_that_need_a_classic_session_are_refused(lake: lakeconf.Lake)
     with pytest.raises(UnsupportedError, match="with one of Spark Connect") as refused:
         lake.sql("SELECT 1", dialect="spark")
     assert "createOrReplaceTempView" in str(refused.value.hint)
+    with pytest.raises(UnsupportedError, match="with one of Spark Connect"):
+        lake.stream("t")
+    with pytest.raises(UnsupportedError, match="with one of Spark Connect"):
+        lake.stream_sink("t")
 
 
 def test_mode_of_classic_sessions_is_refused(
