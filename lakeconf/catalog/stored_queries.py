@@ -344,7 +344,7 @@ _OTHERS = frozenset(
 )
 
 # Functions that run a query in a text, which may be computed.
-_INDIRECT = frozenset({"json_execute_serialized_sql", "query"})
+_RUNNING_SQL = frozenset({"json_execute_serialized_sql", "query"})
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
 _NOT_ONE_QUERY = (
     "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
@@ -379,7 +379,7 @@ def check_only_reads(connection: Connection, sql: str) -> None:
 def check_functions(names: Iterable[str]) -> None:
     """Refuses functions that change the lake, or may do so."""
     for name in sorted(names):
-        if name in _INDIRECT:
+        if name in _RUNNING_SQL:
             raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
         unknown = name.startswith(_DUCKLAKE) and name not in READERS | _LISTS
         if unknown or name in WRITERS or name in _OTHERS:

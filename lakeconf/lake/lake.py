@@ -218,7 +218,7 @@ class Lake:
 
         Args:
             table: The table that batches are appended to.
-            query: A name for the query. The sink refuses the same name with another checkpoint, because Spark then
+            query: A name for the query. The same name with another checkpoint is an error, because Spark then
                 counts batches from 0 again. Without a name, Spark's query id is used, and another checkpoint appends
                 all batches again.
 
@@ -278,7 +278,7 @@ class Lake:
             paths: Absolute paths or URIs.
 
         Raises:
-            SchemaError: The paths are not a list of texts.
+            SchemaError: The paths are not a list of strings.
             StorageError: There are no paths, or a file does not exist.
             QueryError: DuckDB cannot read them.
         """
