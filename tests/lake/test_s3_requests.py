@@ -114,7 +114,7 @@ def test_merge_on_spark(
     """A merge of ten rows into two files of 500 rows each; half of the ten are new. Nothing is copied.
 
     DuckDB reads one staged file. Spark stages the frame, the actions and the inserted rows; the order of its reads may
-    vary.
+    vary, and S3A opens a file once more if a read of it arrives late: two GETs above the usual number.
     """
     if not is_small:
         monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
@@ -128,7 +128,7 @@ def test_merge_on_spark(
     if is_small:
         check(found, 37, PUT=5, GET=4, HEAD=18, LIST=8, DELETE=2)
     else:
-        check(found, 100, PUT=8, GET=10, HEAD=52, LIST=26, DELETE=5)
+        check(found, 100, PUT=8, GET=12, HEAD=52, LIST=26, DELETE=5)
 
 
 @pytest.mark.hadoop_aws
@@ -155,9 +155,9 @@ def test_staged_merge_copies_only_files_of_partitions(
     placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]
     assert sorted(placed) == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
     if name == "t":
-        check(found, 129, PUT=11, GET=10, HEAD=67, LIST=33, DELETE=8)
+        check(found, 129, PUT=11, GET=12, HEAD=67, LIST=33, DELETE=8)
     else:
-        check(found, 216, PUT=19, COPY=4, GET=18, HEAD=107, LIST=54, DELETE=11, POST=3)
+        check(found, 216, PUT=19, COPY=4, GET=20, HEAD=107, LIST=54, DELETE=11, POST=3)
 
 
 @pytest.fixture
