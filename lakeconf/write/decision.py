@@ -36,7 +36,8 @@ MOST_FRAME_BYTES = 128 * 1024**2
 MOST_FILE_BYTES = 4 * 1024**3
 # Of the updated rows in the files of the table; an estimate.
 LEAST_BYTES = 64 * 1024**2
-# DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files.
+# DuckLake needs 30 to 60 bytes of memory for each row that a statement deletes, also if it drops whole files. DuckDB
+# counts the rows in 0.02 s for 2,000,000, and a Spark job takes a second.
 ROWS_PER_STATEMENT = 2_000_000
 # DuckLake's DELETE needs 6 MB for so many rows. It keeps deletes of few rows in the catalog.
 FEWEST_POSITIONS = 100_000
@@ -84,18 +85,24 @@ class Decision(NamedTuple):
 
 def merged(frame_bytes: int, plan: ScanPlan) -> tuple[Amount, ...]:
     """The amounts of a merge: its frame, and the files that can match."""
-    return Amount("the frame has", frame_bytes, MOST_FRAME_BYTES), _files(plan)
+    return Amount("the frame has", frame_bytes, MOST_FRAME_BYTES), matching_files(plan)
 
 
-def _files(plan: ScanPlan) -> Amount:
+def matching_files(plan: ScanPlan) -> Amount:
+    """What DuckDB would read."""
     size = sum(file.file_size_bytes for file in plan.files)
     return Amount(f"the files that can match ({len(plan.files)}) have", size, MOST_FILE_BYTES)
 
 
 def searched(plan: ScanPlan) -> tuple[Amount, ...]:
-    """The amount of a delete: the rows of the files that can match."""
+    """The amount of a delete before its rows are counted: those of the files that can match."""
     count = sum(file.record_count for file in plan.files)
     return (Amount(f"the files that can match ({len(plan.files)}) have", count, ROWS_PER_STATEMENT, _rows),)
+
+
+def counted(count: int) -> tuple[Amount, ...]:
+    """The amount of a delete whose rows DuckDB has counted."""
+    return (Amount("those to delete are", count, ROWS_PER_STATEMENT, _rows),)
 
 
 def deleted(count: int) -> tuple[Amount, ...]:
@@ -192,10 +199,13 @@ def explained(scope: Scope, table: str, where: Where | None) -> dict[str, str]:
         return found if reason is None else Decision(by_spark=False, reason=reason)
 
     types = _types_refusal(info) or _keys_refusal(info, registered=True)
+    found = way(searched(plan), adds_rows=False)
+    is_counted = found.by_spark and not by_size(session, (matching_files(plan),)).by_spark
+    counts = f"; duckdb, if at most {_rows(ROWS_PER_STATEMENT)} of them satisfy the condition" * is_counted
     update = str(way(updated(session, info, sum(file.record_count for file in plan.files))))
     return {
         "append": str(Decision(types is None, types or _FILES)),
-        "delete": str(way(searched(plan), adds_rows=False)),
+        "delete": f"{found}{counts}",
         "overwrite": str(way(searched(plan))),
         "update": update.replace("the updated rows have about", "with all rows of the files, the updated rows have"),
         "merge": _expected_merge(session, plan, refusal(adds_rows=True)),

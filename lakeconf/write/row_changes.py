@@ -35,9 +35,11 @@ from lakeconf.write.decision import (
     after_error,
     by_size,
     by_statement,
+    counted,
     decide,
     deleted,
     engine_refusal,
+    matching_files,
     of_rows,
     searched,
 )
@@ -92,7 +94,14 @@ def _decided(
     # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
     if plan.table.columns != info.columns:
         return by_statement(transaction, info, "another writer has changed the columns")
-    return decide(transaction, info, searched(plan), adds_rows=added is not None)
+    decision = decide(transaction, info, searched(plan), adds_rows=added is not None)
+    is_large = by_size(session, (matching_files(plan),), transaction.wanted).by_spark
+    if not decision.by_spark or predicate is None or is_large:
+        return decision
+    # DuckDB counts the rows sooner than Spark finds them.
+    rows = f"{writes.quoted(session, info)} WHERE {to_duckdb_sql(predicate)}"
+    ((count,),) = session.writer.rows(f"SELECT count(*) FROM {rows}")
+    return by_size(session, counted(count))
 
 
 def _outcome(

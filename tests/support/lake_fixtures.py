@@ -83,4 +83,5 @@ def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark searches files of any size."""
-    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", -1)
+    for limit in ("ROWS_PER_STATEMENT", "MOST_FILE_BYTES"):
+        monkeypatch.setattr(rule, limit, -1)

@@ -198,6 +198,25 @@ def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
         assert {*tmp_path.rglob("*.parquet")} == files
 
 
+def test_rows_of_a_delete_are_counted_unless_the_files_are_large(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delete of few rows of a large table is a statement: it takes a twentieth of the time of a Spark job."""
+    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 5)
+    monkeypatch.setattr(rule, "FEWEST_POSITIONS", 1)
+    with store_of(tmp_path, data_inlining_row_limit=0).open(spark) as lake:
+        table = create(lake, "t")
+        table.delete("id IN (1, 2, 3)")
+        assert carried_out(lake, "t")[:2] == ("public", "duckdb: those to delete are 3 rows")
+        table.delete("id BETWEEN 4 AND 9")
+        assert carried_out(lake, "t")[:2] == ("staged", "spark: those to delete are 6 rows, more than 5 rows")
+        monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
+        table.delete("id IN (15, 16, 17)")
+        found = "spark: the files that can match (2) have 20 rows, more than 5 rows"
+        committed, decision, rows = carried_out(lake, "t")
+        assert (committed, decision, [row[0] for row in rows]) == ("staged", found, [0, 10, 11, 12, 13, 14, 18, 19])
+
+
 IMPOSSIBLE: dict[str, Callable[[Table], int]] = {
     "delete": lambda table: table.delete("id % 2 = 0", engine="spark"),
     "update": lambda table: table.update({"a.b": "c"}, "id < 8", engine="spark"),
@@ -234,8 +253,13 @@ def test_explain_shows_the_way_of_each_write(
         assert writes["merge"].endswith(limits)
         assert writes["execute"] == "duckdb: SQL runs in the commit"
         assert f"  merge         {writes['merge']}" in str(table.explain(where="id < 8")).splitlines()
-        for limit in (*LIMITS, "MOST_FILE_BYTES"):
+        for limit in LIMITS:
             monkeypatch.setattr(rule, limit, 0)
+        counts = (
+            "spark: the files that can match (2) have 20 rows, more than 0 rows; duckdb, if at most 0 rows of them "
+        )
+        assert table.explain().writes["delete"] == f"{counts}satisfy the condition"
+        monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
         writes = table.explain().writes
         assert [writes[kind].partition(":")[0] for kind in writes] == [*["spark"] * 5, "duckdb"]
         monkeypatch.setattr(rule, "PROVEN_STAGED_COMMITS", {("d8a1881e", "duckdb"), ("another", "sqlite")})

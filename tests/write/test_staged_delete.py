@@ -129,6 +129,7 @@ def test_only_large_deletes_are_staged_by_default(
         lake.table("t").delete("day = DATE '2024-01-01'")
         assert committer(lake) == "public"
         monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 10)
+        monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
         statements = list[str]()
         execute = Connection.execute
 
@@ -176,6 +177,7 @@ def test_few_rows_that_are_not_whole_files_are_left_to_statements(
 ) -> None:
     """DuckLake keeps few deletes in the catalog; in a file, they are wrong in its feed if the data file was flushed."""
     monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 10)
+    monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
     with store_of(tmp_path, data_inlining_row_limit=15).open(spark) as lake:
         run_plain(lake, "CREATE TABLE t AS SELECT 0::BIGINT AS id", "INSERT INTO t SELECT i FROM range(1, 15) AS r(i)")
         run_plain(lake, "CALL ducklake_flush_inlined_data('dev')")
