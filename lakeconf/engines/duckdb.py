@@ -7,29 +7,22 @@ import importlib.util
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+import narwhals as nw
 
 from lakeconf.catalog.changes import changes_sql, plan_changes
 from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
+from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
-from lakeconf.deferred import deferred
+from lakeconf.engines import frames as foreign
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, manifest_path
 from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
-
-if TYPE_CHECKING:
-    import narwhals as nw
-
-    from lakeconf.catalog.pruning.where import Where, predicate_of
-    from lakeconf.engines import frames as foreign
-else:
-    predicate_of = deferred("lakeconf.catalog.pruning.where", "predicate_of")
-    foreign = deferred("lakeconf.engines.frames")
 
 # The name of a relation in a statement about its rows.
 _ROWS = "lakeconf_rows"

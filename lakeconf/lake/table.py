@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals as nw
+
 from lakeconf.arguments import check_flags, whole_number
 from lakeconf.catalog.snapshot import Snapshot
 from lakeconf.catalog.tables import full_name, load_table, name_list
@@ -18,7 +20,6 @@ from lakeconf.logs import escaped
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
 
 if TYPE_CHECKING:
-    import narwhals as nw
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lakeconf.write import decision, merge, row_changes, update, writes
     from lakeconf.write.schema_changes import Evolution, evolve, set_comments
 else:
-    nw = deferred("narwhals")
     comments = deferred("lakeconf.catalog.tables", "comments")
     files = deferred("lakeconf.catalog.history", "files")
     history = deferred("lakeconf.catalog.history", "history")

@@ -6,18 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from types import NoneType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import narwhals as nw
 
 from lakeconf.catalog.tables import Column
-from lakeconf.deferred import deferred
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
-
-if TYPE_CHECKING:
-    import narwhals as nw
-else:
-    nw = deferred("narwhals")  # the facade `Table` needs these classes, and commands that only read do not
 
 # Columns of the join, in addition to those of the frame and the table.
 ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"

@@ -24,7 +24,6 @@ SLOW = {
     "dagster",
     "dbt",
     "dlt",
-    "narwhals",
     "numpy",
     "pandas",
     "polars",

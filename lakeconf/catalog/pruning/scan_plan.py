@@ -10,9 +10,9 @@ from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, load_name_mappings
 from lakeconf.catalog.pruning.predicates import Predicate
 from lakeconf.catalog.pruning.pruned_files import surviving_files
+from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, columns_named, find_table
-from lakeconf.deferred import deferred
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
 from lakeconf.logs import EventLogger
@@ -20,10 +20,6 @@ from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from lakeconf.catalog.pruning.where import Where, predicate_of
-else:
-    predicate_of = deferred("lakeconf.catalog.pruning.where", "predicate_of")
 
 
 # DuckDB's virtual columns, and their names in files and in results of this module.
