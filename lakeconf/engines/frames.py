@@ -11,6 +11,7 @@ import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 from narwhals.exceptions import DuplicateError
 
+from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, required
@@ -366,6 +367,7 @@ class LazyRows(nw.LazyFrame[Any]):
         with (
             required("pyarrow", extra="arrow", needed_for=_FRAME),
             required("polars", extra="polars", needed_for=_FRAME),
+            translated_errors(),
         ):
             return super().collect(backend, **kwargs)
 

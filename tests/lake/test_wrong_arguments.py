@@ -209,7 +209,7 @@ def test_hint_for_a_condition_without_columns_works(tmp_path: Path) -> None:
         for where in ("true", "1 = 1", True):
             with pytest.raises(LakeconfError, match="uses no column") as refused:
                 events.delete(where)
-        assert 'lake.execute("DELETE FROM raw.events")' in str(refused.value.hint)
+        assert 'lake.execute("DELETE FROM …")' in str(refused.value.hint)
         lake.execute("DELETE FROM raw.events")
         assert events.count() == 0
 

@@ -214,7 +214,7 @@ def without_columns(text: str) -> PredicateError:
     return PredicateError(
         f"the condition {text} uses no column",
         hint="name a column. To read or overwrite all rows, omit the condition; to change or delete all rows, use SQL: "
-        'lake.execute("DELETE FROM raw.events")',
+        'lake.execute("DELETE FROM …")',
     )
 
 
