@@ -62,6 +62,12 @@ with lakeconf.init().get_store().open() as lake:
     lake.table("t").append(rows)
     assert lake.table("t").scan().sort("id").collect().to_native().to_pylist() == [{"id": 1}, {"id": 2}]
 """,
+    "openlineage": """
+from lakeconf.pipelines import Pipeline
+from lakeconf.pipelines.openlineage import LineageEvents
+with LineageEvents(Pipeline([]), "dev") as events:
+    assert events.lost == []
+""",
     "connect": """
 import lakeconf
 from pyspark.sql import SparkSession

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +28,7 @@ from lakeconf.cli.options import (
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
+from lakeconf.errors import required
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
@@ -39,11 +39,13 @@ from lakeconf.pipelines.models.unit_tests import (
     declared_unit_tests,
     run_unit_tests,
 )
-from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
 from lakeconf.wording import counted
 from lakeconf.write.ddl import type_sql
+
+if TYPE_CHECKING:
+    from lakeconf.pipelines.openlineage import LineageEvents
 
 # The exit code for pending changes.
 PENDING = 3
@@ -135,12 +137,7 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     help="Number of models that run at the same time, on DuckDB.",
 )
 @click.option(
-    "--openlineage",
-    "events",
-    metavar="FILE|URL",
-    envvar=URL_VARIABLE,
-    show_envvar=True,
-    help="Append OpenLineage events of the run to a file, one JSON object per line, or send them to a server.",
+    "--openlineage", is_flag=True, help="Send OpenLineage events; OPENLINEAGE_URL or openlineage.yml say where."
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
@@ -156,7 +153,7 @@ def run_command(
     source: str | None,
     *,
     jobs: int,
-    events: str | None,
+    openlineage: bool,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -181,7 +178,7 @@ def run_command(
                 return
         request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
-        with _events(config, pipeline, store, events) as lineage:  # after the question, because it creates a file
+        with _events(config, pipeline, store, is_on=openlineage) as lineage:
             results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
     _show_all(results, format_name)
     if lineage is not None and lineage.lost:
@@ -199,11 +196,13 @@ def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: boo
 
 
 def _events(
-    config: Config, pipeline: Pipeline, store: str | None, target: str | None
+    config: Config, pipeline: Pipeline, store: str | None, *, is_on: bool
 ) -> contextlib.AbstractContextManager[LineageEvents | None]:
-    if not target:
+    if not is_on:
         return contextlib.nullcontext()
-    return LineageEvents(event_target(target, os.environ), pipeline, config.known(store), config.secrets)
+    with required("openlineage", extra="openlineage", needed_for="--openlineage"):
+        from lakeconf.pipelines.openlineage import LineageEvents
+    return LineageEvents(pipeline, config.known(store), config.secrets)
 
 
 def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | None) -> dict[str, Any]:

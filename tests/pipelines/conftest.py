@@ -18,3 +18,12 @@ def lakes(tmp_path: Path) -> Iterator[tuple[Lake, Lake]]:
     found = stores(tmp_path, "dev", "prod")
     with found["dev"].open() as dev, found["prod"].open() as prod:
         yield dev, prod
+
+
+@pytest.fixture
+def lineage_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file to which OpenLineage appends events, by its own settings."""
+    transport = {"TYPE": "file", "LOG_FILE_PATH": tmp_path / "events.json", "APPEND": "true"}
+    for key, value in transport.items():
+        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__{key}", str(value))
+    return tmp_path / "events.json"

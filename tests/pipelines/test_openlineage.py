@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import uuid
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
-from openlineage.client.generated import parent_run
-from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet
-from openlineage.client.generated.error_message_run import ErrorMessageRunFacet
-from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
-from openlineage.client.generated.parent_run import ParentRunFacet
-from openlineage.client.serde import Serde
 
 from lakeconf.cli.app import run as run_command
 from lakeconf.pipelines import Full, Model, Pipeline, Query, run
 from lakeconf.pipelines.models.body import Function
-from lakeconf.pipelines.openlineage import EventFile, LineageEvents
+from lakeconf.pipelines.openlineage import LineageEvents
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake
@@ -52,62 +47,14 @@ def kinds(found: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: [one["eventType"] for one in found if one["job"]["name"] == name] for name in PIPELINE.by_table}
 
 
-FACETS: dict[str, Callable[..., Any]] = {
-    "parent": lambda run, job: ParentRunFacet(run=parent_run.Run(**run), job=parent_run.Job(**job)),
-    "errorMessage": ErrorMessageRunFacet,
-    "version": DatasetVersionDatasetFacet,
-    "outputStatistics": OutputStatisticsOutputDatasetFacet,
-}
-
-
-def facets(found: dict[str, Any] | None) -> dict[str, Any]:
-    """The facets as objects of the library, which knows their keys and the URLs of their schemas."""
-    return {
-        name: FACETS[name](**{key: value for key, value in one.items() if key[0] != "_"})
-        for name, one in (found or {}).items()
-    }
-
-
-def by_the_library(event: dict[str, Any]) -> Any:
-    """The event as OpenLineage's own library writes it; its classes are generated from the specification."""
-    made = RunEvent(
-        eventType=RunState[event["eventType"]],
-        eventTime=event["eventTime"],
-        run=Run(event["run"]["runId"], facets(event["run"]["facets"])),
-        job=Job(**event["job"]),
-        producer=event["producer"],
-        inputs=[InputDataset(**one) for one in event["inputs"]],
-        outputs=[
-            OutputDataset(
-                **{**one, "facets": facets(one.get("facets")), "outputFacets": facets(one.get("outputFacets"))}
-            )
-            for one in event["outputs"]
-        ],
-    )
-    return _written(json.loads(Serde.to_json(made)), event)
-
-
-def _written(found: Any, ours: Any) -> Any:
-    """Without the empty facets and the name of the producer that the library adds."""
-    if isinstance(found, dict):
-        kept = {key: value for key, value in found.items() if value not in ({}, None) or key in ours}
-        return {
-            key: ours.get(key) if key == "_producer" else _written(value, ours.get(key, {}))
-            for key, value in kept.items()
-        }
-    if isinstance(found, list):
-        return [_written(one, other) for one, other in zip(found, ours, strict=True)]
-    return found
-
-
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_each_model_that_runs_has_two_events(jobs: int, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    path, (lake, other) = tmp_path / "events.json", lakes
+def test_each_model_that_runs_has_two_events(jobs: int, lakes: tuple[Lake, Lake], lineage_file: Path) -> None:
+    lake, other = lakes
     lake.create_table("raw.events", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
     other.create_table("raw.users", {"id": "BIGINT"}).append(pa.table({"id": [2]}))
-    with LineageEvents(EventFile(path), PIPELINE, "dev", [Secret("hunter2-planted")]) as written:
+    with LineageEvents(PIPELINE, "dev", [Secret("hunter2-planted")]) as written:
         results = run(PIPELINE, lake, others={"other": other}, jobs=jobs, began=written.began, progress=written.ended)
-    found = events(path)
+    found = events(lineage_file)
     assert kinds(found) == {
         "marts.copy": ["START", "COMPLETE"],
         "marts.failing": ["START", "FAIL"],
@@ -116,10 +63,8 @@ def test_each_model_that_runs_has_two_events(jobs: int, lakes: tuple[Lake, Lake]
     }
     start, complete = (one for one in found if one["job"]["name"] == "marts.copy")
     assert start["run"]["runId"] == complete["run"]["runId"]
-    assert complete["inputs"] == [
-        {"namespace": "ducklake://dev", "name": "raw.events"},
-        {"namespace": "ducklake://other", "name": "raw.users"},
-    ]
+    inputs = {one["namespace"]: one["name"] for one in complete["inputs"]}
+    assert inputs == {"ducklake://dev": "raw.events", "ducklake://other": "raw.users"}
     (output,) = complete["outputs"]
     snapshot = next(one.snapshot_id for one in results if one.model == "marts.copy")
     assert (output["namespace"], output["name"]) == ("ducklake://dev", "marts.copy")
@@ -131,57 +76,122 @@ def test_each_model_that_runs_has_two_events(jobs: int, lakes: tuple[Lake, Lake]
     for one in found:
         uuid.UUID(one["run"]["runId"])
         assert datetime.fromisoformat(one["eventTime"]).utcoffset() is not None
-    text = path.read_text()
+    text = lineage_file.read_text()
     assert "hunter2" not in text
-    for one in found:
-        assert by_the_library(one) == one
-    assert str(tmp_path / "dev") not in text
-    with LineageEvents(EventFile(path), PIPELINE, "dev") as written:
+    assert str(lineage_file.parent / "dev") not in text
+    with LineageEvents(PIPELINE, "dev") as written:
         run(PIPELINE, lake, ["marts.quick"], began=written.began, progress=written.ended)
-    assert events(path) == found
+    assert events(lineage_file) == found
 
 
-def test_model_that_is_interrupted_is_aborted(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_model_that_is_interrupted_is_aborted(lakes: tuple[Lake, Lake], lineage_file: Path) -> None:
     def interrupted() -> Any:
         raise KeyboardInterrupt
 
     pipeline = Pipeline([Model("marts.a", Full(), Function(interrupted))])
-    path = tmp_path / "events.json"
-    with pytest.raises(KeyboardInterrupt), LineageEvents(EventFile(path), pipeline, "dev") as written:
+    with pytest.raises(KeyboardInterrupt), LineageEvents(pipeline, "dev") as written:
         run(pipeline, lakes[0], began=written.began, progress=written.ended)
-    assert [one["eventType"] for one in events(path)] == ["START", "ABORT"]
+    assert [one["eventType"] for one in events(lineage_file)] == ["START", "ABORT"]
 
 
-def test_run_goes_on_if_events_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    target = EventFile(tmp_path / "e")
-    with open("/dev/full", "ab", buffering=0) as full, LineageEvents(target, PIPELINE, "dev") as written:
-        target._file.close()
-        target._file = full
-        written.began(MODELS[0])
-    assert "an OpenLineage event of marts.copy is lost: No space left on device" in caplog.text
-
-
-def test_events_of_threads_are_whole_lines(tmp_path: Path) -> None:
-    path = tmp_path / "events.json"
-    with LineageEvents(EventFile(path), PIPELINE, "dev") as written:
+def test_events_of_threads_are_whole_lines(lineage_file: Path) -> None:
+    with LineageEvents(PIPELINE, "dev") as written:
         threads = [threading.Thread(target=written.began, args=[model]) for model in MODELS * 5]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert [one["eventType"] for one in events(path)].count("START") == 20
+    assert [one["eventType"] for one in events(lineage_file)].count("START") == 20
 
 
-def test_command_appends_events(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write('\n[pipeline.models."marts.one"]\nsql = "one.sql"\n')
+@pytest.fixture
+def model(project: Path) -> Path:
+    with (project / "lakeconf.toml").open("a") as toml:
+        toml.write('\n[pipeline.models."marts.one"]\nsql = "one.sql"\n')
     (project / "one.sql").write_text("SELECT 1 AS n")
-    assert run_command(["run", "--openlineage", "events.json"]) == 0
+    return project
+
+
+@pytest.mark.usefixtures("model")
+def test_command_appends_events(lineage_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run"]) == 0
+    assert not lineage_file.exists()
+    assert run_command(["run", "--openlineage", "--rebuild"]) != 0  # there is no terminal
+    assert not lineage_file.exists()
+    assert run_command(["run", "--openlineage", "--rebuild", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 done"
-    assert run_command(["run", "--openlineage", "events.json", "--rebuild", "--yes"]) == 0
-    assert run_command(["run", "--openlineage", "unasked.json", "--rebuild"]) != 0  # there is no terminal
-    assert not (project / "unasked.json").exists()
-    found = events(project / "events.json")
-    assert [one["eventType"] for one in found] == ["START", "COMPLETE"] * 2
-    assert {one["job"]["namespace"] for one in found} == {"ducklake://dev"}
-    assert run_command(["run", "--openlineage", "none/events.json"]) == 1
+    assert [one["eventType"] for one in events(lineage_file)] == ["START", "COMPLETE"]
+    assert {one["job"]["namespace"] for one in events(lineage_file)} == {"ducklake://dev"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Records the path and the key of each request, and redirects it or answers HTTP 400."""
+
+    seen: ClassVar[list[tuple[str, str | None]]]
+    location: ClassVar[str | None]
+
+    def do_POST(self) -> None:
+        self.seen.append((self.path, self.headers["Authorization"]))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(400 if self.location is None else 307)
+        if self.location is not None:
+            self.send_header("Location", self.location)
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815 - the name that the handler looks for
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
+
+
+@contextlib.contextmanager
+def server(location: str | None = None) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    class Recorder(Handler):
+        pass
+
+    Recorder.seen, Recorder.location = [], location
+    with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}", Recorder.seen
+        found.shutdown()
+        thread.join()
+
+
+def test_failing_server_does_not_fail_the_run(
+    lakes: tuple[Lake, Lake], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The key goes to the server only, also if that redirects; after three failures, nothing more is sent."""
+    pipeline = Pipeline([Model(f"marts.{name}", Full(), Query("SELECT 1 AS n")) for name in "abc"])
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "planted-key")
+    with server() as (other, elsewhere), server(f"{other}/x") as (url, seen):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        with LineageEvents(pipeline, "dev") as written:
+            results = run(pipeline, lakes[0], began=written.began, progress=written.ended)
+    assert [result.status for result in results] == ["done"] * 3
+    assert seen == [("/api/v1/lineage", "Bearer planted-key")] * 3
+    assert {key for _, key in elsewhere} == {None}
+    assert written.lost == ["HTTPError"] * 6
+    assert "an OpenLineage event of marts.a is lost: HTTPError" in caplog.messages
+    assert "planted" not in caplog.text
+
+
+@pytest.mark.usefixtures("model")
+def test_command_says_how_many_events_are_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server() as (url, _):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        assert run_command(["run", "--openlineage"]) == 0
+    assert "warning: OpenLineage: events lost: 2; HTTPError" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("model")
+def test_invalid_settings_are_an_error_without_their_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", "ht!tp://planted")
+    assert run_command(["run", "--openlineage"]) == 1
+    shown = capsys.readouterr().err
+    assert "the settings of OpenLineage are invalid (ValueError)" in shown
+    assert "planted" not in shown
