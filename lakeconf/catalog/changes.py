@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +32,8 @@ Rows = TypeVar("Rows")
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
 # Maintenance: these changes move rows between files and keep the contents of the table.
 _FLUSHES = ("inline_flush", "flushed_inlined")
-_MAINTENANCE = ("merge_adjacent", "compacted_table", "rewrite_delete", *_FLUSHES)
+_MERGES = ("merge_adjacent", "compacted_table")
+_MAINTENANCE = (*_MERGES, "rewrite_delete", *_FLUSHES)
 _CHANGES = (
     "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
     "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ?"
@@ -80,6 +81,24 @@ def changed_tables(made: str | None) -> list[tuple[str, int]]:
 def flushed_tables(made: str | None) -> list[tuple[str, int]]:
     """Returns pairs of a change kind and a table id, only for flushes of rows and deletes from the catalog to files."""
     return [(kind, table) for kind, table in made_changes(made) if kind.startswith(_FLUSHES)]
+
+
+def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dict[int, list[tuple[str, int]]]:
+    """Pairs of a change kind and a table id by snapshot, only for merges of files that lakeconf has not made.
+
+    DuckLake can give the rows of merged files other row ids.
+    """
+    found = {version: [one for one in made_changes(made) if one[0] in _MERGES] for version, made in newer.items()}
+    versions = ", ".join(str(version) for version, merged in found.items() if merged)
+    if not versions:
+        return {}
+    query = (
+        f"SELECT snapshot_id FROM ducklake_snapshot_changes WHERE snapshot_id IN ({versions}) "  # noqa: S608
+        """AND commit_extra_info LIKE '{"lakeconf"%'"""
+    )
+    with reader.transaction() as transaction:
+        own = {int(version) for (version,) in transaction.rows(query)}
+    return {version: merged for version, merged in found.items() if merged and version not in own}
 
 
 def made_changes(made: str | None) -> list[tuple[str, int]]:

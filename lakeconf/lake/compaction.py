@@ -1,4 +1,4 @@
-"""Plans a compaction from the catalog; nothing is changed and no data file is read."""
+"""Plans a compaction from the catalog, and from the footers of small files; nothing is changed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lakeconf.catalog.data_file import load_data_files
+from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.tables import TableInfo, joined_name
-from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
+from lakeconf.catalog.tables import TableInfo, find_table, joined_name
+from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, inlined_deletes_table
+from lakeconf.errors import StorageError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier
+from lakeconf.sql import identifier, qualified
 from lakeconf.wording import counted, parsed_size
 
 # The defaults of the extension: https://ducklake.select/docs/stable/duckdb/usage/configuration
 _TARGET_BYTES = 512 * 10**6
 _DELETE_THRESHOLD = 0.95
+# The most footers that one query reads.
+_FOOTERS = 1000
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name FROM ducklake_table AS t
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
     WHERE t.end_snapshot IS NULL ORDER BY s.schema_name, t.table_name
 """
 _FILES = """
-    SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id, f.path
+    SELECT f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, max(v.schema_version), f.partition_id, f.path,
+        f.row_id_start
     FROM ducklake_data_file AS f LEFT JOIN ducklake_schema_versions AS v
       ON v.table_id = f.table_id AND v.begin_snapshot <= f.begin_snapshot
     WHERE f.end_snapshot IS NULL
-    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path
+    GROUP BY f.table_id, f.data_file_id, f.record_count, f.file_size_bytes, f.partition_id, f.path, f.row_id_start
 """
 _DELETED = """
     SELECT data_file_id, max(delete_count) FROM ducklake_delete_file WHERE end_snapshot IS NULL GROUP BY data_file_id
@@ -37,6 +43,7 @@ _PARTITIONS = """
     SELECT data_file_id, partition_key_index, partition_value FROM ducklake_file_partition_value
     ORDER BY data_file_id, partition_key_index
 """
+_NEXT_ROW_ID = "SELECT next_row_id FROM ducklake_table_stats WHERE table_id = $1"
 _SORTED = "SELECT DISTINCT table_id FROM ducklake_sort_info WHERE end_snapshot IS NULL"
 
 
@@ -77,6 +84,7 @@ class _File(NamedTuple):
     group: tuple[object, ...]
     deleted: int
     folder: str
+    row_id_start: int | None
 
 
 class _Table(NamedTuple):
@@ -153,7 +161,7 @@ def plan_compaction(
         rewritten = replaced(_rewritten_files(table, files)) if is_lost else len(files)
         small = _small_files(table)
         merged = 0 if small is None or _is_divided(table) else len(small.ids)
-        if small is not None and merged and table.is_sorted:
+        if small is not None and merged and _is_numbered_again(reader, table):
             merged = replaced(small.replaced)
         planned.append(TableCompaction(name, flushed[table.table_id], rewritten, merged))
     return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
@@ -183,7 +191,8 @@ def merges(reader: CatalogReader) -> Merges:
     with reader.transaction() as transaction:
         tables = _tables(transaction)
     small = tuple(found for table in tables if (found := _small_files(table)) is not None)
-    return Merges(small, {(table.schema, table.name) for table in tables if table.is_sorted or _is_divided(table)})
+    left = [table for table in tables if _is_divided(table) or _is_numbered_again(reader, table)]
+    return Merges(small, {(table.schema, table.name) for table in left})
 
 
 def _small_files(table: _Table) -> SmallFiles | None:
@@ -227,6 +236,42 @@ def _is_divided(table: _Table) -> bool:
     return len({(file.group, file.folder) for file in table.files}) > len({file.group for file in table.files})
 
 
+def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
+    """True if DuckLake's merge could give rows other row ids, which can be those of other rows.
+
+    It sorts the rows of a sorted table, and forgets the ids that files contain, such as those of updated rows, if the
+    ranges in the catalog follow each other. In a file of flushed rows, the range is not even that of its ids.
+    """
+    small = {file.file_id for group in _groups(table) for file in group}
+    if table.is_sorted or not small:
+        return table.is_sorted
+    with reader.transaction() as transaction:
+        if _has_all_ids(transaction, table):
+            return False
+        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        info = find_table(transaction, qualified(table.schema, table.name), newest)
+        files = load_data_files(transaction, info, newest, sorted(small))
+    if any(file.encryption_key is not None for file in files):
+        return True  # DuckDB reads their footers only with their keys
+    paths = [file.path for file in files]
+    parts = (paths[start : start + _FOOTERS] for start in range(0, len(paths), _FOOTERS))
+    try:
+        return any(files_with(reader.connection, part, INTERNAL_ROW_ID.name) for part in parts)
+    except StorageError:
+        return True  # a file is missing
+
+
+def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
+    """True if the ranges of the files are all ids that the table has ever had: then, no file contains other ids."""
+    following = 0
+    for file in sorted(table.files, key=lambda file: file.row_id_start or 0):
+        if file.row_id_start != following or file.deleted:
+            return False
+        following += file.rows
+    rows = transaction.rows(_NEXT_ROW_ID, [table.table_id])
+    return rows == [(following,)] and not _inlined(transaction, table.table_id)
+
+
 def _groups(table: _Table) -> list[list[_File]]:
     """The small files that share a group with another small file."""
     groups: dict[tuple[object, ...], list[_File]] = defaultdict(list)
@@ -242,10 +287,10 @@ def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:
     for file_id, index, value in transaction.rows(_PARTITIONS):
         partitions[file_id].append((index, value))
     files: dict[int, list[_File]] = defaultdict(list)
-    for table_id, file_id, rows, size, version, partition_id, path in transaction.rows(_FILES):
+    for table_id, file_id, rows, size, version, partition_id, path, start in transaction.rows(_FILES):
         group = (version, partition_id, *partitions[file_id])
         folder = "" if partition_id is None else path.rpartition("/")[0]
-        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0), folder))
+        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
     return files
 
 

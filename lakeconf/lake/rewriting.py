@@ -204,7 +204,7 @@ class Merging:
                 self._replace(table)
 
     def _replace(self, table: SmallFiles) -> None:
-        """Merges files by staged commits, which keep row ids: DuckLake gives the rows of a sorted table others."""
+        """Merges files by staged commits, which keep row ids, where DuckLake would give rows others."""
         reason = StagedRewriting(self.session, self.limit).run(table.replaced)
         if reason is not None:
             _log.warning(

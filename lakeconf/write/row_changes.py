@@ -24,6 +24,7 @@ from lakeconf.errors import (
     SchemaError,
     SnapshotNotFoundError,
     TableNotFoundError,
+    UnknownNameError,
     UnsupportedError,
 )
 from lakeconf.logs import EventLogger
@@ -89,19 +90,21 @@ def _decided(
         return placed
     try:
         plan = plan_delete(session.reader, info, predicate)
-    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError) as error:
-        return after_error(transaction, error)  # the commit reports it
-    # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
-    if plan.table.columns != info.columns:
-        return by_statement(transaction, info, "another writer has changed the columns")
-    decision = decide(transaction, info, searched(plan), adds_rows=added is not None)
-    is_large = by_size(session, (matching_files(plan),), transaction.wanted).by_spark
-    if not decision.by_spark or predicate is None or is_large:
-        return decision
-    # DuckDB counts the rows sooner than Spark finds them.
-    rows = f"{writes.quoted(session, info)} WHERE {to_duckdb_sql(predicate)}"
-    ((count,),) = session.writer.rows(f"SELECT count(*) FROM {rows}")
-    return by_size(session, counted(count))
+        # The predicate is for the columns that the transaction reads; the commit refuses to use it for others.
+        if plan.table.columns != info.columns:
+            return Decision(by_spark=False, reason="another writer has changed the columns")
+        decision = decide(transaction, info, searched(plan), adds_rows=added is not None)
+        is_large = by_size(session, (matching_files(plan),), transaction.wanted).by_spark
+        if not decision.by_spark or predicate is None or is_large:
+            return decision
+        # DuckDB counts the rows sooner than Spark finds them.
+        rows = f"{writes.quoted(session, info)} WHERE {to_duckdb_sql(predicate)}"
+        ((count,),) = session.writer.rows(f"SELECT count(*) FROM {rows}")
+        return by_size(session, counted(count))
+    except (CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnknownNameError):
+        return Decision(by_spark=False, reason="another writer has changed the table")  # the commit reports it
+    except UnsupportedError as error:
+        return after_error(transaction, error)
 
 
 def _outcome(

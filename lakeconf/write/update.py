@@ -19,7 +19,7 @@ from lakeconf.commit.transaction import DUCKDB, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
-from lakeconf.errors import LakeconfError, SchemaError, StorageError
+from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier
 from lakeconf.write import writes
@@ -75,7 +75,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     wanted = {name: types[name] for name in computed}
     staged = stage_actions(engine, transaction, target, rows, wanted)
     sql = update_statement(session, target, settings, staged.source)
-    counts = (_count(session.writer, staged),)
+    counts = (_count(session.writer, info.full_name, staged),)
     statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named))
     transaction.add(row_change(target, transaction, statement, decision))
     check_required(session.writer, target.info, staged, wanted)
@@ -133,6 +133,13 @@ def _stage(
     return decision, stage_actions(session.engine, transaction, target, rows, types, acted=True)
 
 
-def _count(writer: Connection, staged: Staged) -> int:
-    ((count,),) = writer.rows(f"SELECT count(*) FROM ({staged.source})")
+def _count(writer: Connection, table: str, staged: Staged) -> int:
+    """The number of staged rows, each of which has a row id of its own."""
+    ((count, different),) = writer.rows(f"SELECT count(*), count(DISTINCT {ROW_ID}) FROM ({staged.source})")
+    if count != different:
+        raise CatalogError(
+            f"several rows of {table} have the same row id, as after a merge of its files by DuckLake: nothing was "
+            "written",
+            hint="give them other ids, by writing the rows again: table.overwrite(table.scan())",
+        )
     return int(count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import pytest
 from local_stores import config_of, store_of
 from plain_sql import run_plain
@@ -12,14 +13,17 @@ from strength import PROVE
 from tiny_files import make_tiny_files
 
 import lakeconf
+from lakeconf import Delete
 from lakeconf.commit.session import run_step
+from lakeconf.commit.transaction import Transaction
+from lakeconf.errors import CommitConflictError, LakeconfError
 from lakeconf.lake import rewriting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lakeconf import Lake, Store
+    from lakeconf import Lake, Store, Table
 
 
 READ = 10
@@ -102,21 +106,114 @@ def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: 
     assert rows(lake) == before
 
 
-def test_ducklake_gives_updated_rows_new_ids(store: Store) -> None:
-    """docs/guarantees.md says so. If this fails, DuckLake keeps the ids, and the page should say that."""
+def ids(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    return lake._session.writer.rows(f"SELECT rowid, * FROM dev.t{at} ORDER BY ALL")
+
+
+def test_updated_rows_keep_their_ids(store: Store) -> None:
+    """DuckLake's own merge gives them new ids, and its feed then reports a delete and an insert."""
     with store.open() as lake:
         table = lake.create_table("t", {"id": "BIGINT", "v": "VARCHAR"})
         table.append(lake.sql("SELECT range AS id, 'a' AS v FROM range(1000)"))
         table.update({"v": "b"}, where="id < 300")
         table.update({"v": "c"}, where="id >= 300 AND id < 600")
-        last, ids = lake.snapshot_id, "SELECT id, rowid, v FROM t ORDER BY id"
-        before = lake.sql(ids).to_native().fetchall()
+        last, before = lake.snapshot_id, ids(lake)
+        assert [str(one) for one in lake.maintenance.plan_compaction()] == ["main.t: merge 2 small files"]
         lake.maintenance.compact()
-        after = lake.sql(ids).to_native().fetchall()
-        assert [(one[0], one[2]) for one in before] == [(one[0], one[2]) for one in after]
-        assert sum(one[1] != other[1] for one, other in zip(before, after, strict=True)) == 600
-        kinds = lake.sql(f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL")
-        assert kinds.to_native().fetchall() == [("delete",), ("insert",)]
+        assert len(table.files()) == 2
+        assert ids(lake) == ids(lake, last) == before
+        feed = f"SELECT DISTINCT change_type FROM dev.table_changes('t', {last - 1}, {last}) ORDER BY ALL"
+        kinds = [("update_postimage",), ("update_preimage",)]
+        assert lake.sql(feed).to_native().fetchall() == kinds
+        run_plain(lake, "CREATE TABLE plain AS FROM t LIMIT 0", "INSERT INTO plain SELECT i, 'a' FROM range(9) AS r(i)")
+        run_plain(lake, "UPDATE plain SET v = 'b' WHERE id < 2", "UPDATE plain SET v = 'c' WHERE id = 3")
+        run_plain(lake, "CALL ducklake_merge_adjacent_files('dev', 'plain')")
+        assert lake._session.writer.rows("SELECT max(rowid) FROM dev.plain") == [(11,)], "DuckLake keeps the ids now"
+
+
+FLUSHED = {
+    "files between": "INSERT INTO t SELECT i, 0, 0 FROM range({}, {}) AS r(i)",
+    "another partition": "INSERT INTO t SELECT i, 0, {0} % 2 FROM range({0}, {1}) AS r(i)",
+}
+
+
+@pytest.mark.parametrize("between", FLUSHED)
+def test_flushed_rows_keep_their_ids(tmp_path: Path, between: str) -> None:
+    """The catalog has a wrong range for flushed rows with other rows between them; DuckLake's merge would use it."""
+    parted = between == "another partition"
+    with store_of(tmp_path, data_inlining_row_limit=8).open() as lake:
+        table = lake.create_table(
+            "t", {"id": "BIGINT", "v": "BIGINT", "p": "BIGINT"}, partitioned_by=["p"] if parted else []
+        )
+        for start, end in ((0, 30), (30, 33), (33, 48), (48, 53)):
+            run_plain(lake, FLUSHED[between].format(start, end))
+        if not parted:
+            run_plain(lake, "DELETE FROM t WHERE id BETWEEN 34 AND 44")
+        version = lake.refresh()
+        before = ids(lake)
+        lake.maintenance.compact()
+        assert ids(lake) == ids(lake, version) == before
+        assert len({one[0] for one in before}) == len(before)
+        table.update({"v": nw.col("id") * 10}, where="id IN (33, 48)")
+        assert [one[2] for one in ids(lake) if one[1] in (33, 48)] == [330, 480]
+
+
+@pytest.fixture
+def renumbered(tmp_path: Path) -> Iterator[Lake]:
+    """A lake whose rows 33 to 37 and 48 to 52 have the same row ids, because DuckLake itself has merged files."""
+    with store_of(tmp_path, data_inlining_row_limit=8).open() as lake:
+        lake.create_table("t", {"id": "BIGINT", "v": "BIGINT"})
+        for start, end in ((0, 30), (30, 33), (33, 48), (48, 53)):
+            run_plain(lake, f"INSERT INTO t SELECT i, 0 FROM range({start}, {end}) AS r(i)")
+        run_plain(lake, "DELETE FROM t WHERE id = 47", "CALL ducklake_flush_inlined_data('dev')")
+        lake.refresh()
+        yield lake
+
+
+WRITES: dict[str, Callable[[Table], int]] = {
+    "update": lambda table: table.update({"v": nw.col("id") * 10}, where="id IN (33, 48)"),
+    "update of one": lambda table: table.update({"v": nw.col("id") * 10}, where="id = 48"),
+    "merge": lambda table: table.merge([{"id": 33, "v": 330}, {"id": 48, "v": 480}], on="id"),
+    "merge of one": lambda table: table.merge([{"id": 48, "v": 480}], on="id"),
+    "merge that deletes": lambda table: table.merge(
+        [{"id": 48, "v": 480}], on="id", matched=Delete(), not_matched=None
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_rows_with_the_id_of_another_row_are_not_changed(
+    renumbered: Lake, kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge() -> None:
+        with store_of(tmp_path, data_inlining_row_limit=8).connect() as plain:
+            plain.execute("CALL ducklake_merge_adjacent_files('dev', 't')")
+
+    commit = Transaction.commit
+
+    def late(self: Transaction) -> Any:
+        if when == "meanwhile":
+            merge()
+        return commit(self)
+
+    if when == "before":
+        merge()
+        renumbered.refresh()
+    monkeypatch.setattr(Transaction, "commit", late)
+    with pytest.raises(LakeconfError) as refused:
+        WRITES[kind](renumbered.table("t"))
+    renumbered.refresh()
+    assert {one[2] for one in ids(renumbered)} == {0}
+    assert len(ids(renumbered)) == 52
+    if when == "meanwhile":
+        assert isinstance(refused.value, CommitConflictError)
+        return
+    monkeypatch.undo()
+    renumbered.table("t").overwrite(renumbered.table("t").scan())  # the hint of the error
+    WRITES[kind](renumbered.table("t"))
+    assert len({one[0] for one in ids(renumbered)}) == len(ids(renumbered))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
@@ -13,9 +13,9 @@ from plain_sql import run_plain
 from strength import PROVE
 
 from lakeconf import ducklake
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import CommitConflictError, LakeconfError, UnsupportedError
 from lakeconf.write import decision as rule
-from lakeconf.write import writes
+from lakeconf.write import row_changes, writes
 from lakeconf.write.decision import table_refusal
 
 if TYPE_CHECKING:
@@ -269,3 +269,38 @@ def test_explain_shows_the_way_of_each_write(
         assert writes["merge"].endswith(f"; not staged: {reason}")
         with lake.transaction() as transaction:
             assert transaction.table("t").explain().writes["delete"].startswith("duckdb: ")
+
+
+OTHERS = {
+    "columns": "ALTER TABLE t RENAME day TO d",
+    "name": "ALTER TABLE t RENAME TO u",
+    "no table": "DROP TABLE t",
+}
+
+
+@pytest.mark.parametrize("engine", [None, "spark", "duckdb"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_delete_after_a_change_of_the_table_is_a_conflict(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, other: str, engine: Any
+) -> None:
+    """Whatever way the delete would have gone, also if the change comes while its rows are counted."""
+    monkeypatch.setattr(rule, "ROWS_PER_STATEMENT", 0)
+    with store_of(tmp_path, data_inlining_row_limit=0).open(spark) as lake:
+        for late in (False, True):
+            table = create(lake, "t")
+
+            def change(*_: object) -> rule.Amount:
+                with store_of(tmp_path).connect() as plain:
+                    plain.execute(f"USE dev; {OTHERS[other]}")
+                return rule.Amount("nothing has", 0, 1)
+
+            with monkeypatch.context() as patch:
+                if late and engine is None:
+                    patch.setattr(row_changes, "matching_files", change)
+                else:
+                    change()
+                with pytest.raises(CommitConflictError):
+                    table.delete("id = 1", engine=engine)
+            lake.refresh()
+            run_plain(lake, "DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS u")
+            lake.refresh()
