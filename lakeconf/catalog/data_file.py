@@ -307,14 +307,14 @@ def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: i
     return tuple(sorted(groups, key=lambda group: (-len(group.files), group.files[0].data_file_id)))
 
 
-def inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> set[int]:
-    """The ids of the live data files from which the catalog itself deletes rows."""
-    name = inlined_deletes_table(table.table_id)
+def inlined_deletes(transaction: MetadataTransaction, table_id: int, snapshot_id: int) -> set[int]:
+    """The ids of the live data files of a table from which the catalog itself deletes rows."""
+    name = inlined_deletes_table(table_id)
     if not transaction.has_table(name):
         return set()
     live = f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}"  # noqa: S608
     query = f"SELECT DISTINCT file_id FROM {identifier(name)} WHERE begin_snapshot <= $1 AND file_id IN ({live})"  # noqa: S608
-    return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table.table_id])}
+    return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table_id])}
 
 
 # For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ

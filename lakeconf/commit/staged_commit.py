@@ -123,7 +123,7 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
     wanted = {file.data_file_id: file for replacement in replacements for file in replacement.group.files}
     with reader.transaction() as transaction:
         groups = groups_of(transaction, table, begun)
-        changed = inlined_deletes(transaction, table, begun) & wanted.keys()
+        changed = inlined_deletes(transaction, table.table_id, begun) & wanted.keys()
         forgotten = forgotten_bounds(transaction, table.table_id, wanted)
     found = {file.data_file_id: file for group in groups for file in group.files}
     changed |= {file_id for file_id, file in wanted.items() if found.get(file_id) != file}

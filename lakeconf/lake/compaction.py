@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lakeconf.catalog.data_file import load_data_files
+from lakeconf.catalog.data_file import inlined_deletes, load_data_files
 from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
@@ -186,13 +186,25 @@ def all_tables(reader: CatalogReader) -> list[tuple[str, str]]:
         return [(schema, name) for _, schema, name in transaction.rows(_TABLES)]
 
 
+def tables_with_deletes(reader: CatalogReader) -> set[tuple[str, str]]:
+    """The schema and the name of each table with live files from which the catalog itself deletes rows.
+
+    After DuckLake has written such a file again, a flush would write these deletes as a file for the former one, and
+    older snapshots would have other rows.
+    """
+    with reader.transaction() as transaction:
+        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        found = transaction.rows(_TABLES)
+        return {(schema, name) for one, schema, name in found if inlined_deletes(transaction, one, newest)}
+
+
 def merges(reader: CatalogReader) -> Merges:
     """The small files of the lake."""
     with reader.transaction() as transaction:
         tables = _tables(transaction)
     small = tuple(found for table in tables if (found := _small_files(table)) is not None)
     left = [table for table in tables if _is_divided(table) or _is_numbered_again(reader, table)]
-    return Merges(small, {(table.schema, table.name) for table in left})
+    return Merges(small, {(table.schema, table.name) for table in left} | tables_with_deletes(reader))
 
 
 def _small_files(table: _Table) -> SmallFiles | None:

@@ -99,6 +99,8 @@ class Maintenance:
     def rewrite(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
         """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
 
+        Deletes in the catalog become files before, like in a `flush`.
+
         Args:
             deadline: As for `compact`.
             memory_limit: As for `compact`.
@@ -106,7 +108,7 @@ class Maintenance:
         Returns:
             Files and bytes before and after, and whether anything is left.
         """
-        return self._limited(_rewrite, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(_flush, _rewrite, deadline=deadline, memory_limit=memory_limit)
 
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False

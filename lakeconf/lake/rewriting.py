@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lakeconf.catalog.data_file import DataFile, FileGroup, groups_of, inlined_deletes
 from lakeconf.catalog.health import forgotten_bounds, lost_bounds
@@ -30,7 +31,15 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
-from lakeconf.lake.compaction import RewrittenFiles, SmallFiles, all_tables, merges, rewritten_files, target_file_size
+from lakeconf.lake.compaction import (
+    RewrittenFiles,
+    SmallFiles,
+    all_tables,
+    merges,
+    rewritten_files,
+    tables_with_deletes,
+    target_file_size,
+)
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal, qualified
@@ -114,7 +123,7 @@ class StagedRewriting:
         with self.session.reader.transaction() as metadata:
             groups = groups_of(metadata, info, snapshot_id)
             # A flush writes deletes of the catalog to a file.
-            fixed = inlined_deletes(metadata, info, snapshot_id)
+            fixed = inlined_deletes(metadata, info.table_id, snapshot_id)
             files = [file for group in groups for file in group.files if file.data_file_id not in fixed]
             wanted = {file.data_file_id: file for file in files if file.data_file_id in listed}
             unbounded = forgotten_bounds(metadata, info.table_id, wanted).keys() if wanted else set[int]()
@@ -233,8 +242,26 @@ class Merging:
         given = f"{literal(self.session.alias)}{arguments}, max_compacted_files => {written}"
         call = f"CALL ducklake_merge_adjacent_files({given})"
         while not self.limit.is_over:
-            if not any(created for *_, created in run_step(self.session, call, settings)):
+            if not any(created for *_, created in _carried_out(self.session, call, arguments, settings)):
                 return
+
+
+def _carried_out(
+    session: Session, call: str, arguments: str, settings: Mapping[str, str] | None = None
+) -> list[tuple[Any, ...]]:
+    """Runs a step that writes files again, unless other writers delete rows in the catalog meanwhile."""
+
+    def checked(_: int) -> Sequence[TableInfo]:
+        found = sorted(name for name in tables_with_deletes(session.reader) if arguments in ("", of_table(*name)))
+        if found:
+            raise RowsChangedError(f"{joined_name(*found[0])} has deletes in the catalog")
+        return ()
+
+    try:
+        return run_step(session, call, settings, moved=checked)
+    except RowsChangedError as error:
+        _log.warning("%s: its files are left until the next compaction", error.message)
+        return []
 
 
 @dataclass(frozen=True)
@@ -250,19 +277,20 @@ class Rewriting:
         Tables whose bounds DuckLake would forget come last; they are left if no staged commit can carry them.
         """
         reader = self.session.reader
-        lost = lost_bounds(reader)
+        lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
         found = rewritten_files(reader)
-        tables = [table for table in found if (table.schema, table.name) not in lost]
+        left = lost.keys() | deleted
+        tables = [table for table in found if (table.schema, table.name) not in left]
         sizes = [size for table in tables for _, size in table.files]
         if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
             for table in sorted(tables, key=lambda found: -found.saved):
                 self._rewrite_table(table)
-        if not lost:
+        if not left:
             self._rewrite("")
             return
-        for schema, name in all_tables(reader):
-            if (schema, name) not in lost:
-                self._rewrite(of_table(schema, name))
+        for name in all_tables(reader):
+            if name not in left:
+                self._rewrite(of_table(*name))
         for table in sorted(found, key=lambda one: -one.saved):
             columns = lost.get((table.schema, table.name))
             if columns is not None:
@@ -280,11 +308,12 @@ class Rewriting:
         arguments = of_table(table.schema, table.name)
         for share in _parts(table.files):
             # A decimal number would be rounded.
-            self._rewrite(f"{arguments}, delete_threshold => CAST({literal(repr(share))} AS DOUBLE)")
+            self._rewrite(arguments, f", delete_threshold => CAST({literal(repr(share))} AS DOUBLE)")
 
-    def _rewrite(self, arguments: str) -> None:
+    def _rewrite(self, arguments: str, threshold: str = "") -> None:
         if not self.limit.is_over:
-            run_step(self.session, f"CALL ducklake_rewrite_data_files({literal(self.session.alias)}{arguments})")
+            call = f"CALL ducklake_rewrite_data_files({literal(self.session.alias)}{arguments}{threshold})"
+            _carried_out(self.session, call, arguments)
 
 
 def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:

@@ -153,6 +153,9 @@ def test_plain_sql_write_between_conflict_check_and_commit(
 
             lake.refresh()
             with monkeypatch.context() as patch:
+                if other == "compact" and REFUSED[ours] & _ROWS:
+                    # DuckLake itself may give rows other ids.
+                    patch.setitem(REFUSED, ours, {*REFUSED[ours], "compact"})
                 left = write(lake, ours, other, partial(at_commit, patch, before=interfere))
             reader.refresh()
             assert read(reader, f"t_{other}") == left, other

@@ -50,9 +50,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """The table, and the numbers of files read and written, of each transaction that has merged files."""
     done: list[tuple[str, int, int]] = []
 
-    def spied(*given: Any, **of_flush: Any) -> list[tuple[Any, ...]]:
-        rows = run_step(*given, **of_flush)
-        if not of_flush:
+    def spied(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
+        rows = run_step(*given, **kwargs)
+        if "ducklake_flush" not in given[1]:
             done.extend((table, read, written) for _, table, read, written in rows)
         return rows
 
@@ -87,11 +87,11 @@ def test_transactions_are_limited_and_the_table_with_most_files_comes_first(
 def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before, left = rows(lake), [5]
 
-    def interrupted(*given: Any, **of_flush: Any) -> list[tuple[Any, ...]]:
+    def interrupted(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
         left[0] -= "ducklake_merge_adjacent_files" in given[1]
         if left[0] < 0:
             raise KeyboardInterrupt
-        return run_step(*given, **of_flush)
+        return run_step(*given, **kwargs)
 
     with monkeypatch.context() as patch:
         patch.setattr(rewriting, "run_step", interrupted)
