@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from lakeconf.cli.options import (
     yes_option,
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
-from lakeconf.config.config import Config, init
+from lakeconf.config.config import init
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
@@ -39,7 +38,6 @@ from lakeconf.pipelines.models.unit_tests import (
     declared_unit_tests,
     run_unit_tests,
 )
-from lakeconf.pipelines.openlineage import URL_VARIABLE, LineageEvents, event_target
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
 from lakeconf.wording import counted
@@ -134,14 +132,6 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     show_default=True,
     help="Number of models that run at the same time, on DuckDB.",
 )
-@click.option(
-    "--openlineage",
-    "events",
-    metavar="FILE|URL",
-    envvar=URL_VARIABLE,
-    show_envvar=True,
-    help="Append OpenLineage events of the run to a file, one JSON object per line, or send them to a server.",
-)
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
@@ -156,7 +146,6 @@ def run_command(
     source: str | None,
     *,
     jobs: int,
-    events: str | None,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -181,11 +170,8 @@ def run_command(
                 return
         request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
-        with _events(config, pipeline, store, events) as lineage:  # after the question, because it creates a file
-            results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
+        results = run(pipeline, lake, names, **request, progress=progress)
     _show_all(results, format_name)
-    if lineage is not None and lineage.lost:
-        show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
 
 
@@ -196,25 +182,6 @@ def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: boo
         show_plan(steps, format_name)
     if replaced and not dry_run:
         confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
-
-
-def _events(
-    config: Config, pipeline: Pipeline, store: str | None, target: str | None
-) -> contextlib.AbstractContextManager[LineageEvents | None]:
-    if not target:
-        return contextlib.nullcontext()
-    return LineageEvents(event_target(target, os.environ), pipeline, config.known(store), config.secrets)
-
-
-def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | None) -> dict[str, Any]:
-    if lineage is None:
-        return {"progress": progress}
-
-    def ended(result: ModelResult) -> None:
-        lineage.ended(result)
-        progress(result)
-
-    return {"progress": ended, "began": lineage.began}
 
 
 def _show_all(results: Sequence[ModelResult], format_name: str) -> None:

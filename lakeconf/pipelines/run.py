@@ -171,7 +171,6 @@ def run(
     allow_drop_columns: bool = False,
     others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
-    began: Callable[[Model], None] = lambda _: None,
     jobs: int = 1,
 ) -> list[ModelResult]:
     """Runs models. One transaction per model evolves the table, writes rows, checks audits and records the run.
@@ -185,7 +184,6 @@ def run(
         tables: As for `plan`, like `since`, `until`, `rebuild`, `redo_late` and `others`.
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         progress: Called with the result of each model when it ends.
-        began: Called when a model begins to run that has something to do, in the thread that runs it.
         jobs: The number of models that run at the same time, each after those that it reads; only on DuckDB.
 
     Returns:
@@ -201,7 +199,7 @@ def run(
     if jobs > 1 and not _is_on_duckdb(lakes):
         raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
     bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
-    running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, began, progress)
+    running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, progress)
     try:
         if jobs == 1:
             running.one_by_one(lakes)
@@ -242,14 +240,13 @@ class _Running:
         pipeline: Pipeline,
         models: Sequence[Model],
         bounds: Bounds,
-        began: Callable[[Model], None],
         progress: Callable[[ModelResult], None],
     ) -> None:
         self.models = models
         self.needs = needed(pipeline, models)
         self.results: dict[str, ModelResult] = {}
         self._step_runs: dict[str, StepRun] = {}
-        self._pipeline, self._bounds, self._began, self._progress = pipeline, bounds, began, progress
+        self._pipeline, self._bounds, self._progress = pipeline, bounds, progress
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
 
@@ -287,7 +284,6 @@ class _Running:
                     return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
                 check_rebuild(step)
                 one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
-                self._began(step.model)
                 self._step_runs[table] = one
                 one.carry_out()
         except LakeconfError as error:

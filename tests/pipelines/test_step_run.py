@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,9 @@ from lakeconf.errors import CatalogError, CommitError, CommitUnknownError, Query
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.run_journal import RunJournal
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, run
-from lakeconf.pipelines.openlineage import EventFile, LineageEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake
@@ -43,14 +41,6 @@ def lake(lakes: tuple[Lake, Lake]) -> Lake:
 
 def interrupt() -> None:
     raise KeyboardInterrupt
-
-
-def each(*calls: Callable[[ModelResult], None]) -> Callable[[ModelResult], None]:
-    def end(result: ModelResult) -> None:
-        for call in calls:
-            call(result)
-
-    return end
 
 
 @pytest.mark.parametrize(
@@ -145,15 +135,11 @@ def test_model_whose_committed_files_are_missing_is_failed(lake: Lake, monkeypat
     assert (result.status, result.snapshot_id) == ("failed", lake.snapshot_id)
 
 
-def test_interrupted_commit_that_succeeded_is_reported_as_done(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path, pipeline, ended = tmp_path / "events.json", Pipeline([COPY, DAILY]), list[ModelResult]()
+def test_interrupted_commit_that_succeeded_is_reported_as_done(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline, ended = Pipeline([COPY, DAILY]), list[ModelResult]()
     at_commit(monkeypatch, after=interrupt)
-    with pytest.raises(KeyboardInterrupt), LineageEvents(EventFile(path), pipeline, "dev") as events:
-        run(pipeline, lake, began=events.began, progress=each(ended.append, events.ended))
-    kinds = [json.loads(line)["eventType"] for line in path.read_text().splitlines()]
-    assert kinds == ["START", "COMPLETE"]
+    with pytest.raises(KeyboardInterrupt):
+        run(pipeline, lake, progress=ended.append)
     (result,) = ended
     assert (result.model, result.status, result.rows) == ("marts.copy", "done", 3)
     assert result.snapshot_id == lake.refresh()
@@ -162,7 +148,7 @@ def test_interrupted_commit_that_succeeded_is_reported_as_done(
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
-    jobs: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    jobs: int, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose_the_catalog() -> None:
         monkeypatch.setattr(AttachedCatalog, "find", lost)
@@ -173,27 +159,24 @@ def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
 
     monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
     at_commit(monkeypatch, after=lose_the_catalog)
-    path, pipeline, ended = tmp_path / "events.json", Pipeline([COPY]), list[ModelResult]()
-    with pytest.raises(KeyboardInterrupt), LineageEvents(EventFile(path), pipeline, "dev") as events:
-        run(pipeline, lake, began=events.began, progress=each(ended.append, events.ended), jobs=jobs)
+    pipeline, ended = Pipeline([COPY]), list[ModelResult]()
+    with pytest.raises(KeyboardInterrupt):
+        run(pipeline, lake, progress=ended.append, jobs=jobs)
     (result,) = ended
     assert (result.status, result.snapshot_id) == ("failed", None)
     assert isinstance(result.error, CommitUnknownError)
     assert "The commit may have succeeded" in result.error.message
     assert str(result.error.hint).startswith("look for the token ")
-    assert [json.loads(line)["eventType"] for line in path.read_text().splitlines()] == ["START", "FAIL"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_model_that_was_interrupted_before_its_last_commit_is_aborted(
-    when: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_model_that_was_interrupted_before_its_last_commit_has_no_result(
+    when: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, pipeline, ended = tmp_path / "events.json", Pipeline([DAILY]), list[ModelResult]()
+    pipeline, ended = Pipeline([DAILY]), list[ModelResult]()
     at_commit(monkeypatch, **{when: interrupt})
-    with pytest.raises(KeyboardInterrupt), LineageEvents(EventFile(path), pipeline, "dev") as events:
-        run(pipeline, lake, until=date(2024, 1, 3), began=events.began, progress=ended.append)
+    with pytest.raises(KeyboardInterrupt):
+        run(pipeline, lake, until=date(2024, 1, 3), progress=ended.append)
     assert ended == []
-    kinds = [json.loads(line)["eventType"] for line in path.read_text().splitlines()]
-    assert kinds == ["START", "ABORT"]
     lake.refresh()
     assert len(lake.runs.committed("marts.daily")) == (1 if when == "after" else 0)
