@@ -68,8 +68,8 @@ def plan_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with opened(config, pipeline, names, store, "duckdb", read_only=True) as (lake, others):
-        steps = plan(pipeline, lake, names, **request, others=others)
+    with opened(config.get_store(store), "duckdb", read_only=True) as lake:
+        steps = plan(pipeline, lake, names, **request)
     show_plan(steps, format_name)
     context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
 
@@ -162,8 +162,7 @@ def run_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
-        request["others"] = others
+    with opened(config.get_store(store), engine, read_only=dry_run) as lake:
         if dry_run or (request["rebuild"] and not yes):
             _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
             if dry_run:

@@ -106,10 +106,7 @@ from lakeconf.integrations.dlt import destination
 
 pipeline = dlt.pipeline("lake", destination=destination("{_one("dlt", names)}"), dataset_name="raw")
 """
-    notes = [
-        "dlt's config.toml and secrets.toml are not needed; their destination settings have no effect.",
-        f'Run a script with destination="ducklake": python -m lakeconf.integrations.dlt {names[0]} python load.py',
-    ]
+    notes = ["dlt's config.toml and secrets.toml are not needed; their destination settings have no effect."]
     return Export("lake.py", text, notes)
 
 

@@ -76,18 +76,17 @@ def needed(pipeline: Pipeline, models: Sequence[Model]) -> dict[str, frozenset[s
     return {table: every[table] for table in chosen}
 
 
-def forked(lakes: Mapping[str, Lake]) -> dict[str, Lake]:
-    """Returns the same lakes for a thread: each at a snapshot that other threads do not move."""
-    return {key: Lake(Scope(lake._session.fork())) for key, lake in lakes.items()}  # noqa: SLF001 - not for users
+def forked(lake: Lake) -> Lake:
+    """Returns the same lake for a thread, at a snapshot that other threads do not move."""
+    return Lake(Scope(lake._session.fork()))  # noqa: SLF001 - not for users
 
 
-def interrupt_queries(lakes: Mapping[str, Lake]) -> None:
-    """Stops the queries of all threads on these lakes."""
-    for lake in lakes.values():
-        session = lake._session  # noqa: SLF001 - not for users
-        for connection in (session.reader.connection, session.writer):
-            if isinstance(connection, SharedConnection):
-                connection.interrupt()
+def interrupt_queries(lake: Lake) -> None:
+    """Stops the queries of all threads."""
+    session = lake._session  # noqa: SLF001 - not for users
+    for connection in (session.reader.connection, session.writer):
+        if isinstance(connection, SharedConnection):
+            connection.interrupt()
 
 
 _log = EventLogger("pipeline")
@@ -128,7 +127,6 @@ def plan(
     until: date | datetime | None = None,
     rebuild: bool = False,
     redo_late: bool = False,
-    others: Mapping[str, Lake] | None = None,
 ) -> list[Step]:
     """Plans a run and changes nothing.
 
@@ -140,7 +138,6 @@ def plan(
         until: End of the range; default: now.
         rebuild: True to process everything again, regardless of recorded runs.
         redo_late: True to process intervals again whose inputs have changed since.
-        others: The lakes of inputs in other stores, by store name.
 
     Returns:
         The steps, in order.
@@ -148,12 +145,11 @@ def plan(
     Raises:
         PipelineError: A model cannot be run.
     """
-    lakes = {"": lake, **(others or {})}
     bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late)
     steps: list[Step] = []
-    with in_utc(lakes.values()):
+    with in_utc(lake):
         for model in pipeline.chosen(tables):
-            used = lakes_of(model, lakes)
+            used = computing(model, lake)
             step = _planned(pipeline, model, used, bounds, frozenset(step.model.table for step in steps if step.runs))
             steps.append(_with_columns(pipeline, step, used) if step.runs else step)
     return steps
@@ -169,7 +165,6 @@ def run(
     rebuild: bool = False,
     redo_late: bool = False,
     allow_drop_columns: bool = False,
-    others: Mapping[str, Lake] | None = None,
     progress: Callable[[ModelResult], None] = lambda _: None,
     jobs: int = 1,
 ) -> list[ModelResult]:
@@ -181,7 +176,7 @@ def run(
     Args:
         pipeline: The models.
         lake: The lake that contains their tables.
-        tables: As for `plan`, like `since`, `until`, `rebuild`, `redo_late` and `others`.
+        tables: As for `plan`, like `since`, `until`, `rebuild` and `redo_late`.
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         progress: Called with the result of each model when it ends.
         jobs: The number of models that run at the same time, each after those that it reads; only on DuckDB.
@@ -195,41 +190,32 @@ def run(
     """
     if jobs < 1:
         raise PipelineError(f"jobs is {jobs}, but at least one model must run at a time", hint="set jobs to 1 or more")
-    lakes = {"": lake, **(others or {})}
-    if jobs > 1 and not _is_on_duckdb(lakes):
+    if jobs > 1 and not _is_on_duckdb(lake):
         raise UnsupportedError("models run at the same time on DuckDB only", hint="run one at a time: jobs=1")
     bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
     running = _Running(pipeline, list(pipeline.chosen(tables)), bounds, progress)
     try:
         if jobs == 1:
-            running.one_by_one(lakes)
+            running.one_by_one(lake)
         else:
-            running.in_parallel(lakes, jobs)
+            running.in_parallel(lake, jobs)
     except BaseException:
         running.end_committed()
         raise
     return [running.results[model.table] for model in running.models]
 
 
-def _refresh(lakes: Mapping[str, Lake]) -> None:
-    for lake in lakes.values():
-        lake.refresh()
-
-
-def lakes_of(model: Model, lakes: Mapping[str, Lake]) -> Mapping[str, Lake]:
-    """Returns the lakes with the engine that computes a model: DuckDB for DuckDB's SQL, also if they are on Spark."""
+def computing(model: Model, lake: Lake) -> Lake:
+    """Returns the lake with the engine that computes a model: DuckDB for DuckDB's SQL, also if the lake is on Spark."""
     runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
-    if not runs_on_duckdb or _is_on_duckdb(lakes):
-        return lakes
-    sessions = {key: lake._session for key, lake in lakes.items()}  # noqa: SLF001 - not for users
-    return {
-        key: Lake(Scope(replace(one.fork(), engine=DuckDBEngine(one.reader, one.writer))))
-        for key, one in sessions.items()
-    }
+    if not runs_on_duckdb or _is_on_duckdb(lake):
+        return lake
+    session = lake._session  # noqa: SLF001 - not for users
+    return Lake(Scope(replace(session.fork(), engine=DuckDBEngine(session.reader, session.writer))))
 
 
-def _is_on_duckdb(lakes: Mapping[str, Lake]) -> bool:
-    return lakes[""]._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
+def _is_on_duckdb(lake: Lake) -> bool:
+    return lake._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
 
 
 class _Running:
@@ -250,24 +236,24 @@ class _Running:
         self._id = uuid.uuid4().hex
         self._order = [model.table for model in models]
 
-    def one_by_one(self, lakes: Mapping[str, Lake]) -> None:
+    def one_by_one(self, lake: Lake) -> None:
         """Runs the models in this thread."""
         for model in self.models:
-            used = lakes_of(model, lakes)
+            used = computing(model, lake)
             self.end(model.table, self.work(model.table, used))
-            if used is not lakes:
-                _refresh(lakes)
+            if used is not lake:
+                lake.refresh()
 
-    def in_parallel(self, lakes: Mapping[str, Lake], jobs: int) -> None:
+    def in_parallel(self, lake: Lake, jobs: int) -> None:
         """Runs the models in threads."""
 
         def work(table: str) -> ModelResult:
-            return self.work(table, forked(lakes))
+            return self.work(table, forked(lake))
 
-        in_parallel(self._order, self.needs, jobs, work, self.end, lambda: interrupt_queries(lakes))
-        _refresh(lakes)
+        in_parallel(self._order, self.needs, jobs, work, self.end, lambda: interrupt_queries(lake))
+        lake.refresh()
 
-    def work(self, table: str, lakes: Mapping[str, Lake]) -> ModelResult:
+    def work(self, table: str, lake: Lake) -> ModelResult:
         """Runs a model whose inputs have run."""
         _log.info("model %s (%d of %d)", table, self._order.index(table) + 1, len(self._order))
         failed = [one for one in self._order if one in self.needs[table] and self._is_broken(one)]
@@ -276,14 +262,14 @@ class _Running:
         began, one = time.monotonic(), None
         reason = "cannot be planned"
         try:
-            with in_utc(lakes.values()):
-                step = _planned(self._pipeline, self._pipeline.by_table[table], lakes, self._bounds)
+            with in_utc(lake):
+                step = _planned(self._pipeline, self._pipeline.by_table[table], lake, self._bounds)
                 reason = step.reason
                 if not step.runs:
                     took = time.monotonic() - began
                     return ModelResult(table, "skipped", reason, seconds=took, warnings=step.warnings)
                 check_rebuild(step)
-                one = StepRun(self._pipeline, step, lakes, self._id, self._bounds.allow_drop_columns)
+                one = StepRun(self._pipeline, step, lake, self._id, self._bounds.allow_drop_columns)
                 self._step_runs[table] = one
                 one.carry_out()
         except LakeconfError as error:
@@ -319,29 +305,28 @@ class _Running:
 
 
 def _planned(
-    pipeline: Pipeline, model: Model, lakes: Mapping[str, Lake], bounds: Bounds, pending: frozenset[str] = frozenset()
+    pipeline: Pipeline, model: Model, lake: Lake, bounds: Bounds, pending: frozenset[str] = frozenset()
 ) -> Step:
     """Plans a model from what its lake has recorded; `pending` are the tables that runs before it would change."""
-    lake = lakes[""]
     # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
     events = lake.runs.committed(model.table)
-    _refresh(lakes)
+    lake.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     found = history(events, lake.runs.created(model.table) if exists else None)
-    known = Known(lakes, exists, found, len(events), pending)
+    known = Known(lake, exists, found, len(events), pending)
     late = Late() if bounds.rebuild else late_intervals(pipeline, model, known)
     return decide(pipeline, model, known, bounds, late)
 
 
-def _with_columns(pipeline: Pipeline, step: Step, lakes: Mapping[str, Lake]) -> Step:
+def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
     """Adds what happens to the rows and the columns of an existing table, if it is known before the step runs."""
-    model, lake = step.model, lakes[""]
+    model = step.model
     if isinstance(model.kind, View) or model.table not in lake.tables():
         return step
     step = replace(step, replaces=step.rebuild or isinstance(model.kind, Full | Seed) or bool(step.batches))
     try:
         batch, files = next(iter(step.batches), None), files_of(model, step.files)
-        frame = rows_of(pipeline, model, lakes, batch, files=files, since=step.since)
+        frame = rows_of(pipeline, model, lake, batch, files=files, since=step.since)
         rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
         return replace(step, columns=column_changes(model, lake.table(model.table).schema, lake.columns_of(rows)))
     except LakeconfError as error:

@@ -234,7 +234,7 @@ def test_record_names_the_snapshot_that_was_read_and_not_that_of_another_model(l
 
 
 def test_fork_sees_its_own_snapshot(lake: Lake) -> None:
-    other = forked({"": lake})[""]
+    other = forked(lake)
     before = other.snapshot_id
     lake.table("raw.events").append(pa.table({"id": [4]}))
     assert (other.snapshot_id, lake.snapshot_id) == (before, before + 1)

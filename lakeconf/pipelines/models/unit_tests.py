@@ -159,7 +159,7 @@ def run_unit_tests(
     for test in tests:
         try:
             model = check_unit_test(pipeline, test)
-            with in_utc([lake]):
+            with in_utc(lake):
                 difference = _difference(pipeline, model, test.declared, lake)
             result = UnitTestResult(test, "failed" if difference else "passed", difference)
         except LakeconfError as error:
