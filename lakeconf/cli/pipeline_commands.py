@@ -125,13 +125,6 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     show_default=True,
     help="Engine that runs the models.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Number of models that run at the same time, on DuckDB.",
-)
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
@@ -145,7 +138,6 @@ def run_command(
     format_name: str,
     source: str | None,
     *,
-    jobs: int,
     allow_drop_columns: bool,
     dry_run: bool,
     yes: bool,
@@ -157,8 +149,6 @@ def run_command(
     shows a plan and asks before it replaces rows; without a terminal it needs --yes. The exit code is 1 if a model
     failed.
     """
-    if jobs > 1 and engine == "spark":
-        raise click.UsageError("--jobs needs --engine duckdb")
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
@@ -167,9 +157,8 @@ def run_command(
             _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
-        request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
-        results = run(pipeline, lake, names, **request, progress=progress)
+        results = run(pipeline, lake, names, **request, allow_drop_columns=allow_drop_columns, progress=progress)
     _show_all(results, format_name)
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
 
@@ -260,8 +249,6 @@ def _show_test(result: UnitTestResult) -> None:
 
 
 def _reason(difference: RowDifference) -> str:
-    if difference.wrong_order:
-        return "the rows have another order"
     parts = ((difference.missing, "missing"), (difference.unexpected, "unexpected"))
     return ", ".join(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} {word}" for rows, word in parts if rows)
 
@@ -269,8 +256,7 @@ def _reason(difference: RowDifference) -> str:
 def _show_rows(difference: RowDifference) -> None:
     """Prints expected rows with `-`, rows of the model with `+`; similar rows are next to each other."""
     rows = [("-", row) for row in difference.missing] + [("+", row) for row in difference.unexpected]
-    if not difference.wrong_order:
-        rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
+    rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
     signs = [" ", *(sign for sign, _ in rows[:_SHOWN])]
 
     def drawn(number: int, line: str) -> str:
@@ -296,7 +282,6 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
         "place": result.test.place,
         "missing": rows(result.difference.missing),
         "unexpected": rows(result.difference.unexpected),
-        "wrong_order": result.difference.wrong_order,
         "error": None if result.error is None else result.error.message,
     }
 

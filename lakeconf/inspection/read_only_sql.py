@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -33,13 +32,7 @@ _OPERATORS = frozenset(
         *("TOP_N", "UNGROUPED_AGGREGATE", "UNION", "UNNEST", "WINDOW"),
     }
 )
-# The first word of a statement that writes, and what to use for it.
-_WRITES = {
-    **dict.fromkeys(("insert", "update", "delete", "merge", "truncate"), 'lake.execute("…") in Python'),
-    **dict.fromkeys(("create", "drop", "alter"), "lake.create_table, lake.drop_table or Table.evolve in Python"),
-    "copy": "lakeconf load, or a model that loads files and lakeconf run",
-    "call": "lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it",
-}
+_ONE_QUERY = "write a single SELECT … or FROM …: lakeconf load, models and lake.execute write to a lake"
 
 
 def query(store: Store, statement: str, limit: int | None = None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
@@ -57,7 +50,7 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
         references = find_references(connection, statement)
         if references is None:
             check_syntax(connection, statement)
-            raise QueryError("the statement is not a single query", hint=_hint(statement))
+            raise QueryError("the statement is not a single query", hint=_ONE_QUERY)
         check_placeholders(statement, "the query")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
@@ -65,13 +58,6 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
         _restrict(connection, reader, snapshot_id)
         with tables_suggested(partial(_names, stored), "use one of the tables"):
             return _run(connection, statement, limit)
-
-
-def _hint(statement: str) -> str:
-    """Returns what to do with a statement that is not a single query."""
-    word = re.match(r"\s*(\w*)", statement)
-    other = _WRITES.get(word[1].lower()) if word is not None else None
-    return "write a single SELECT … or FROM …" if other is None else f"use {other}: lakeconf sql only reads"
 
 
 def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:

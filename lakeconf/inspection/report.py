@@ -51,18 +51,7 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
         details=[_details(lake, one) for one in tables],
         numbers={one.table: number for number, one in enumerate(tables)},
         snapshots=list(reversed(snapshots[-_SNAPSHOTS:])),
-        sizes=_file_sizes(tables),
     )
-
-
-def _file_sizes(tables: Sequence[TableSize]) -> list[tuple[str, int]]:
-    """The number of files by size."""
-    limits = [2**power for power in range(10, 34, 2)]
-    sizes = [file.bytes for one in tables for file in one.files]
-    bounds = zip([0, *limits], [*limits, 2**63], strict=True)
-    labels = [*(f"below {byte_size(limit)}" for limit in limits), f"{byte_size(limits[-1])} and more"]
-    counts = [sum(low <= size < high for size in sizes) for low, high in bounds]
-    return [(label, count) for label, count in zip(labels, counts, strict=True) if count]
 
 
 def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
@@ -96,6 +85,5 @@ def _details(lake: Lake, size: TableSize) -> dict[str, Any]:
     return {
         "columns": list(columns.items())[:_COLUMNS],
         "more": max(0, len(columns) - _COLUMNS),
-        "average": byte_size(size.bytes / len(size.files)) if size.files else None,
         "comment": lake.table(size.table).comment or "",
     }

@@ -96,24 +96,6 @@ def test_long_differences_are_cut_and_null_is_shown(tested_folder: Path, called:
     assert len(out) == 25
 
 
-def test_wrong_order_is_shown_in_order(tested_folder: Path, called: Any) -> None:
-    file = tested_folder / "lakeconf.toml"
-    file.write_text(
-        file.read_text()
-        .replace("price = 2.5 }", "price = 2.0 }")
-        .replace('marts.dearest"\ngiven', 'marts.dearest"\nordered = true\ngiven')
-    )
-    (tested_folder / "dearest.sql").write_text("SELECT day, price FROM raw.prices ORDER BY day")
-    out = called("test", "dearest")[1].splitlines()
-    assert out[0] == "failed   dearest (marts.dearest): the rows have another order"
-    assert [line.split()[:2] for line in out[2:6]] == [
-        ["-", "2024-01-02"],
-        ["-", "2024-01-01"],
-        ["+", "2024-01-01"],
-        ["+", "2024-01-02"],
-    ]
-
-
 def test_unknown_name_in_a_project_without_tests(tested_folder: Path, called: Any) -> None:
     file = tested_folder / "lakeconf.toml"
     file.write_text(file.read_text().partition("[pipeline.tests")[0])

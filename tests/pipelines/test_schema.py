@@ -188,7 +188,7 @@ UNIT_TEST = {"model": "a.t", "expect": [{"id": 1}]}
     "more",
     [
         {},
-        {"given": {}, "columns": ["id"], "ordered": True, "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
+        {"given": {}, "columns": ["id"], "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
         {"given": {"a.u": [], "files": [{"id": 1, "n": {"x": [1]}}], "a.v": {}, "a.w": {"rows": [{}], "columns": {}}}},
     ],
 )

@@ -146,10 +146,7 @@ def test_interrupted_commit_that_succeeded_is_reported_as_done(lake: Lake, monke
     assert len(lake.runs.committed("marts.copy")) == 1
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
-    jobs: int, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_the_catalog() -> None:
         monkeypatch.setattr(AttachedCatalog, "find", lost)
         raise KeyboardInterrupt
@@ -161,7 +158,7 @@ def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
     at_commit(monkeypatch, after=lose_the_catalog)
     pipeline, ended = Pipeline([COPY]), list[ModelResult]()
     with pytest.raises(KeyboardInterrupt):
-        run(pipeline, lake, progress=ended.append, jobs=jobs)
+        run(pipeline, lake, progress=ended.append)
     (result,) = ended
     assert (result.status, result.snapshot_id) == ("failed", None)
     assert isinstance(result.error, CommitUnknownError)

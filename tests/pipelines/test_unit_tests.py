@@ -90,7 +90,6 @@ def result(lake: Lake, test: UnitTest) -> UnitTestResult:
             {"raw.sales": SALES},
             **RANGE,
         ),
-        declared("marts.daily", [{"n": 2}, {"n": 1}], {"raw.sales": SALES}, ordered=True, **RANGE),
         declared(
             "marts.latest",
             [{"id": 1, "change_type": "insert"}, {"change_type": "delete"}],
@@ -116,8 +115,6 @@ def test_rows_that_differ_are_reported(lake: Lake) -> None:
     assert (found.status, found.difference.missing, found.difference.unexpected) == ("failed", [["3.00"]], [["2.00"]])
     found = result(lake, declared("marts.doubled", [], {"raw.prices": [{"n": 1}]}))
     assert (found.difference.columns, found.difference.unexpected) == (["id", "n"], [[None, "2.00"]])
-    found = result(lake, declared("marts.daily", [{"n": 1}, {"n": 2}], {"raw.sales": SALES}, ordered=True, **RANGE))
-    assert (found.status, found.difference.wrong_order) == ("failed", True)
     found = result(lake, declared("marts.doubled", [{"n": 2}], {"raw.prices": [{"id": 1, "n": 1}]}, columns=["id"]))
     assert found.status == "failed"
 

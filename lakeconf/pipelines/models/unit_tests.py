@@ -21,7 +21,7 @@ from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
-from lakeconf.pipelines.models.kinds import Append, Flag, Incremental, Merge, Seed, Time, key
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.rows import adopted, computed, placeholder_values
@@ -76,7 +76,6 @@ class DeclaredUnitTest(BaseModel):
     columns: Annotated[list[str], key("The compared columns; default: those of `expect`.", ["id"])] = Field(
         default_factory=list
     )
-    ordered: Annotated[Flag, key("True if the order of the rows counts.", example=True)] = False
     start: Annotated[Time | None, key("Start of the time range of an incremental model.", date(2026, 1, 1))] = None
     end: Annotated[Time | None, key("End of the time range.", date(2026, 1, 2))] = None
 
@@ -97,10 +96,9 @@ class RowDifference:
     columns: Sequence[str]  # the compared columns
     missing: Sequence[Sequence[str | None]] = ()  # expected rows that the model does not return, as text; NULL is None
     unexpected: Sequence[Sequence[str | None]] = ()  # rows of the model that are not expected, as text; NULL is None
-    wrong_order: bool = False  # True if all rows are equal, but not their order
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected or self.wrong_order)
+        return bool(self.missing or self.unexpected)
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: 
         if folded(name) not in by_name:
             hint = suggestion(name, returned, f"use one of: {', '.join(returned)}")
             raise PipelineError(f"the model {model.table} returns no column {name!r}", hint=hint)
-    return compared(lake, frame, {name: by_name[folded(name)] for name in columns}, test.expect, ordered=test.ordered)
+    return compared(lake, frame, {name: by_name[folded(name)] for name in columns}, test.expect)
 
 
 def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:
@@ -262,20 +260,14 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def columns_of_rows(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the columns of rows and their DuckDB types; None for nested values without a declared type."""
+    """Returns the columns of rows and their declared types; DuckDB finds the others, which are None."""
     found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
-    known = {folded(name): name for name in found}
     for row in rows:
-        seen = set()
-        for name in row:
-            if folded(name) in seen:
-                raise PipelineError(
-                    f"a row has the column {name!r} twice", hint="remove one of them: names ignore case"
-                )
-            seen.add(folded(name))
-            if folded(name) not in known:
-                known[folded(name)] = name
-                found[name] = _inferred(name, [value for one in rows for value in _values(one, name)])
+        twice = [name for name in row if sum(folded(name) == folded(other) for other in row) > 1]
+        if twice:
+            raise PipelineError(f"a row has the column {twice[-1]!r} twice", hint="remove one: names ignore case")
+        known = set(map(folded, found))
+        found |= {name: None for name in row if folded(name) not in known}
     return found
 
 
@@ -291,7 +283,6 @@ def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
     )
     listed = [f"({', '.join(_value(row, column, kind) for column, kind in columns.items())})" for row in rows]
     values = ", ".join(listed or [f"({', '.join(['NULL'] * len(columns))})"])
-    # Without a number, DuckDB may return the rows in another order.
     return f"SELECT {selected} FROM (VALUES {values}) AS given({', '.join(names)}){'' if rows else ' WHERE false'}"
 
 
@@ -302,17 +293,6 @@ def _values(row: Row, name: str) -> list[Any]:
 def _value(row: Row, name: str, kind: str | None) -> str:
     found = _values(row, name)
     return _sql(found[0], typed=kind is not None) if found else "NULL"
-
-
-def _inferred(name: str, values: Sequence[Any]) -> str | None:
-    kinds = {_kind(value) for value in values}
-    if len(kinds) == 1:
-        return kinds.pop()
-    for wide, narrow in (("DOUBLE", {"BIGINT", "DOUBLE"}), ("TIMESTAMP", {"DATE", "TIMESTAMP"})):
-        if kinds <= narrow:
-            return wide
-    listed = ", ".join(sorted(kind or "nested" for kind in kinds))
-    raise PipelineError(f"the column {name!r} has values of several types: {listed}", hint="declare its type")
 
 
 def _kind(value: Any) -> str | None:
@@ -351,9 +331,7 @@ _NUMBERS = {*integers(), "decimal", *_FLOATS}
 _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
 
 
-def compared(
-    lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row], *, ordered: bool
-) -> RowDifference:
+def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row]) -> RowDifference:
     """Compares columns of a model's rows, by their expected names; each row counts as often as it occurs."""
     selected = ", ".join(map(identifier, columns.values()))
     relation: Any = lake.query(f"SELECT {selected} FROM {_RETURNED}", {_RETURNED: frame}).to_native()
@@ -372,16 +350,8 @@ def compared(
         found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", {_RETURNED: frame})
         return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in found]
 
-    missing, unexpected = (
-        rows("(FROM expected EXCEPT ALL FROM returned)"),
-        rows("(FROM returned EXCEPT ALL FROM expected)"),
-    )
-    if missing or unexpected or not ordered:
-        return RowDifference(list(columns), missing, unexpected)
-    wanted, found = rows("expected"), rows("returned")
-    return (
-        RowDifference(list(columns)) if wanted == found else RowDifference([*columns], wanted, found, wrong_order=True)
-    )
+    missing, unexpected = ("expected EXCEPT ALL FROM returned", "returned EXCEPT ALL FROM expected")
+    return RowDifference(list(columns), rows(f"(FROM {missing})"), rows(f"(FROM {unexpected})"))
 
 
 def _key(value: str, kind: DuckDBPyType) -> str:
