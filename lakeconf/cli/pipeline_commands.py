@@ -207,13 +207,10 @@ _SHOWN = 20
 
 @click.command("test", short_help="Run the unit tests of the models.")
 @click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
-@click.option("--exclude", multiple=True, metavar="TEST|MODEL", help="Leave out tests; may be repeated.")
 @format_option
 @config_option
 @click.pass_context
-def test_command(
-    context: click.Context, names: tuple[str, ...], exclude: tuple[str, ...], format_name: str, source: str | None
-) -> None:
+def test_command(context: click.Context, names: tuple[str, ...], format_name: str, source: str | None) -> None:
     """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
 
     A test gives rows for the inputs of a model and compares the rows that the model computes. It runs on a temporary
@@ -222,7 +219,7 @@ def test_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    tests = chosen_tests(pipeline, declared_unit_tests(config), names, exclude)
+    tests = chosen_tests(pipeline, declared_unit_tests(config), names)
     with contextlib.ExitStack() as stack:
         progress = _show_test if format_name == "text" else lambda _: None
         results = []

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
 from typing import Any
 
 from lakeconf.errors import LakeconfError, required
 from lakeconf.inspection.catalog_files import TableSize, data_path_files, table_sizes
-from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import maintain
 from lakeconf.logs import escaped
@@ -20,15 +18,6 @@ from lakeconf.wording import byte_size
 _SNAPSHOTS, _PATHS, _COLUMNS = 20, 20, 100
 # The default ages of `lakeconf maintain`.
 _EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
-
-
-@dataclass(frozen=True)
-class _Findings:
-    """What the maintenance of a lake would do, or why that is unknown."""
-
-    plan: str
-    tables: tuple[TableCompaction, ...] = ()
-    refused: bool = False
 
 
 def report(lake: Lake, title: str, store: str = "STORE") -> str:
@@ -64,12 +53,13 @@ def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
     }
 
 
-def _findings(lake: Lake) -> _Findings:
+def _findings(lake: Lake) -> dict[str, Any]:
+    """What the maintenance of a lake would do, or why that is unknown."""
     try:
         plan = maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
-        return _Findings(str(plan), plan.compaction)
-    except LakeconfError as error:
-        return _Findings(str(error), refused=True)  # the rest of the report is still useful
+    except LakeconfError as error:  # the rest of the report is still useful
+        return {"plan": str(error), "tables": (), "refused": True}
+    return {"plan": str(plan), "tables": plan.compaction, "refused": False}
 
 
 def _unknown(lake: Lake) -> tuple[str, ...] | str:

@@ -20,7 +20,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
+from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -136,14 +136,10 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
     return model
 
 
-def chosen_tests(
-    pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str], exclude: Iterable[str] = ()
-) -> list[UnitTest]:
+def chosen_tests(pipeline: Pipeline, tests: Sequence[UnitTest], names: Sequence[str]) -> list[UnitTest]:
     """Returns the selected tests; all if `names` is empty."""
-    given = list(names)
-    wanted = _named(pipeline, tests, given) if given else {test.name for test in tests}
-    left_out = _named(pipeline, tests, exclude)
-    return [test for test in tests if test.name in wanted - left_out]
+    wanted = _named(pipeline, tests, names) if names else {test.name for test in tests}
+    return [test for test in tests if test.name in wanted]
 
 
 def run_unit_tests(
@@ -251,11 +247,6 @@ def declared_unit_tests(config: Config) -> list[UnitTest]:
     return tests
 
 
-def pipeline_schema() -> dict[str, Any]:
-    """Returns the definitions of `[pipeline]` for the JSON Schema of lakeconf.toml."""
-    return models_schema(DeclaredUnitTest)
-
-
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -281,18 +272,15 @@ def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
         f"{name if kind is None else f'CAST({name} AS {kind})'} AS {identifier(column)}"
         for name, (column, kind) in zip(names, columns.items(), strict=True)
     )
-    listed = [f"({', '.join(_value(row, column, kind) for column, kind in columns.items())})" for row in rows]
+    cells = ([(_value(row, name), kind is not None) for name, kind in columns.items()] for row in rows)
+    listed = [f"({', '.join(_sql(value, typed=typed) for value, typed in row)})" for row in cells]
     values = ", ".join(listed or [f"({', '.join(['NULL'] * len(columns))})"])
     return f"SELECT {selected} FROM (VALUES {values}) AS given({', '.join(names)}){'' if rows else ' WHERE false'}"
 
 
-def _values(row: Row, name: str) -> list[Any]:
-    return [value for key, value in row.items() if folded(key) == folded(name)]
-
-
-def _value(row: Row, name: str, kind: str | None) -> str:
-    found = _values(row, name)
-    return _sql(found[0], typed=kind is not None) if found else "NULL"
+def _value(row: Row, name: str) -> Any:
+    """A value of a row, or None; names ignore case."""
+    return next((value for key, value in row.items() if folded(key) == folded(name)), None)
 
 
 def _kind(value: Any) -> str | None:
@@ -314,8 +302,8 @@ def _sql(value: Any, *, typed: bool) -> str:
         return f"{{{', '.join(f'{literal(str(key))}: {_sql(one, typed=typed)}' for key, one in value.items())}}}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(_sql(one, typed=typed) for one in value)}]"
-    if isinstance(value, bool):
-        return literal(value)
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else literal(value)
     if isinstance(value, float) and not math.isfinite(value):
         text = "nan" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
     elif isinstance(value, datetime):
@@ -362,7 +350,7 @@ def _key(value: str, kind: DuckDBPyType) -> str:
 
 
 def _expected_row(number: int, row: Row, kinds: Mapping[str, DuckDBPyType]) -> str:
-    cells = [_expected(next(iter(_values(row, name)), None), kind) for name, kind in kinds.items()]
+    cells = [_expected(_value(row, name), kind) for name, kind in kinds.items()]
     is_exact = " AND ".join(condition for _, condition in cells)
     return f"({', '.join(sql for sql, _ in cells)}, CASE WHEN {is_exact} THEN NULL ELSE {number} END)"
 
@@ -415,5 +403,5 @@ def _number(value: Any) -> str | None:
 
 
 def _shown(row: Row, columns: Mapping[str, str]) -> list[str | None]:
-    found = [next(iter(_values(row, name)), None) for name in columns]
+    found = [_value(row, name) for name in columns]
     return [None if value is None else str(value) for value in found]
