@@ -236,12 +236,11 @@ def export_command(
 
 
 def _schema(stores: Sequence[str]) -> Export:
-    from lakeconf.pipelines.models.declaration import models_schema  # slow to import
-    from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest
+    from lakeconf.pipelines.models.unit_tests import pipeline_schema  # slow to import
 
     if stores:
         raise click.UsageError("the schema is the same for all stores: omit --store")
-    text = json.dumps(json_schema(models_schema(DeclaredUnitTest)), indent=2, ensure_ascii=False)
+    text = json.dumps(json_schema(pipeline_schema()), indent=2, ensure_ascii=False)
     return Export("lakeconf.schema.json", f"{text}\n")
 
 

@@ -199,7 +199,7 @@ def _check_input(model: Model, table: str) -> None:
     if table.count(".") != 1:
         raise PipelineError(
             f"the input {table} of the model {model.table} is not a table of its store, as schema.table",
-            hint="copy tables of another store into this one first: lakeconf copy",
+            hint="run lakeconf copy first, if it is a table of another store",
             model=model.table,
         )
 

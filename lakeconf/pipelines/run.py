@@ -124,8 +124,7 @@ def run(
     results, failed = list[ModelResult](), dict[str, str]()
 
     def end(result: ModelResult) -> None:
-        shown = (result.model, result.status, result.reason, result.rows, result.seconds)
-        _log.info("model %s: %s, %s, %d rows, %.1f s", *shown)
+        _log.info("model %(model)s: %(status)s, %(reason)s, %(rows)d rows, %(seconds).1f s", vars(result))
         results.append(result)
         if result.status == "failed":
             failed[result.model] = result.model

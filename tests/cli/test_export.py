@@ -11,8 +11,7 @@ import pytest
 from lakeconf.config.config import init
 from lakeconf.config.schema import json_schema
 from lakeconf.integrations.exports import TOOLS, export
-from lakeconf.pipelines.models.declaration import models_schema
-from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest
+from lakeconf.pipelines.models.unit_tests import pipeline_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,5 +82,5 @@ def test_json(stores: Path, called: Any) -> None:
 def test_schema_prints_the_schema(run_in_stores: Any) -> None:
     code, out, _ = run_in_stores("export", "json-schema")
     assert code == 0
-    assert json.loads(out) == json_schema(models_schema(DeclaredUnitTest))
+    assert json.loads(out) == json_schema(pipeline_schema())
     jsonschema.Draft202012Validator.check_schema(json.loads(out))

@@ -9,10 +9,10 @@ from source_tree import REPOSITORY
 
 from lakeconf.config.schema import json_schema
 from lakeconf.config.toml_text import toml_value
-from lakeconf.pipelines.models.declaration import TABLES, Declaration, QueryDeclaration, models_schema
+from lakeconf.pipelines.models.declaration import TABLES, Declaration, QueryDeclaration
 from lakeconf.pipelines.models.kinds import KINDS
 from lakeconf.pipelines.models.model import DeclaredTests
-from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest
+from lakeconf.pipelines.models.unit_tests import pipeline_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,8 +55,8 @@ def rows(definition: dict[str, Any], keys: Iterable[str]) -> Iterator[str]:
 
 
 def reference() -> str:
-    definitions = json_schema(models_schema(DeclaredUnitTest))["$defs"]
-    pipeline = json_schema(models_schema(DeclaredUnitTest))["properties"]["pipeline"]
+    definitions = json_schema(pipeline_schema())["$defs"]
+    pipeline = json_schema(pipeline_schema())["properties"]["pipeline"]
     shared = {
         key: definitions["model.full"]["properties"][key] for key in QueryDeclaration.model_fields if key != "kind"
     }

@@ -40,7 +40,6 @@ def test_dlt_creates_no_folder(project: Path) -> None:
 def test_destination_masks_secrets(server_project: Project) -> None:
     made = destination("prod")
     shown = f"{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
-    assert "***" in shown
     server_project.assert_no_secret(text=shown)
 
 

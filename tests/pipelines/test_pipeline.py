@@ -53,7 +53,7 @@ def test_table_of_another_store_is_refused() -> None:
     assert caught.value.message == (
         "the input store.raw.events of the model marts.t is not a table of its store, as schema.table"
     )
-    assert caught.value.hint == "copy tables of another store into this one first: lakeconf copy"
+    assert caught.value.hint == "run lakeconf copy first, if it is a table of another store"
 
 
 def test_inputs_are_matched_ignoring_case() -> None:

@@ -12,9 +12,9 @@ from lakeconf.config.config import init
 from lakeconf.config.schema import json_schema
 from lakeconf.errors import ConfigError
 from lakeconf.pipelines.models.declaration import TABLES as MODELS
-from lakeconf.pipelines.models.declaration import models_schema, parsed
+from lakeconf.pipelines.models.declaration import parsed
 from lakeconf.pipelines.models.kinds import KINDS
-from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, declared_unit_tests
+from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, declared_unit_tests, pipeline_schema
 
 STORES = {
     "dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}
@@ -34,7 +34,7 @@ EVERY_KEY = [(kind, key) for kind in KINDS for key in (*EXAMPLES, "kin", "name",
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
-    schema = json_schema(models_schema(DeclaredUnitTest))
+    schema = json_schema(pipeline_schema())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -231,7 +231,6 @@ def configuration(table: Any) -> Any:
             'one.given."a.u".columns: Input should be a valid string',
         ),
         ({"columns": "id"}, ["columns"], "'id' is not of type 'array'", "one.columns: Input should be a valid list"),
-        ({"ordered": 1}, ["ordered"], "1 is not of type 'boolean'", "one.ordered: Input should be a valid boolean"),
         ({"start": "soon"}, ["start"], "'soon' does not match", "one.start: Input should be a valid da"),
         ({"end": 2024}, ["end"], "2024 is not of type 'string'", "one.end: Input should be a date or a time"),
     ],

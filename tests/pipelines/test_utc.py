@@ -93,12 +93,12 @@ def test_queries_of_users_keep_the_time_zone_of_the_machine(lake: Lake, zone: st
     run(Pipeline([Model("marts.t", Full(), Query("SELECT 1 AS a"))]), lake)
     plan(Pipeline([Model("marts.u", Full(), Query("SELECT 1 AS a"))]), lake)
     assert fetched(lake, query) == [zone]
-    with in_utc([lake]):
+    with in_utc(lake):
         assert fetched(lake, query) == ["UTC"]
     assert fetched(lake, query) == [zone]
     assert lake._session.writer.rows(query) == [(zone,)]
 
 
 def test_lake_may_be_closed_in_the_block(lake: Lake) -> None:
-    with in_utc([lake]):
+    with in_utc(lake):
         lake.close()

@@ -20,7 +20,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place
+from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
@@ -245,6 +245,11 @@ def declared_unit_tests(config: Config) -> list[UnitTest]:
     if problems:
         raise ConfigError(problems)
     return tests
+
+
+def pipeline_schema() -> dict[str, Any]:
+    """Returns the definitions of `[pipeline]` for the JSON Schema of lakeconf.toml."""
+    return models_schema(DeclaredUnitTest)
 
 
 _INT64 = range(-(2**63), 2**63)
