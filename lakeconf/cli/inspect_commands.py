@@ -125,9 +125,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table."
 )
-@click.option(
-    "--allow-files", is_flag=True, help="Allow the query to read files and URLs; views of the lake still cannot."
-)
 @config_option
 def sql_command(
     statement: str | None,
@@ -136,8 +133,6 @@ def sql_command(
     source: str | None,
     format_name: str,
     limit: int,
-    *,
-    allow_files: bool,
 ) -> None:
     """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
@@ -152,7 +147,7 @@ def sql_command(
 
     # Fetch one extra row to detect that there are more.
     fetched = limit + 1 if format_name == "table" else None
-    _show_result(*query(found, _query_text(statement, path), fetched, allow_files=allow_files), format_name, limit)
+    _show_result(*query(found, _query_text(statement, path), fetched), format_name, limit)
 
 
 def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:

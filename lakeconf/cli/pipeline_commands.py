@@ -72,8 +72,8 @@ def plan_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with opened(config, pipeline, names, store, "duckdb", read_only=True) as (lake, others):
-        steps = plan(pipeline, lake, names, **request, others=others)
+    with opened(config.get_store(store), "duckdb", read_only=True) as lake:
+        steps = plan(pipeline, lake, names, **request)
     show_plan(steps, format_name)
     context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
 
@@ -130,13 +130,6 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
     help="Engine that runs the models.",
 )
 @click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Number of models that run at the same time, on DuckDB.",
-)
-@click.option(
     "--openlineage", is_flag=True, help="Send OpenLineage events; OPENLINEAGE_URL or openlineage.yml say where."
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
@@ -152,7 +145,6 @@ def run_command(
     format_name: str,
     source: str | None,
     *,
-    jobs: int,
     openlineage: bool,
     allow_drop_columns: bool,
     dry_run: bool,
@@ -165,21 +157,18 @@ def run_command(
     shows a plan and asks before it replaces rows; without a terminal it needs --yes. The exit code is 1 if a model
     failed.
     """
-    if jobs > 1 and engine == "spark":
-        raise click.UsageError("--jobs needs --engine duckdb")
     config = init(source)
     pipeline = declared_pipeline(config)
     names = models.of(pipeline)
-    with opened(config, pipeline, names, store, engine, read_only=dry_run) as (lake, others):
-        request["others"] = others
+    with opened(config.get_store(store), engine, read_only=dry_run) as lake:
         if dry_run or (request["rebuild"] and not yes):
             _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
             if dry_run:
                 return
-        request |= {"allow_drop_columns": allow_drop_columns, "jobs": jobs}
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, is_on=openlineage) as lineage:
-            results = run(pipeline, lake, names, **request, **_calls(progress, lineage))
+            calls = _calls(progress, lineage)
+            results = run(pipeline, lake, names, **request, allow_drop_columns=allow_drop_columns, **calls)
     _show_all(results, format_name)
     if lineage is not None and lineage.lost:
         show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
@@ -251,13 +240,10 @@ _SHOWN = 20
 
 @click.command("test", short_help="Run the unit tests of the models.")
 @click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
-@click.option("--exclude", multiple=True, metavar="TEST|MODEL", help="Leave out tests; may be repeated.")
 @format_option
 @config_option
 @click.pass_context
-def test_command(
-    context: click.Context, names: tuple[str, ...], exclude: tuple[str, ...], format_name: str, source: str | None
-) -> None:
+def test_command(context: click.Context, names: tuple[str, ...], format_name: str, source: str | None) -> None:
     """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
 
     A test gives rows for the inputs of a model and compares the rows that the model computes. It runs on a temporary
@@ -266,7 +252,7 @@ def test_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    tests = chosen_tests(pipeline, declared_unit_tests(config), names, exclude)
+    tests = chosen_tests(pipeline, declared_unit_tests(config), names)
     with contextlib.ExitStack() as stack:
         progress = _show_test if format_name == "text" else lambda _: None
         results = []
@@ -293,8 +279,6 @@ def _show_test(result: UnitTestResult) -> None:
 
 
 def _reason(difference: RowDifference) -> str:
-    if difference.wrong_order:
-        return "the rows have another order"
     parts = ((difference.missing, "missing"), (difference.unexpected, "unexpected"))
     return ", ".join(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} {word}" for rows, word in parts if rows)
 
@@ -302,8 +286,7 @@ def _reason(difference: RowDifference) -> str:
 def _show_rows(difference: RowDifference) -> None:
     """Prints expected rows with `-`, rows of the model with `+`; similar rows are next to each other."""
     rows = [("-", row) for row in difference.missing] + [("+", row) for row in difference.unexpected]
-    if not difference.wrong_order:
-        rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
+    rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
     signs = [" ", *(sign for sign, _ in rows[:_SHOWN])]
 
     def drawn(number: int, line: str) -> str:
@@ -329,7 +312,6 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
         "place": result.test.place,
         "missing": rows(result.difference.missing),
         "unexpected": rows(result.difference.unexpected),
-        "wrong_order": result.difference.wrong_order,
         "error": None if result.error is None else result.error.message,
     }
 

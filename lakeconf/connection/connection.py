@@ -351,14 +351,6 @@ class SharedConnection(Connection):
         native: duckdb.DuckDBPyConnection = self._cursors.native
         return native
 
-    def interrupt(self) -> None:
-        """Stops the running queries of all threads, from any thread; each fails with an error."""
-        with self._adding:
-            found = list(self._all)
-        for native in found:
-            with contextlib.suppress(Exception):  # it is closed
-                native.interrupt()
-
     def close(self) -> None:
         """Closes the connection and the cursors of all threads, from any thread."""
         self._is_closed = True

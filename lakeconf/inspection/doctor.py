@@ -248,24 +248,7 @@ def _spark(examination: Examination) -> str:
     keys = [key for key in conf if not key.startswith("spark.jars.")]
     if keys:
         found += f"; sets {', '.join(keys)}"
-    absent = [package for package in packages if not _in_repository(package)]
-    if absent:
-        raise Warn(
-            f"{found}; Spark must fetch {', '.join(absent)}",
-            "if Spark cannot reach a repository, download them to the local one: mvn dependency:get -Dartifact=…",
-        )
-    return found + (f"; {len(packages)} packages are in the local repository" if packages else "")
-
-
-def _in_repository(package: str) -> bool:
-    group, artifact, version = package.split(":")
-    home = Path.home()
-    jar = f"{artifact}-{version}.jar"
-    places = [
-        home / ".m2" / "repository" / group.replace(".", "/") / artifact / version / jar,
-        *(home / ivy / "jars" / f"{group}_{jar}" for ivy in (".ivy2", ".ivy2.5.2")),
-    ]
-    return any(place.exists() for place in places)
+    return found + (f"; Spark fetches {', '.join(packages)}" if packages else "")
 
 
 def _location(examination: Examination) -> str:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import duckdb
-
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
+from lakeconf.catalog.sql_references import References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import CatalogMissingError, LakeconfError, QueryError, UnsafeQueryError
+from lakeconf.errors import QueryError, UnsafeQueryError
 from lakeconf.guard.guard import reader_of
-from lakeconf.lake.opening import empty_store
 from lakeconf.sql import literal
 from lakeconf.store import Store, for_reading, open_connection
 
-_FILE_READERS = frozenset(
-    {
-        *("glob", "parquet_bloom_probe", "parquet_file_metadata", "parquet_full_metadata", "parquet_kv_metadata"),
-        *("parquet_metadata", "parquet_scan", "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json"),
-        *("read_json_auto", "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto"),
-        *("read_ndjson_objects", "read_parquet", "read_text", "sniff_csv"),
-    }
-)
 # Operators in DuckDB's plans that only compute. A scan has the name of its function.
 _OPERATORS = frozenset(
     {
@@ -45,47 +32,14 @@ _OPERATORS = frozenset(
         *("TOP_N", "UNGROUPED_AGGREGATE", "UNION", "UNNEST", "WINDOW"),
     }
 )
-_NOT_ONE_QUERY = "the statement is not a single query"
-_ALLOW_FILES = "use lakeconf sql --allow-files, which permits this for the query, but not for views of the lake"
-# The first word of a statement that writes, and what to use for it.
-_WRITES = {
-    **dict.fromkeys(("insert", "update", "delete", "merge", "truncate"), 'lake.execute("…") in Python'),
-    **dict.fromkeys(("create", "drop", "alter"), "lake.create_table, lake.drop_table or Table.evolve in Python"),
-    "copy": "lakeconf load, or a model that loads files and lakeconf run",
-    "call": "lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it",
-}
+_ONE_QUERY = "write a single SELECT … or FROM …: lakeconf load, models and lake.execute write to a lake"
 
 
-def query(
-    store: Store, statement: str, limit: int | None = None, *, allow_files: bool = False
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def query(store: Store, statement: str, limit: int | None = None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     """Runs a query in DuckDB's SQL dialect on a lake, attached read-only.
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
-    `allow_files` does not extend to views and macros of the lake.
     """
-    try:
-        return _query(store, statement, limit, allow_files=allow_files)
-    except CatalogMissingError:
-        if not _reads_nothing(statement):
-            raise
-    # Without a lake, such a query still has a result.
-    with empty_store(store.name, store.alias, store.secrets) as empty:
-        empty.open().close()
-        return _query(empty, statement, limit, allow_files=allow_files)
-
-
-def _reads_nothing(statement: str) -> bool:
-    try:
-        found = parse_query(statement)
-    except NotOneQuery:
-        return False
-    return not (found.tables or found.functions or found.describes)
-
-
-def _query(
-    store: Store, statement: str, limit: int | None, *, allow_files: bool
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     backend = store.metadata_backend.with_own_credentials()
     reading = for_reading(store).replace(metadata_backend=backend)
     with hidden_credentials(), open_connection(reading) as connection:
@@ -96,42 +50,20 @@ def _query(
         references = find_references(connection, statement)
         if references is None:
             check_syntax(connection, statement)
-            raise QueryError(_NOT_ONE_QUERY, hint=_hint(statement))
+            raise QueryError("the statement is not a single query", hint=_ONE_QUERY)
         check_placeholders(statement, "the query")
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
-        _check_references(references, stored, allow_files=allow_files)
-        _restrict(connection, reader, snapshot_id, allow_files=allow_files)
-        readers = READERS | (_FILE_READERS if allow_files else frozenset())
-        with tables_suggested(partial(_names, stored), "use one of the tables"), _files_named(allow_files=allow_files):
-            return _run(connection, statement, limit, readers)
+        _check_references(references, stored)
+        _restrict(connection, reader, snapshot_id)
+        with tables_suggested(partial(_names, stored), "use one of the tables"):
+            return _run(connection, statement, limit)
 
 
-@contextlib.contextmanager
-def _files_named(*, allow_files: bool) -> Iterator[None]:
-    """The error for a file says which option allows files."""
-    try:
-        yield
-    except LakeconfError as error:
-        # With its settings here, DuckDB has no permission for files and URLs, such as `FROM 'a.csv'`.
-        if allow_files or not isinstance(error.__cause__, duckdb.PermissionException):
-            raise
-        raise UnsafeQueryError("the query reads a file that is not in the lake", hint=_ALLOW_FILES) from error
-
-
-def _hint(statement: str) -> str:
-    """Returns what to do with a statement that is not a single query."""
-    word = re.match(r"\s*(\w*)", statement)
-    other = _WRITES.get(word[1].lower()) if word is not None else None
-    return "write a single SELECT … or FROM …" if other is None else f"use {other}: lakeconf sql only reads"
-
-
-def _run(
-    connection: Connection, statement: str, limit: int | None, readers: frozenset[str]
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     connection.relation(statement)  # binds the query first, so that its errors do not quote EXPLAIN
     ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
-    allowed = _OPERATORS | {name.upper() for name in readers}
+    allowed = _OPERATORS | {name.upper() for name in READERS}
     refused = sorted({name for node in json.loads(plan) for name in _operators(node)} - allowed)
     if refused:
         raise _unsafe(", ".join(name.lower() for name in refused))
@@ -143,13 +75,10 @@ def _names(stored: StoredQueries) -> list[str]:
     return sorted(joined_name(schema, name) for schema, name, _, end in stored.relations if end is None)
 
 
-def _check_references(query: References, stored: StoredQueries, *, allow_files: bool) -> None:
+def _check_references(query: References, stored: StoredQueries) -> None:
     """Rejects a query that uses anything except the lake's tables and functions that only read."""
     macros = {one.name for one in stored.queries if one.kind == "table macro"}
-    readers = READERS | (_FILE_READERS if allow_files else frozenset())
-    refused = sorted(query.table_functions - readers - macros)
-    if refused and not allow_files and set(refused) <= _FILE_READERS:
-        raise UnsafeQueryError(f"the query calls {', '.join(refused)}, which reads files", hint=_ALLOW_FILES)
+    refused = sorted(query.table_functions - READERS - macros)
     if refused:
         raise _unsafe(", ".join(refused))
     metadata = stored.reader.metadata_database.lower()
@@ -163,21 +92,21 @@ def _check_references(query: References, stored: StoredQueries, *, allow_files: 
     stored.check_schemas(query, stored.reader.connection)
 
 
-def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int, *, allow_files: bool) -> None:
+def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int) -> None:
     """Restricts the DuckDB instance to what a query on the lake needs."""
-    settings: dict[str, str] = {
+    files = _files_elsewhere(reader, snapshot_id)
+    settings = {
         # DuckDB applies current statistics to past snapshots, which is wrong after files were rewritten.
         "disabled_optimizers": "'statistics_propagation'",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "python_enable_replacements": "false",
+        "allowed_directories": f"[{literal(reader.data_path)}]",
+        "allowed_paths": f"[{', '.join(map(literal, files))}]",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
     }
-    if not allow_files:
-        folder, files = reader.data_path, _files_elsewhere(reader, snapshot_id)
-        settings["allowed_directories"] = f"[{literal(folder)}]"
-        settings["allowed_paths"] = f"[{', '.join(map(literal, files))}]"
-        settings["enable_external_access"] = "false"
-    for name, value in (settings | {"lock_configuration": "true"}).items():
+    for name, value in settings.items():
         connection.execute(f"SET {name} = {value}")
 
 
@@ -209,5 +138,6 @@ def _operators(node: Mapping[str, Any]) -> Iterator[str]:
 def _unsafe(what: str) -> UnsafeQueryError:
     return UnsafeQueryError(
         f"the query calls {what}, which does more than read",
-        hint="use lakeconf maintain to maintain a lake; lakeconf tables or snapshots to inspect it",
+        hint="use lakeconf maintain to maintain a lake, lakeconf tables or snapshots to inspect it, and a DuckDB "
+        "connection to read files: store.connect()",
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import resources
 from typing import Any
 
 from lakeconf.errors import LakeconfError, required
 from lakeconf.inspection.catalog_files import TableSize, data_path_files, table_sizes
-from lakeconf.lake.compaction import TableCompaction
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.maintenance_plan import maintain
 from lakeconf.logs import escaped
@@ -20,15 +18,6 @@ from lakeconf.wording import byte_size
 _SNAPSHOTS, _PATHS, _COLUMNS = 20, 20, 100
 # The default ages of `lakeconf maintain`.
 _EXPIRE, _CLEAN_UP = timedelta(days=30), timedelta(days=2)
-
-
-@dataclass(frozen=True)
-class _Findings:
-    """What the maintenance of a lake would do, or why that is unknown."""
-
-    plan: str
-    tables: tuple[TableCompaction, ...] = ()
-    refused: bool = False
 
 
 def report(lake: Lake, title: str, store: str = "STORE") -> str:
@@ -51,18 +40,7 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
         details=[_details(lake, one) for one in tables],
         numbers={one.table: number for number, one in enumerate(tables)},
         snapshots=list(reversed(snapshots[-_SNAPSHOTS:])),
-        sizes=_file_sizes(tables),
     )
-
-
-def _file_sizes(tables: Sequence[TableSize]) -> list[tuple[str, int]]:
-    """The number of files by size."""
-    limits = [2**power for power in range(10, 34, 2)]
-    sizes = [file.bytes for one in tables for file in one.files]
-    bounds = zip([0, *limits], [*limits, 2**63], strict=True)
-    labels = [*(f"below {byte_size(limit)}" for limit in limits), f"{byte_size(limits[-1])} and more"]
-    counts = [sum(low <= size < high for size in sizes) for low, high in bounds]
-    return [(label, count) for label, count in zip(labels, counts, strict=True) if count]
 
 
 def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
@@ -75,12 +53,13 @@ def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
     }
 
 
-def _findings(lake: Lake) -> _Findings:
+def _findings(lake: Lake) -> dict[str, Any]:
+    """What the maintenance of a lake would do, or why that is unknown."""
     try:
         plan = maintain(lake, expire_older_than=_EXPIRE, cleanup_older_than=_CLEAN_UP, dry_run=True)
-        return _Findings(str(plan), plan.compaction)
-    except LakeconfError as error:
-        return _Findings(str(error), refused=True)  # the rest of the report is still useful
+    except LakeconfError as error:  # the rest of the report is still useful
+        return {"plan": str(error), "tables": (), "refused": True}
+    return {"plan": str(plan), "tables": plan.compaction, "refused": False}
 
 
 def _unknown(lake: Lake) -> tuple[str, ...] | str:
@@ -96,6 +75,5 @@ def _details(lake: Lake, size: TableSize) -> dict[str, Any]:
     return {
         "columns": list(columns.items())[:_COLUMNS],
         "more": max(0, len(columns) - _COLUMNS),
-        "average": byte_size(size.bytes / len(size.files)) if size.files else None,
         "comment": lake.table(size.table).comment or "",
     }

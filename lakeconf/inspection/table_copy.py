@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from lakeconf.catalog.reader import CatalogReader
@@ -53,19 +52,6 @@ class CopyStep:
         rows = ((self.added, "added"), (self.removed, "removed"))
         counts = ", ".join(f"{counted(count, 'row')} {done}" for count, done in rows if count)
         return "; ".join(filter(None, (counts, *self.changes))) or "no rows"
-
-
-def check_distinct(source: Store, target: Store) -> None:
-    """Refuses two stores with the same catalog: DuckDB opens a file only once."""
-    files = [store.metadata_backend.file() for store in (source, target)]
-    if source.name == target.name or (files[0] is not None and files[1] is not None and _same(files[0], files[1])):
-        raise LakeconfError(
-            f"{source.name} and {target.name} are the same lake", hint="name two stores with different catalogs"
-        )
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
 
 
 def opened_target(stack: contextlib.ExitStack, target: Store) -> tuple[Lake, bool]:

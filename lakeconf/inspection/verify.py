@@ -11,23 +11,11 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.health import lost_deletes
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import ColumnCheck, Fingerprint, spark_operations
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql
-
-
-@dataclass(frozen=True)
-class DeletedTwice:
-    """Rows deleted both in the catalog and in a delete file, which makes DuckDB return deleted rows again.
-
-    Source: https://github.com/duckdb/ducklake/issues/1215
-    """
-
-    path: str  # the data file
-    rows: int  # the number of rows that are deleted twice
 
 
 @dataclass(frozen=True)
@@ -48,8 +36,6 @@ class Verification:
     duckdb_rows: int  # the number of rows that DuckDB reads
     spark_rows: int  # the number of rows that Spark reads
     columns: tuple[ColumnCheck, ...]  # the columns, in order
-    # Files with rows that are deleted twice, which explains extra rows in DuckDB. Deletion vectors are not checked.
-    deleted_twice: tuple[DeletedTwice, ...]
     wrong_counts: tuple[WrongCount, ...] = ()  # files with a different number of rows than in the catalog
     # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
     # engines read them.
@@ -72,11 +58,6 @@ class Verification:
         lines.append(_line("rows", str(self.duckdb_rows), str(self.spark_rows)))
         lines += [_column_line(column) for column in self.columns]
         lines += [
-            f"  deleted twice, in the catalog and in a delete file: {found.rows} rows of {escaped(found.path)}; "
-            "DuckDB returns deleted rows again (https://github.com/duckdb/ducklake/issues/1215)"
-            for found in self.deleted_twice
-        ]
-        lines += [
             f"  wrong number of rows: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
             for found in self.wrong_counts
         ]
@@ -98,14 +79,12 @@ def verify(lake: Lake, table: str) -> Verification:
     plan = plan_scan(session.reader, table, snapshot_id, [])
     wrong_counts = _wrong_counts(session.reader, plan.table.full_name, plan.files)
     found = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
-    doubles = (DeletedTwice(file.path, _deleted_twice(session.reader, file, snapshot_id)) for file in plan.files)
     return Verification(
         table=plan.table.full_name,
         snapshot_id=snapshot_id,
         duckdb_rows=found.duckdb_rows,
         spark_rows=found.spark_rows,
         columns=found.columns,
-        deleted_twice=tuple(double for double in doubles if double.rows),
         wrong_counts=wrong_counts,
         lost_deletes=lost_deletes(session.reader, snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
     )
@@ -137,21 +116,6 @@ def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
         return files_sql("read_parquet", path, "hive_partitioning = false"), []
     config = "encryption_config = {footer_key_value: from_base64(?)}"
     return files_sql("read_parquet", path, "hive_partitioning = false", config), [encryption_key]
-
-
-def _deleted_twice(reader: CatalogReader, file: DataFile, snapshot_id: int) -> int:
-    deletes = file.delete_file
-    if deletes is None or not file.inlined_deletes or deletes.format != "parquet":
-        return 0
-    source, parameters = _source(deletes.path, deletes.encryption_key)
-    with reader.lake_cursor() as cursor:
-        description = cursor.execute(f"SELECT * FROM {source} LIMIT 0", parameters).description  # noqa: S608
-        internal = INTERNAL_SNAPSHOT_ID.name
-        visible = f" AND {internal} <= {snapshot_id}" if internal in {name for name, *_ in description} else ""
-        listed = ", ".join(map(str, file.inlined_deletes))
-        query = f"SELECT count(DISTINCT pos) FROM {source} WHERE pos IN ({listed}){visible}"  # noqa: S608
-        ((count,),) = cursor.rows(query, parameters)
-    return int(count)
 
 
 def _column_line(column: ColumnCheck) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError, UnsupportedError, required
@@ -14,11 +14,8 @@ from lakeconf.store import Store
 with required("dagster", extra="dagster", needed_for="lakeconf.integrations.dagster"):
     from dagster import AssetKey, ConfigurableIOManager, ConfigurableResource, InputContext, OutputContext
 
-_FRAMES: Mapping[str, Literal["pandas", "polars", "pyarrow"]] = {
-    "pandas": "pandas",
-    "polars": "polars",
-    "pyarrow": "pyarrow",
-}
+Frames: TypeAlias = Literal["pandas", "polars", "pyarrow"]
+_FRAMES: Mapping[str, Frames] = {name: name for name in get_args(Frames)}
 _NAIVE = "%Y-%m-%d %H:%M:%S"
 # Formats of time literals, by the type of the column that they are compared with.
 _MOMENTS = {

@@ -1,10 +1,8 @@
-"""dlt: configures dlt's `ducklake` destination for a store, as an object or by environment variables."""
+"""dlt: makes dlt's `ducklake` destination for a store."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,13 @@ from typing import Any
 from lakeconf.config.config import Config, init
 from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
-from lakeconf.secret import Secret, Settings
+from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Revealed, Statement, Use
 from lakeconf.store import Store, open_connection
 
 with required("dlt", extra="dlt", needed_for="lakeconf.integrations.dlt"):
     import dlt
     from dlt.destinations.impl.ducklake.configuration import DuckLakeCredentials
-
-_PREFIX = "DESTINATION__DUCKLAKE__CREDENTIALS__"
 
 
 def destination(
@@ -45,32 +41,6 @@ def destination(
     credentials = DuckLakeCredentials(found.alias, _schema(found), _catalog(found), _storage())
     credentials.statements = [statement.reveal() for statement in _statements(found)]
     return dlt.destinations.ducklake(credentials=credentials, **settings)
-
-
-def environment(store: str | None = None, *, config: Config | str | os.PathLike[str] | None = None) -> Settings:
-    """Returns environment variables that make `dlt.pipeline(destination="ducklake")` load into a store.
-
-    Args:
-        store: As for `destination`.
-        config: As for `destination`.
-
-    Returns:
-        Names and clear-text values; `repr` shows `***` for secret values.
-
-    Raises:
-        LakeconfError: As for `destination`.
-    """
-    found = (config if isinstance(config, Config) else init(config)).get_store(store)
-    statements = json.dumps([statement.reveal() for statement in _statements(found)])
-    return Settings(
-        {
-            f"{_PREFIX}DUCKLAKE_NAME": found.alias,
-            f"{_PREFIX}METADATA_SCHEMA": _schema(found),
-            f"{_PREFIX}CATALOG": _catalog(found),
-            f"{_PREFIX}STORAGE__BUCKET_URL": _storage(),
-            f"{_PREFIX}STATEMENTS": Secret(statements),
-        }
-    )
 
 
 def _storage() -> str:
@@ -110,17 +80,3 @@ def _rendered(statement: Statement) -> str:
     if isinstance(statement, LoadExtension):
         return extension_sql(statement.name)
     return statement.render(Revealed())
-
-
-def main(arguments: list[str]) -> None:
-    """Runs a command in the environment of a store: `python -m lakeconf.integrations.dlt prod python load.py`.
-
-    Args:
-        arguments: The store's name, and the command.
-    """
-    store, program, *others = arguments
-    os.execvpe(program, [program, *others], os.environ | environment(store))  # noqa: S606 - no shell is involved
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

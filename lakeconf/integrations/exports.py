@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.config import Config
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import escaped
-from lakeconf.secret import HiddenText, Secret, hidden
+from lakeconf.secret import HiddenText
 
 
 class Export(NamedTuple):
@@ -107,10 +106,7 @@ from lakeconf.integrations.dlt import destination
 
 pipeline = dlt.pipeline("lake", destination=destination("{_one("dlt", names)}"), dataset_name="raw")
 """
-    notes = [
-        "dlt's config.toml and secrets.toml are not needed; their destination settings have no effect.",
-        f'Run a script with destination="ducklake": python -m lakeconf.integrations.dlt {names[0]} python load.py',
-    ]
+    notes = ["dlt's config.toml and secrets.toml are not needed; their destination settings have no effect."]
     return Export("lake.py", text, notes)
 
 
@@ -129,99 +125,6 @@ definitions = Definitions(
     return Export("definitions.py", text, ["dagster-duckdb's resource only takes a path, but a lake needs secrets."])
 
 
-def _written_out(config: Config, name: str) -> list[str]:
-    """Returns a note that lists the variables whose values are in the file, because they are not secret."""
-    variables = {
-        one.variable: f"{one.variable} ({'.'.join(map(str, path))})"
-        for path, one in config.reading(name).origins.items()
-        if one.variable is not None and path[0] == "storage_backend" and not is_secret(path) and path[-1] != "key_id"
-    }
-    return [f"Contains the current values of: {', '.join(variables.values())}."] if variables else []
-
-
-def _spark(config: Config, names: Sequence[str]) -> Export:
-    settings: dict[str, str] = {}
-    notes = ["Hadoop resolves the variables: set them for the driver and the executors."]
-    for name in names:
-        found = _spark_settings(config, name)
-        differing = sorted(key for key in found if settings.get(key, found[key]) != found[key])
-        if differing:
-            raise LakeconfError(
-                f"the store {name!r} and an earlier store on the same bucket have different values for {differing[0]}",
-                hint="export each store separately, and use each in its own application",
-            )
-        settings.update(found)
-        notes += _written_out(config, name)
-        if not found:
-            notes.append(f"The store {name} uses local files and needs no settings.")
-    written = {_property(key, is_key=True): _property(value) for key, value in sorted(settings.items())}
-    width = max(map(len, written), default=0)
-    text = "".join(f"{key:<{width}}  {value}\n" for key, value in written.items())
-    return Export("spark-defaults.conf", text, notes)
-
-
-def _spark_settings(config: Config, name: str) -> Mapping[str, str]:
-    backend = config.get_store(name).storage_backend
-    if backend is None:
-        return {}
-    settings = dict(backend.spark_packages())
-    for key, value in backend.hadoop_settings().items():
-        # Names of settings contain the name of the bucket.
-        if isinstance(hidden(key, (*config.secrets, *backend.secrets_held())), HiddenText):
-            raise LakeconfError(
-                f"the bucket name of the store {name!r} contains a secret, which an export must not contain",
-                hint="set the bucket name with another variable than a secret's",
-            )
-        settings[f"spark.hadoop.{key}"] = _reference(config, name, key, value)
-    return settings
-
-
-def _reference(config: Config, name: str, key: str, value: str | Secret) -> str:
-    """Returns the value of a Hadoop setting; for a secret, a reference to its variable."""
-    key_id = config.reading(name).origins.get(("storage_backend", "key_id"))
-    if not isinstance(value, Secret):
-        return _clear(config, name, key, value)
-    variable = value.variable
-    if key.endswith("access.key") and key_id is not None:
-        # S3A treats the key id as a secret, too, but lakeconf.toml may contain it.
-        if key_id.has_literal:
-            return _clear(config, name, key, value.reveal())
-        variable = key_id.variable
-    if variable is None:
-        raise LakeconfError(
-            f"a secret of the store {name!r} is not a single variable, so an export would contain its value: {key}",
-            hint="reference a variable: ${…}",
-        )
-    return f"${{env.{variable}}}"
-
-
-def _clear(config: Config, name: str, key: str, value: str) -> str:
-    """Returns a value that is not a secret; fails if it is a secret elsewhere, or if Hadoop would resolve `${…}`."""
-    found = hidden(value, (*config.secrets, *config.get_store(name).secrets))
-    if isinstance(found, HiddenText) and found.variable is not None:
-        return f"${{env.{found.variable}}}"
-    if isinstance(found, HiddenText) or "${" in value:
-        why = "is a secret elsewhere" if isinstance(found, HiddenText) else "Hadoop would resolve as a variable"
-        raise LakeconfError(f"the store {name!r} has a value that {why}, which an export must not contain: {key}")
-    return value
-
-
-def _property(text: str, *, is_key: bool = False) -> str:
-    """Escapes a key or a value for a Java properties file.
-
-    Source: https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/Properties.html#load(java.io.Reader)
-    """
-    special = "\\ :=#!" if is_key else "\\"
-    parts = [f"\\{one}" if one in special else one if " " <= one <= "~" else _java_escape(one) for one in text]
-    # Java removes spaces, and one `=` or `:`, before a value.
-    return ("\\" if not is_key and text.startswith((" ", "=", ":")) else "") + "".join(parts)
-
-
-def _java_escape(character: str) -> str:
-    encoded = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{encoded[start : start + 4]}" for start in range(0, len(encoded), 4))
-
-
 def _one(tool: str, names: Sequence[str]) -> str:
     if len(names) > 1:
         raise LakeconfError(f"{tool} supports one store at a time", hint=f"name one of {', '.join(names)}")
@@ -229,5 +132,5 @@ def _one(tool: str, names: Sequence[str]) -> str:
 
 
 TOOLS: Mapping[str, Callable[[Config, Sequence[str]], Export]] = MappingProxyType(
-    {"dagster": _dagster, "dbt": _dbt, "dlt": _dlt, "spark": _spark, "sqlmesh": _sqlmesh}
+    {"dagster": _dagster, "dbt": _dbt, "dlt": _dlt, "sqlmesh": _sqlmesh}
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import operator
@@ -33,8 +34,8 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], duckdb.Expression]] = {
     "GtEq": operator.ge,
 }
 # Types that Polars passes without loss and compares like DuckDB.
-_EXACT = (pl.Boolean, pl.Date, pl.String, pl.Int8, pl.Int16, pl.Int32, pl.Int64)
-_EXACT_UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+_EXACT = (pl.Boolean, pl.Date, pl.String, *_INTEGERS)
 # Read as DECIMAL(38,0), which fails for numbers with more digits; Arrow would truncate them.
 _LARGE = ("HUGEINT", "UHUGEINT")
 # Types that Arrow or Polars would convert inexactly or not at all; HUGEINT if nested in another type.
@@ -101,7 +102,7 @@ class _Source:
     def frames(
         self, columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        trees = [] if predicate is None else _conjuncts(_tree(predicate))
+        trees = [] if predicate is None else _conjuncts(json.loads(predicate.meta.serialize(format="json")))
         filters = [] if predicate is None else [predicate]
         if any(_is_hint(tree) for tree in trees):
             trees = [tree for tree in trees if not _is_hint(tree)]
@@ -112,8 +113,10 @@ class _Source:
             relation = lake.at(version=self.version).table(self.table).scan(needed, self.where).to_native()
             if n_rows is not None:
                 relation = relation.limit(n_rows)  # Polars applies n_rows before the predicate
-            for pushed in filter(None, (_translated(tree, self.empty.schema) for tree in trees)):
-                relation = relation.filter(pushed)
+            translation = _Translation(self.empty.schema)
+            for tree in trees:
+                with contextlib.suppress(_Untranslatable):
+                    relation = relation.filter(translation.condition(tree))
             for batch in _exact(relation).to_arrow_reader(batch_size or 100_000):
                 frame = _frame(batch).filter(*filters)
                 yield frame if columns is None else frame.select(columns)
@@ -149,11 +152,6 @@ def _frame(data: Any) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).dt.convert_time_zone("UTC") for name in zoned)
 
 
-def _tree(expression: pl.Expr) -> Tree:
-    tree: Tree = json.loads(expression.meta.serialize(format="json"))
-    return tree
-
-
 def _expression(tree: Tree) -> pl.Expr:
     return pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
 
@@ -170,20 +168,14 @@ def _is_hint(tree: Tree) -> bool:
     return "Display" in tree
 
 
-def _translated(tree: Tree, schema: pl.Schema) -> duckdb.Expression | None:
-    """Translates a condition to DuckDB; returns None if the meaning may differ."""
-    try:
-        return _Translation(schema).condition(tree)
-    except _Untranslatable:
-        return None
-
-
 class _Untranslatable(Exception):  # noqa: N818 - control flow, never shown
     pass
 
 
 @dataclass(frozen=True)
 class _Translation:
+    """Translates conditions to DuckDB; raises `_Untranslatable` if the meaning may differ."""
+
     schema: pl.Schema
 
     def condition(self, tree: Tree) -> duckdb.Expression:
@@ -229,7 +221,8 @@ class _Translation:
 
     def _type(self, tree: Tree) -> pl.DataType:
         dtype = self.schema[tree["Column"]] if "Column" in tree else None
-        if dtype is None or not (dtype in (*_EXACT, *_EXACT_UNSIGNED) or _is_microseconds(dtype)):
+        is_microseconds = isinstance(dtype, pl.Datetime) and dtype.time_unit == "us"
+        if dtype is None or not (dtype in _EXACT or is_microseconds):
             raise _Untranslatable
         return dtype
 
@@ -255,7 +248,3 @@ class _Translation:
         if value.dtype != dtype:
             raise _Untranslatable
         return value
-
-
-def _is_microseconds(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.Datetime) and dtype.time_unit == "us"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,26 +58,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 def _lines(config: Config, folder: Path) -> Iterator[str]:
-    default = next((store.name for store in config.outline() if store.is_default), None)
-    if default is not None:
-        yield f"default_store = {json.dumps(default)}"
-    for name in config.names:
-        values = config.reading(name).values
+    stores = config.outline()
+    yield from (f"default_store = {json.dumps(store.name)}" for store in stores if store.is_default)
+    for name, alias in ((store.name, store.alias) for store in stores):
         yield f"[stores.{name}]"
-        yield f"alias = {json.dumps(_alias(name, values))}"
+        yield f"alias = {json.dumps(alias)}"
         yield f'metadata_backend = {{ type = "sqlite", uri = {json.dumps(str(folder / f"{name}.sqlite"))} }}'
         yield f'storage_backend = {{ type = "local", path = {json.dumps(str(folder / name))} }}'
-
-
-def _alias(name: str, values: Mapping[str, Any]) -> str:
-    if "alias" in values:
-        return str(values["alias"])
-    metadata = values.get("metadata_backend")
-    if not isinstance(metadata, Mapping):
-        return name
-    registry = importlib.import_module("lakeconf.backends.registry")
-    try:
-        backend = registry.metadata_backend(str(metadata.get("type")))
-    except registry.UnknownTypeError:
-        return name
-    return str(backend.default_alias(name, metadata))

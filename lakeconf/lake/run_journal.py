@@ -38,7 +38,6 @@ class FileState(NamedTuple):
 
     size: int  # the size in bytes
     modified: int  # the time of the last change, in microseconds since 1970
-    digest: str | None = None  # the SHA-256 of the content; None if it is unknown, as for objects of a bucket
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,7 @@ class ModelRun:
         found: Any = event.payload
         more, files = json.loads(found["inputs"]), json.loads(found["files"])
         # Later versions may record more about a file.
-        states = {
-            file: FileState(one["size"], one["modified"], one.get("digest")) for file, one in files.items() if one
-        }
+        states = {file: FileState(one["size"], one["modified"]) for file, one in files.items() if one}
         start, end = found["interval_start"], found["interval_end"]
         return cls(
             event.model, found["definition"], found["run"], None if start is None else (start, end), more["inputs"],

@@ -197,11 +197,6 @@ def is_guessed(column: str, given: str, wanted: str) -> str | None:
     return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
 
 
-def is_lost(kind: str) -> bool:
-    """Returns True if the reader takes parts of such values as NULL: a cast of the text itself refuses them."""
-    return "WITH TIME ZONE" in kind
-
-
 def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> SchemaError:
     """Returns the error about a text."""
     column, text = pair
@@ -292,9 +287,9 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
     # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
     is_csv = ending == "csv"
-    source = files.source(
-        {found[name]: "VARCHAR" if is_csv and is_lost(columns[name]) else columns[name] for name in found}
-    )
+    # The reader takes parts of values with a time zone as NULL: a cast of the text itself refuses them.
+    as_text = {name for name in found if is_csv and "WITH TIME ZONE" in columns[name]}
+    source = files.source({found[name]: "VARCHAR" if name in as_text else columns[name] for name in found})
     values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
     wanted = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
     return lake.sql(f"SELECT {wanted} FROM {source}")

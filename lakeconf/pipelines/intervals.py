@@ -128,17 +128,14 @@ def short(value: datetime) -> str:
 
 
 @contextlib.contextmanager
-def in_utc(lakes: Iterable[Lake]) -> Iterator[None]:
+def in_utc(lake: Lake) -> Iterator[None]:
     """DuckDB computes in UTC within a `with` block, for the calling thread. Then it has its former time zone again.
 
     DuckDB casts between TIMESTAMP and TIMESTAMPTZ, and takes parts of a TIMESTAMPTZ, in the zone of the connection that
     runs a query. Frames are lazy, so run them in the block too.
     """
-    with contextlib.ExitStack() as stack:
-        for lake in lakes:
-            session = lake._session  # noqa: SLF001 - not for users
-            for connection in (session.reader.connection, session.writer):
-                stack.enter_context(_connection_in_utc(connection))
+    session = lake._session  # noqa: SLF001 - not for users
+    with _connection_in_utc(session.reader.connection), _connection_in_utc(session.writer):
         yield
 
 

@@ -35,7 +35,7 @@ class Load:
 def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -> Load:
     """Reads a file and finds the types of its columns: those of the table, else the given ones, else inferred ones."""
     state = local_state(file)
-    with in_utc([lake]):
+    with in_utc(lake):
         inferred = lake.columns_of(read_files(_files(file, table, {}), lake))
         known = _schema(lake, table)
         sources = {"table": known or {}, "option": types}
@@ -56,7 +56,7 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
 
 def load(lake: Lake, file: Path, table: str, plan: Load) -> int:
     """Carries out a plan in one snapshot, which is returned."""
-    with in_utc([lake]), lake.transaction(f"load {file.name}") as transaction:
+    with in_utc(lake), lake.transaction(f"load {file.name}") as transaction:
         _check_same(table, _schema(transaction, table), plan.schema)
         rows = _rows(lake, file, table, plan.columns)
         if plan.schema is None:

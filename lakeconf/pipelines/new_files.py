@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,9 +15,6 @@ from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.recorded_runs import SHOWN
 from lakeconf.sql import literal
-
-# A larger file is compared by size and time only: a run reads no large file twice.
-MAX_DIGEST_BYTES = 64 * 1024**2
 
 
 def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) -> tuple[list[str], list[str]]:
@@ -35,11 +31,8 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
     # The last run that loaded a file counts: `--rebuild` loads it again.
     before = {identity(file): run.file_states.get(file) for run in runs for file in run.files}
     known = {file: state for key, file in found.items() if (state := before.get(key)) is not None}
-    if "://" in pattern:
-        now = file_states(lake, model, known)
-        changed = [file for file, state in known.items() if now.get(file, state) != state]
-    else:
-        changed = [file for file, state in known.items() if _has_changed(model.folder / file, state)]
+    now = file_states(lake, model, known)
+    changed = [file for file, state in known.items() if now.get(file, state) != state]
     warning = (
         f"{model.at('files')}{listed(changed, SHOWN)} changed after the table was loaded "
         "from it: run with --rebuild to load all files of the pattern again, or write new rows to new files"
@@ -68,25 +61,10 @@ def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, Fil
     return {file: known[file] for file in wanted if file in known}
 
 
-def _has_changed(path: Path, before: FileState) -> bool:
-    """Compares a file with its state. A copy, such as a new checkout, has another time and the same content."""
-    now = local_state(path, with_digest=False)
-    if now is None or now == before._replace(digest=None):
-        return False
-    if now.size != before.size or before.digest is None:
-        return True
-    read = local_state(path)
-    return read is not None and read.digest != before.digest
-
-
-def local_state(path: Path, *, with_digest: bool = True) -> FileState | None:
+def local_state(path: Path) -> FileState | None:
     """Returns the state of a file; None if it is gone, or cannot be read."""
     try:
         found = path.stat()
-        digest = None
-        if with_digest and found.st_size <= MAX_DIGEST_BYTES:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:  # loading it says so
         return None
-    return FileState(found.st_size, found.st_mtime_ns // 1000, digest)
+    return FileState(found.st_size, found.st_mtime_ns // 1000)

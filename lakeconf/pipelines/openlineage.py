@@ -5,7 +5,6 @@ Source: https://openlineage.io/docs/client/python
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -35,14 +34,13 @@ _ENDS = {"done": RunState.COMPLETE, "failed": RunState.FAIL}
 
 
 class LineageEvents:
-    """The events of a run; a context manager. Models may run in several threads."""
+    """The events of a run; a context manager."""
 
     def __init__(self, pipeline: Pipeline, store: str, secrets: Iterable[Secret] = ()) -> None:
         set_producer(f"https://github.com/lakeconf/lakeconf/tree/{__version__}")
-        self._pipeline, self._store, self._secrets = pipeline, store, tuple(secrets)
+        self._pipeline, self._namespace, self._secrets = pipeline, f"ducklake://{store}", tuple(secrets)
         self._runs: dict[str, str] = {}
         self._parent = parent_run.Run(runId=str(uuid.uuid4()))
-        self._lock = threading.Lock()
         self.lost: list[str] = []  # the class of the error for each event that could not be sent
         try:
             self._client = OpenLineageClient()
@@ -75,19 +73,18 @@ class LineageEvents:
         self._send(_ENDS[result.status], result.model, run_id, result)
 
     def _send(self, state: RunState, table: str, run_id: str, result: ModelResult | None = None) -> None:
-        with self._lock:
-            if len(self.lost) >= _MAX_FAILURES:
-                self.lost.append(self.lost[0])
-                return
-            try:
-                self._client.emit(self._event(state, table, run_id, result))
-            except Exception as error:  # noqa: BLE001 - of any transport; the run itself goes on
-                # Only the class: the text of an error may contain a URL or a key.
-                _log.warning("an OpenLineage event of %s is lost: %s", table, type(error).__name__)
-                self.lost.append(type(error).__name__)
+        if len(self.lost) >= _MAX_FAILURES:
+            self.lost.append(self.lost[0])
+            return
+        try:
+            self._client.emit(self._event(state, table, run_id, result))
+        except Exception as error:  # noqa: BLE001 - of any transport; the run itself goes on
+            # Only the class: the text of an error may contain a URL or a key.
+            _log.warning("an OpenLineage event of %s is lost: %s", table, type(error).__name__)
+            self.lost.append(type(error).__name__)
 
     def _event(self, state: RunState, table: str, run_id: str, result: ModelResult | None) -> RunEvent:
-        parent = parent_run.Job(namespace=self._namespace(), name="lakeconf run")
+        parent = parent_run.Job(namespace=self._namespace, name="lakeconf run")
         facets: dict[str, Any] = {"parent": parent_run.ParentRunFacet(run=self._parent, job=parent)}
         if result is not None and result.error is not None:
             text = scrub(result.error.message, self._secrets)
@@ -95,26 +92,20 @@ class LineageEvents:
         return RunEvent(
             eventTime=datetime.now(UTC).isoformat(),
             run=Run(run_id, facets),
-            job=Job(self._namespace(), table),
+            job=Job(self._namespace, table),
             eventType=state,
             inputs=self._inputs(self._pipeline.by_table[table]),
             outputs=[self._output(table, result)],
         )
 
     def _inputs(self, model: Model) -> list[InputDataset]:
-        found = []
-        for table in dict.fromkeys(self._pipeline.inputs(model).values()):
-            store, _, rest = table.partition(".") if table.count(".") > 1 else (self._store, "", table)
-            found.append(InputDataset(self._namespace(store), rest))
-        return found
+        tables = dict.fromkeys(self._pipeline.inputs(model).values())
+        return [InputDataset(self._namespace, table) for table in tables]
 
     def _output(self, table: str, result: ModelResult | None) -> OutputDataset:
-        output = OutputDataset(self._namespace(), table)
+        output = OutputDataset(self._namespace, table)
         if result is not None and result.snapshot_id is not None:
             version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(result.snapshot_id))
             rows = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=result.rows)
             output.facets, output.outputFacets = {"version": version}, {"outputStatistics": rows}
         return output
-
-    def _namespace(self, store: str | None = None) -> str:
-        return f"ducklake://{self._store if store is None else store}"

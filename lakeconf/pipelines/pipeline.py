@@ -92,10 +92,12 @@ class Pipeline:
         """Returns the tables that a model reads, by argument.
 
         Raises:
-            PipelineError: An argument matches no table, or several.
+            PipelineError: An argument matches no table, or several, or is a table of another store.
         """
         with _placed(model):
             found = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+            for table in found.values():
+                _check_input(model, table)
         return {name: self._spelled.get(folded(table), table) for name, table in found.items()}
 
     def stored_inputs(self, model: Model) -> list[str]:
@@ -189,6 +191,15 @@ class Pipeline:
         raise PipelineError(
             f"the input {name!r} of the model {model.table} {problem}",
             hint=f'write the schema of the table in SQL, or name it in Python: inputs={{"{name}": "schema.table"}}',
+            model=model.table,
+        )
+
+
+def _check_input(model: Model, table: str) -> None:
+    if table.count(".") != 1:
+        raise PipelineError(
+            f"the input {table} of the model {model.table} is not a table of its store, as schema.table",
+            hint="run lakeconf copy first, if it is a table of another store",
             model=model.table,
         )
 

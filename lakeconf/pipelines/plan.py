@@ -181,7 +181,7 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
 def _keeps_rows(model: Model, known: Known) -> bool:
     """True if the table has rows that a model of its kind keeps. The answer can read files, and is a read of it."""
     keeps = known.exists and isinstance(model.kind, Append | Merge)
-    return keeps and bool(known.lakes[""].table(model.table).count())
+    return keeps and bool(known.lake.table(model.table).count())
 
 
 def check_rebuild(step: Step) -> None:
@@ -210,7 +210,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
         if last is not None and fresh is None:
             last = as_of_lookback(model.kind, runs, last)
         inputs = None if last is None else last.inputs
-        changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lakes, inputs, known.pending)
+        changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
         return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
     return _tables(pipeline, model, known, last, fresh)
 
@@ -218,7 +218,7 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
 def _tables(pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None, fresh: str | None) -> Step:
     """Plans a model that reads all rows of its inputs, or their changes since the last run."""
     inputs = None if last is None else last.inputs
-    changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lakes, inputs, known.pending)
+    changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
@@ -253,7 +253,7 @@ def _requested(model: Model, known: Known) -> str:
 def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
     """Plans the load of files that the current rows do not contain."""
     # Loaded files may have been deleted since: a new definition applies to new files only.
-    new, warnings = new_files(known.lakes[""], model, pattern, runs)
+    new, warnings = new_files(known.lake, model, pattern, runs)
     replaces = bounds.rebuild and known.exists
     if not new:
         kept = f"no file of {pattern} exists, so the table keeps its rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError, listed
+from lakeconf.errors import SnapshotNotFoundError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
 from lakeconf.pipelines.intervals import Batch, Range, merged, short, step, without
@@ -52,7 +52,7 @@ def history(events: Sequence[ModelRun], created: int | None = None) -> History:
 class Known:
     """The recorded state of a model."""
 
-    lakes: Mapping[str, Lake]  # the lakes of the inputs, by store name; the pipeline's own lake under the empty name
+    lake: Lake  # the lake of the pipeline
     exists: bool  # True if the model's table exists
     history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
     earlier: int = 0  # the number of all recorded events of the model
@@ -92,7 +92,7 @@ def as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) 
 
 def changed_inputs(
     tables: Iterable[str],
-    lakes: Mapping[str, Lake],
+    lake: Lake,
     read: Mapping[str, int] | None,
     pending: frozenset[str] = frozenset(),
 ) -> tuple[list[str], dict[str, str]]:
@@ -104,9 +104,8 @@ def changed_inputs(
         elif read is not None and table not in read:
             lost[table] = f"{table} is a new input"
         elif read is not None:
-            lake, name = located(table, lakes)
             try:
-                found = lake.runs.changes_since(name, read[table])
+                found = lake.runs.changes_since(table, read[table])
                 if found is None:
                     lost[table] = f"{table} is no longer the table that the last run read"
                 if found != []:
@@ -114,17 +113,6 @@ def changed_inputs(
             except SnapshotNotFoundError:
                 lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
     return changed, lost
-
-
-def located(table: str, lakes: Mapping[str, Lake]) -> tuple[Lake, str]:
-    """Returns the lake of an input, and the input's table name in that lake."""
-    store, _, name = table.rpartition(".")[0].rpartition(".")
-    if store not in lakes:
-        raise TableNotFoundError(
-            f"the input {table} is in the store {store!r}, which is not open",
-            hint=f'pass its lake: run(pipeline, lake, others={{"{store}": …}})',
-        )
-    return lakes[store], f"{name}.{table.rpartition('.')[2]}"
 
 
 def reads_changes(model: Model) -> bool:

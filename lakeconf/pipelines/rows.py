@@ -18,7 +18,7 @@ from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, m
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import Known, done_ranges, located
+from lakeconf.pipelines.recorded_runs import Known, done_ranges
 from lakeconf.sql import folded
 
 _FEED = ("snapshot_id", "rowid", "change_type")
@@ -27,7 +27,7 @@ _FEED = ("snapshot_id", "rowid", "change_type")
 def rows_of(
     pipeline: Pipeline,
     model: Model,
-    lakes: Mapping[str, Lake],
+    lake: Lake,
     batch: Batch | None = None,
     *,
     files: Files | None = None,  # the files to read
@@ -35,10 +35,9 @@ def rows_of(
     delta: Mapping[str, int] | None = None,  # tables of which only rows that changed after a snapshot are read
 ) -> nw.LazyFrame[Any]:
     """Returns the rows of a model as a lazy frame of the lake's engine."""
-    lake = lakes[""]
     if files is not None and isinstance(model.kind, Seed):
         return read_files(files, lake)
-    frames = {name: _input(pipeline, model, name, lakes, since, delta or {}) for name in pipeline.inputs(model)}
+    frames = {name: _input(pipeline, model, name, lake, since, delta or {}) for name in pipeline.inputs(model)}
     if files is not None:
         rows = read_files(files, lake)
         if model.body is None:
@@ -53,27 +52,18 @@ def rows_of(
 
 
 def _input(
-    pipeline: Pipeline,
-    model: Model,
-    name: str,
-    lakes: Mapping[str, Lake],
-    since: int | None,
-    delta: Mapping[str, int],
+    pipeline: Pipeline, model: Model, name: str, lake: Lake, since: int | None, delta: Mapping[str, int]
 ) -> nw.LazyFrame[Any]:
     table = pipeline.inputs(model)[name]
     below = pipeline.by_table.get(table)
     if below is not None and isinstance(below.kind, View):
-        inputs = {one: _input(pipeline, below, one, lakes, None, delta) for one in pipeline.inputs(below)}
-        return adopted(lakes[""], computed(below, lakes[""], inputs, {}))
-    lake, local = located(table, lakes)
+        inputs = {one: _input(pipeline, below, one, lake, None, delta) for one in pipeline.inputs(below)}
+        return adopted(lake, computed(below, lake, inputs, {}))
     if table in delta:
-        rows = lake.table(local).changes(delta[table] + 1).drop(*_FEED)
-    elif name == model.driving_input:
-        rows = _driving(model, name, lake, local, since)
-    else:
-        rows = lake.table(local).scan()
-    # DuckDB can only join frames of the same connection.
-    return rows if lake is lakes[""] else adopted(lakes[""], rows)
+        return lake.table(table).changes(delta[table] + 1).drop(*_FEED)
+    if name == model.driving_input:
+        return _driving(model, name, lake, table, since)
+    return lake.table(table).scan()
 
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
@@ -82,19 +72,19 @@ def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
     return found
 
 
-def _driving(model: Model, name: str, lake: Lake, local: str, since: int | None) -> nw.LazyFrame[Any]:
+def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None) -> nw.LazyFrame[Any]:
     """Returns the new or changed rows of an input since a snapshot; all its rows if there is none."""
     if since is None:
-        rows = lake.table(local).scan()
+        rows = lake.table(table).scan()
         if isinstance(model.kind, Append):
             return rows
         added = (nw.lit(lake.snapshot_id), nw.lit(None, nw.Int64()), nw.lit("insert"))
         return rows.with_columns(*(value.alias(column) for value, column in zip(added, _FEED, strict=True)))
-    changes = lake.table(local).changes(since + 1)
+    changes = lake.table(table).changes(since + 1)
     if not isinstance(model.kind, Append):
         return changes
     # A merge of files gives updated rows new row ids, so that they look like new ones.
-    found = merged_update(lake._session.reader, local, since, lake.snapshot_id)  # noqa: SLF001 - not for users
+    found = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
     if found is not None:
         update, merge = found
         raise PipelineError(
@@ -190,21 +180,20 @@ def _late(
     latest: Mapping[datetime, ModelRun],
 ) -> set[datetime]:
     """Returns the done intervals that an input has changed since the last run that processed them."""
-    lake, name = located(table, known.lakes)
     read: dict[int, set[datetime]] = {}
     for one, run in latest.items():
         read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
     late, unread = set[datetime](), dict[int, set[datetime]]()  # the latter by the first change that they lack
     for snapshot_id, intervals in read.items():
-        changes = lake.runs.changes_since(name, snapshot_id)
+        changes = known.lake.runs.changes_since(table, snapshot_id)
         if changes is None:  # they were computed from another table
             late |= intervals
         elif changes:
             unread.setdefault(changes[0], set()).update(intervals)
     for change, intervals in unread.items():
         batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
-        frames = [rows_of(pipeline, model, known.lakes, batch, delta={table: change - 1})]
-        frames.append(lake.table(name).changes(change))
+        frames = [rows_of(pipeline, model, known.lake, batch, delta={table: change - 1})]
+        frames.append(known.lake.table(table).changes(change))
         touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
         late |= touched & intervals
     return late

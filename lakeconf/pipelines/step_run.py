@@ -29,7 +29,7 @@ from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
-from lakeconf.pipelines.recorded_runs import changed_inputs, located
+from lakeconf.pipelines.recorded_runs import changed_inputs
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write.merge_clauses import Delete, Update
@@ -114,7 +114,7 @@ class StepRun:
 
     pipeline: Pipeline  # the models
     step: Step  # the planned run of a model
-    lakes: Mapping[str, Lake]  # the lakes, by store name; the pipeline's own lake under the empty name
+    lake: Lake
     run_id: str
     allow_drop_columns: bool = False  # True to drop all columns that the model no longer has
     snapshot_id: int | None = None  # the last snapshot; None if there is none
@@ -152,7 +152,7 @@ class StepRun:
         message = f"{step.model.table}: {step.reason if batch is None else batch}"
         runs = None
         try:
-            with self.lakes[""].transaction(message, extra=extra) as transaction:
+            with self.lake.transaction(message, extra=extra) as transaction:
                 runs = transaction.runs
                 self._write(transaction, step, batch, extra)
         except LakeconfError as error:
@@ -173,7 +173,7 @@ class StepRun:
         definition = pipeline.definition(model)
         inputs = self._inputs()
         interval = None if batch is None else (batch.start, batch.done_until)
-        states = file_states(self.lakes[""], model, step.files)  # before they are read, to notice a change meanwhile
+        states = file_states(self.lake, model, step.files)  # before they are read, to notice a change meanwhile
         recorded = ModelRun(
             model.table, definition, self.run_id, interval, inputs, step.files, step.earlier,
             {**self._changed_since_plan(inputs), **step.late_since}, states,
@@ -188,7 +188,7 @@ class StepRun:
         if batch is not None:
             extra["interval"] = [batch.start.isoformat(), batch.end.isoformat()]
         if isinstance(model.kind, View) and isinstance(model.body, Query):
-            model.body.check(self.lakes[""])
+            model.body.check(self.lake)
             transaction.create_view(model.table, model.body.text.rstrip().rstrip(";"))
             is_new = False
         else:
@@ -207,9 +207,7 @@ class StepRun:
 
     def _inputs(self) -> dict[str, int]:
         """Returns the snapshot at which each input is read now."""
-        return {
-            table: located(table, self.lakes)[0].snapshot_id for table in self.pipeline.stored_inputs(self.step.model)
-        }
+        return dict.fromkeys(self.pipeline.stored_inputs(self.step.model), self.lake.snapshot_id)
 
     def _changed_since_plan(self, inputs: Mapping[str, int]) -> dict[str, int]:
         """Returns the inputs that others have changed since the plan, with its snapshot.
@@ -218,18 +216,17 @@ class StepRun:
         them.
         """
         moved = {table: planned for table, planned in self._planned.items() if inputs[table] != planned}
-        changed, lost = changed_inputs(moved, self.lakes, moved)
+        changed, lost = changed_inputs(moved, self.lake, moved)
         return {table: moved[table] for table in (*changed, *lost)}
 
     def _write_rows(self, transaction: Lake, step: Step, batch: Batch | None) -> list[str]:
         """Adds a model's rows to a transaction; returns their columns."""
         body = step.model.body
         files = files_of(step.model, step.files)
-        lakes = {**self.lakes, "": transaction}
-        frame = rows_of(self.pipeline, step.model, lakes, batch, files=files, since=step.since)
+        frame = rows_of(self.pipeline, step.model, transaction, batch, files=files, since=step.since)
         columns = [*frame.collect_schema().names()]
         if files is not None:
-            check_files(files, self.lakes[""])
+            check_files(files, self.lake)
         try:
             write(transaction, step, frame, batch, allow_drop_columns=self.allow_drop_columns)
         except LakeconfError as error:

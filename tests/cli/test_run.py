@@ -129,22 +129,6 @@ def test_store_and_engine_are_checked(pipeline_folder: Path, called: Any) -> Non
     assert called("run", "--store", "dev", "--engine", "duckdb", *UNTIL)[0] == 0
 
 
-def test_jobs_run_the_same_models(pipeline_folder: Path, called: Any) -> None:
-    code, out, err = called("run", "--jobs", "3", *UNTIL)
-    assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "done     raw.prices: first run, 3 rows in snapshot 1"
-    assert sorted(line.partition(":")[0] for line in out.splitlines()[1:3]) == [
-        "done     marts.by_day",
-        "done     marts.dearest",
-    ]
-    assert [one["status"] for one in json.loads(called("run", "--jobs", "3", "--format", "json", *UNTIL)[1])] == [
-        "skipped"
-    ] * 3
-    code, _, err = called("run", "--jobs", "2", "--engine", "spark")
-    assert (code, "--jobs needs --engine duckdb" in err) == (2, True)
-    assert called("run", "--jobs", "0")[0] == 2
-
-
 def test_result_without_a_snapshot_has_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
     _show_run(ModelResult("m.a", "not run", "m.b failed"), ())
     _show_run(

@@ -174,12 +174,11 @@ def test_only_rows_that_a_code_host_would_execute_are_quoted(events_folder: Path
     assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
 
 
-def test_files_are_read_only_with_the_option(events_folder: Path, called: Any) -> None:
+def test_no_file_outside_the_lake_is_read(events_folder: Path, called: Any) -> None:
     (events_folder / "x.csv").write_text("n\n7\n")
     code, out, err = called("sql", f"FROM '{events_folder}/x.csv'")
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
-    assert called("sql", f"FROM '{events_folder}/x.csv'", "--allow-files") == (0, "n\n7\n", "")
 
 
 def test_store_is_selected(events_folder: Path, called: Any) -> None:
@@ -216,14 +215,6 @@ def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
         assert (code, out, message in err) == (2, "", True)
 
 
-def test_query_that_reads_nothing_needs_no_lake(project: Path, called: Any) -> None:
-    assert called("sql", "SELECT 1 AS n", "--format", "json") == (0, '[\n  {\n    "n": 1\n  }\n]\n', "")
-    for statement in ("FROM raw.t", "SHOW TABLES", "SELECT"):
-        code, _, err = called("sql", statement)
-        assert (code, "has no lake yet" in err) == (1, True)
-    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
-
-
 ROWS = pa.table({"i": pa.array(range(10), pa.int64())})
 
 
@@ -254,12 +245,8 @@ def check_neighbour(store: Store, path: str) -> None:
         assert writer.execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(10,)]
         writer.execute(f"CREATE VIEW dev.stolen AS SELECT * FROM read_parquet('{path}')")
     for statement in (f"FROM '{path}'", f"FROM read_parquet('{path}')", "FROM stolen"):
-        for allow_files in (False, True):
-            if allow_files and "stolen" not in statement:
-                assert len(query(store, statement, allow_files=True)[1]) == 10
-                continue
-            with pytest.raises((UnsafeQueryError, StorageError)):
-                query(store, statement, allow_files=allow_files)
+        with pytest.raises((UnsafeQueryError, StorageError)):
+            query(store, statement)
 
 
 def neighbour(folder: Path) -> str:

@@ -131,26 +131,6 @@ def test_closing_in_another_thread_closes_the_cursors_of_all(shared: SharedConne
         shared.rows("SELECT 1")
 
 
-def test_interrupt_stops_the_queries_of_all_threads(shared: SharedConnection) -> None:
-    began = threading.Event()
-
-    def endless() -> None:
-        shared.rows("FROM t")
-        began.set()
-        shared.rows("SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b")
-
-    with ThreadPoolExecutor(1) as pool:
-        query = pool.submit(endless)
-        assert began.wait(60)
-        while not query.done():
-            shared.interrupt()
-        with pytest.raises(LakeconfError, match="Interrupted"):
-            query.result()
-    assert shared.rows("FROM t") == [(42,)]
-    shared.close()
-    shared.interrupt()
-
-
 def test_exactly_the_given_files_are_removed(tmp_path: Path) -> None:
     names = ["a.parquet", "a'b [c].parquet", "b.parquet"]
     for name in names:

@@ -1,4 +1,4 @@
-"""docs/integrations/dlt.md: a dlt pipeline that loads into a store, configured by an object or by variables."""
+"""docs/integrations/dlt.md: a dlt pipeline that loads into a store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse as url_of
 
 import pytest
-from doc_pages import block, named
+from doc_pages import named
 from shell import run_shell
 
 import lakeconf
 from lakeconf.errors import UnsupportedError
-from lakeconf.integrations.dlt import destination, environment
+from lakeconf.integrations.dlt import destination
 
 if TYPE_CHECKING:
     from server_project import Project
@@ -31,29 +31,15 @@ def test_second_run_of_a_pipeline_loads_only_new_rows(server_project: Project) -
     server_project.assert_no_secret(home, text=output)
 
 
-def test_unchanged_script_is_configured_by_the_environment(project: Path) -> None:
-    script = named(PAGE, "python")["load.py"]
-    for old, new in (('destination("prod")', '"ducklake"'), ("from lakeconf.integrations.dlt import destination", "")):
-        assert old in script
-        script = script.replace(old, new)
-    Path("load_by_environment.py").write_text(script)
-    command = block(PAGE, "sh", "load_by_environment").replace(" prod ", " dev ")
-    run_shell(command, DLT_DATA_DIR=str(project / "dlt"))
-    with lakeconf.init().get_store("dev").connect() as con:
-        assert con.execute(TOTALS).fetchall() == ALL
-    assert list(project.glob("*.files")) == []
-
-
 def test_dlt_creates_no_folder(project: Path) -> None:
     """dlt creates the folder of its storage, which a user may not be allowed to do, unless it exists."""
-    (url,) = (value for name, value in environment("dev", config=project).items() if name.endswith("BUCKET_URL"))
+    url = destination("dev", config=project).config_params["credentials"].storage.bucket_url
     assert Path(url_of(str(url)).path).is_dir()
 
 
-def test_destination_and_environment_mask_secrets(server_project: Project) -> None:
+def test_destination_masks_secrets(server_project: Project) -> None:
     made = destination("prod")
-    shown = f"{environment('prod')!r}{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
-    assert "***" in shown
+    shown = f"{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
     server_project.assert_no_secret(text=shown)
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from doc_pages import blocks
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import lakeconf
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
-from lakeconf.integrations.exports import TOOLS, _property, export
+from lakeconf.integrations.exports import TOOLS, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
 
 GOLDEN = Path(__file__).parent / "exported"
 PROD = """
@@ -75,52 +71,6 @@ def test_files_that_only_name_a_store_need_no_variables(
     assert export(init(), tool, "prod") == expected
 
 
-def test_literal_secret_is_refused(stores: Path) -> None:
-    file = stores / "lakeconf.toml"
-    file.write_text(file.read_text().replace('"${S3_SECRET}"', '"planted-4"'))
-    with pytest.raises(LakeconfError) as caught:
-        export(init(), "spark", "prod")
-    assert "planted" not in str(caught.value)
-
-
-SHARING = PROD.replace("stores.prod", "stores.other").replace("S3_KEY", "OTHER_KEY")
-
-
-def test_stores_with_conflicting_settings_are_refused(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTHER_KEY", VARIABLES["S3_KEY"])
-    with (stores / "lakeconf.toml").open("a") as file:
-        file.write(SHARING)
-    with pytest.raises(
-        LakeconfError,
-        match=r"'other' and an earlier store .* different values for spark.hadoop.fs.s3a.bucket.acme.access",
-    ):
-        export(init(), "spark", "prod", "other")
-    # Each store references its own variable, even if both have the same value.
-    assert "${env.OTHER_KEY}" in export(init(), "spark", "other").text
-    assert "${env.S3_KEY}" in export(init(), "spark", "prod").text
-
-
-def test_literal_that_equals_a_variable_is_not_a_reference(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGHOST", "http://127.0.0.1:9000")
-    assert "http://127.0.0.1:9000" in export(init(), "spark", "prod").text
-
-
-@pytest.mark.parametrize("written", ["pre-${S3_SECRET}", "${S3_SECRET:-planted-5}"])
-def test_partly_literal_secret_is_refused(written: str, stores: Path) -> None:
-    file = stores / "lakeconf.toml"
-    file.write_text(file.read_text().replace("${S3_SECRET}", written))
-    with pytest.raises(LakeconfError, match="is not a single variable"):
-        export(init(), "spark", "prod")
-
-
-def test_secret_in_a_bucket_name_is_refused(stores: Path) -> None:
-    file = stores / "lakeconf.toml"
-    file.write_text(file.read_text().replace('"acme"', '"x-${S3_SECRET}"'))
-    with pytest.raises(LakeconfError, match="bucket name of the store 'prod' contains a secret") as refused:
-        export(init(), "spark", "prod")
-    assert "planted" not in str(refused.value)
-
-
 def test_dbt_runs_with_the_exported_profile(stores: Path) -> None:
     (stores / "profiles.yml").write_text(export(init(), "dbt", "dev").text)
     (stores / "models").mkdir()
@@ -146,67 +96,16 @@ def test_exported_python_files_run(tool: str, name: str, stores: Path) -> None:
     )
 
 
-def test_hadoop_resolves_environment_variables(stores: Path, spark: SparkSession) -> None:
-    lines = dict(
-        line.split(maxsplit=1) for line in export(init(), "spark", "prod").text.splitlines() if not line.startswith("#")
-    )
-    own: Any = init().get_store("prod").spark_conf()
-    assert lines.keys() == own.keys()
-    jvm: Any = spark._jvm
-    configuration = jvm.org.apache.hadoop.conf.Configuration()
-    # A variable that was set before Spark started.
-    configuration.set("one", "${env.HOME}")
-    assert configuration.get("one") == os.environ["HOME"]
-    assert {key for key, value in lines.items() if value.startswith("${env.")} == own.secret_keys != set()
-
-
 def test_page_shows_the_exported_files(stores: Path) -> None:
     shown = [block.partition("\n") for block in blocks("export.md", "console")]
-    assert len(shown) == 2
+    assert len(shown) == 1
     for command, _, output in shown:
         assert output == export(init(), *command.removeprefix("$ lakeconf export ").split(" --store ")).text
 
 
 def test_every_documented_tool_has_an_export() -> None:
     pages = {path.stem for path in (Path(__file__).parents[2] / "docs" / "integrations").glob("*.md")}
-    assert pages - {"duckdb", "polars", "pytest"} == TOOLS.keys() - {"spark"}
-
-
-TEXT = st.text(st.characters(codec="utf-8"), min_size=1)
-
-
-@given(TEXT, TEXT)
-@example("0", ":")
-@example("0", "=x")
-@example("0", " = x")
-def test_properties_are_read_back(key: str, value: str) -> None:
-    """Each line is one property by the rules of Java's `Properties.load`, which `read_properties` follows."""
-    line = f"{_property(key, is_key=True)}  {_property(value)}\n"
-    assert line.isascii()
-    assert line.count("\n") == 1
-    assert "\r" not in line
-    assert read_properties(line) == {key: value}
-
-
-def read_properties(line: str) -> dict[str, str]:
-    unescaped: list[tuple[str, bool]] = []
-    units = iter(line.rstrip("\n"))
-    for unit in units:
-        if unit != "\\":
-            unescaped.append((unit, False))
-            continue
-        following = next(units)
-        known = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-        code = "".join(next(units) for _ in range(4)) if following == "u" else None
-        unescaped.append((chr(int(code, 16)) if code else known.get(following, following), True))
-    ends = [index for index, (unit, escaped) in enumerate(unescaped) if not escaped and unit in " =:\t\f"]
-    end = ends[0] if ends else len(unescaped)
-    rest = unescaped[end:]
-    while rest and not rest[0][1] and rest[0][0] in " =:\t\f":
-        rest = rest[1:]
-    texts = ("".join(unit for unit, _ in part) for part in (unescaped[:end], rest))
-    key, value = (text.encode("utf-16", "surrogatepass").decode("utf-16") for text in texts)
-    return {key: value}
+    assert pages - {"duckdb", "polars", "pytest"} == TOOLS.keys()
 
 
 @pytest.mark.parametrize("name", ["yes", "on", "null", "true", "dev"])
@@ -227,27 +126,3 @@ def test_alias_with_special_characters_is_refused(text: str, stores: Path) -> No
     file.write_text(PROD.replace('"lake"', json.dumps(text), 1))
     with pytest.raises(LakeconfError, match="cannot be written for dbt"):
         export(init(), "dbt", "prod")
-    with pytest.raises(LakeconfError):
-        export(init(), "spark", "prod")
-
-
-@given(st.sampled_from(["region", "endpoint", "key_id", "bucket", "prefix"]), TEXT | st.sampled_from(HOSTILE))
-@settings(max_examples=40)
-def test_values_cannot_add_lines_or_statements(key: str, text: str) -> None:
-    backend = {"type": "s3", "bucket": "acme", "key_id": "key", "secret": "${S3_SECRET}", key: text}
-    data = {"stores": {"prod": {"metadata_backend": {"type": "sqlite", "uri": "c"}, "storage_backend": backend}}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("S3_SECRET", "planted-3")
-        try:
-            made = export(init(data), "spark", "prod")
-        except LakeconfError:
-            return
-    lines = [line for line in made.text.splitlines() if not line.startswith("#")]
-    assert {next(iter(read_properties(line))).partition(".")[0] for line in lines} == {"spark"}
-
-
-def test_variables_that_only_hadoop_would_resolve_are_refused(stores: Path) -> None:
-    file = stores / "lakeconf.toml"
-    file.write_text(PROD.replace('"127.0.0.1:9000"', '"$${env.S3_SECRET}.example.com"'))
-    with pytest.raises(LakeconfError, match="Hadoop would resolve as a variable"):
-        export(init(), "spark", "prod")

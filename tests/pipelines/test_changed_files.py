@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lakeconf
-from lakeconf.pipelines import Append, Model, Pipeline, new_files, plan, run
+from lakeconf.pipelines import Append, Model, Pipeline, plan, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,22 +53,6 @@ def test_changed_file_is_a_warning_until_it_is_loaded_again(text: str, loaded: t
     expected = [int(line) for line in (text + "3").split() if line != "id"]
     assert lake.sql("SELECT id FROM raw.events ORDER BY id").collect().to_dict(as_series=False) == {"id": expected}
     assert warnings(loaded) == []
-
-
-def test_change_of_the_modification_time_alone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
-    os.utime(loaded[2] / "1.csv", (0, 0))
-    assert warnings(loaded) == []
-
-
-def test_large_file_is_compared_by_size_and_time(
-    lakes: tuple[Lake, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(new_files, "MAX_DIGEST_BYTES", 4)
-    (tmp_path / "1.csv").write_text("id\n1\n")
-    pipeline = Pipeline([Model("raw.events", Append(files="*.csv"), folder=tmp_path)])
-    assert run(pipeline, lakes[0])[0].status == "done"
-    os.utime(tmp_path / "1.csv", (0, 0))
-    assert plan(pipeline, lakes[0])[0].warnings == [WARNING.format("1.csv")]
 
 
 def test_file_that_is_gone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:

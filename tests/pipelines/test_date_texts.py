@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.pipelines.file_rows import guess_error, is_guessed, is_lost, read_as, rounds
+from lakeconf.pipelines.file_rows import guess_error, is_guessed, read_as, rounds
 
 ZONED = "TIMESTAMP WITH TIME ZONE"
 
@@ -46,12 +46,6 @@ def test_text_without_a_date_in_iso_8601_is_guessed(text: str | None, wanted: st
 @pytest.mark.parametrize(("given", "wanted"), [("DATE", "DATE"), ("VARCHAR", "BIGINT"), ("VARCHAR", "TIME")])
 def test_types_whose_values_are_not_guessed(given: str, wanted: str) -> None:
     assert is_guessed("v", given, wanted) is None
-
-
-@pytest.mark.parametrize("kind", [ZONED, f"STRUCT(a {ZONED}[])", "TIME WITH TIME ZONE", "DATE[]", "TIMESTAMP"])
-def test_types_whose_unreadable_values_the_reader_loses(kind: str) -> None:
-    """If the reader no longer loses them, the text need not be cast."""
-    assert is_lost(kind) == ("ZONE" in kind)
 
 
 def test_error_says_how_to_convert_the_text() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError
@@ -186,20 +185,6 @@ def test_python_file_that_cannot_be_loaded(folder: Path) -> None:
     (folder / "models.py").write_text("import no_such_module")
     with pytest.raises(PipelineError, match=r"models\.py cannot be loaded: ModuleNotFoundError"):
         declared_pipeline(init())
-
-
-def test_input_of_another_store(folder: Path) -> None:
-    (folder / "models.py").write_text(
-        MODELS.replace("Full())", 'Full(), inputs={"prices": "dev.raw.prices"})').replace(
-            "marts.dearest", "copy.dearest"
-        )
-    )
-    assert run(["run", "raw.prices"]) == 0
-    assert run(["run", "copy.dearest", "--store", "prod"]) == 0
-    with lakeconf.init().get_store("prod").open() as lake:
-        native: Any = lake.sql("FROM copy.dearest ORDER BY day").to_native()
-        assert [price for _, price in native.fetchall()] == [2.5, 4.0]
-    assert run(["run", "copy.dearest", "--store", "prod", "--format", "json"]) == 0
 
 
 def test_configuration_without_a_pipeline(project: Path) -> None:

@@ -131,6 +131,7 @@ def test_all_other_sql_counts(one: str, other: str) -> None:
         ('"""Helps."""', "'''It helps.'''"),
         ("@decorated\n", ""),
         ("OTHER = 3", "OTHER = 4"),
+        ("{LIMIT}", "{ LIMIT}"),
         ("LIMIT = 10\n", "\n# Ten.\nLIMIT  =  10\n"),
         ("def alone", "def other"),
         ("from math import pi", "from math import pi, tau"),
@@ -149,7 +150,6 @@ def test_what_does_not_count(old: str, new: str, tmp_path: Path) -> None:
         ("return events", "return events.head(1)"),
         ("'é'", "'e'"),
         ("!r:>", "!s:>"),
-        ("{LIMIT}", "{ LIMIT}"),
         ("    return  helped", "    if events: pass\n    return helped"),
         ("def totals(events)", "def totals(events, users)"),
     ],
@@ -179,7 +179,7 @@ def test_nested_functions_and_lambdas_have_code() -> None:
     lambdas = {
         "one": lambda frame: frame.head(1),
     }
-    for one, expected in ((nested, "return a + 1"), (lambdas["one"], "frame . head ( 1 )")):
+    for one, expected in ((nested, "Return(value=BinOp("), (lambdas["one"], "attr='head'")):
         assert expected in function_code(one, loaded_source(one))
 
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import duckdb
-import narwhals as nw
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import lakeconf
 from lakeconf.engines.spark.read.native_scan import read_files
-from lakeconf.pipelines import Append, Full, Model, Pipeline, model, run
+from lakeconf.pipelines import Append, Model, Pipeline, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,25 +135,6 @@ def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSessio
     # Hadoop would read the braces as a pattern. For a missing file, DuckDB reports the error.
     assert read_files(spark, [shared.replace("shared", "{shared}")], types(shared)) is None
     assert read_files(spark, [shared + "x"], types(shared)) is None
-
-
-@model("marts.joined", Full(), inputs={"users": "raw.raw.users", "plans": "marts.plans"})
-def joined(users: nw.LazyFrame[Any], plans: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Rows of two lakes."""
-    return users.join(plans, on="plan", how="inner")
-
-
-def test_inputs_of_two_stores_are_joined(lakes: tuple[Lake, Lake]) -> None:
-    raw, analytics = lakes
-    users, plans = pa.table({"id": [1, 2], "plan": ["a", "b"]}), pa.table({"plan": ["a", "b"], "price": [0, 9]})
-    # The schema has the name of the lake.
-    raw.create_table("raw.users", users)
-    raw.table("raw.users").append(users)
-    analytics.create_table("marts.plans", plans)
-    analytics.table("marts.plans").append(plans)
-    (result,) = run(Pipeline([joined]), analytics, others={"raw": raw})
-    assert result.status == "done", result.error
-    assert rows(analytics, "marts.joined") == ["(1, 'a', 0)", "(2, 'b', 9)"]
 
 
 @pytest.mark.hadoop_aws

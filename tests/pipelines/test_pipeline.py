@@ -35,7 +35,7 @@ def test_models_without_common_inputs_are_in_the_order_of_their_names() -> None:
 
 
 def test_arguments_are_matched_by_schema_and_table_or_by_table() -> None:
-    @model("marts.t", Full(), inputs={"other": "store.raw.events"})
+    @model("marts.t", Full(), inputs={"other": "raw.events"})
     def totals(raw_users: Any, plans: Any, other: Any) -> Any:
         return raw_users
 
@@ -43,8 +43,17 @@ def test_arguments_are_matched_by_schema_and_table_or_by_table() -> None:
     assert pipeline.inputs(totals) == {
         "raw_users": "raw.users",
         "plans": "raw.plans",
-        "other": "store.raw.events",
+        "other": "raw.events",
     }
+
+
+def test_table_of_another_store_is_refused() -> None:
+    with pytest.raises(PipelineError) as caught:
+        Pipeline([sql("marts.t", "FROM store.raw.events")])
+    assert caught.value.message == (
+        "the input store.raw.events of the model marts.t is not a table of its store, as schema.table"
+    )
+    assert caught.value.hint == "run lakeconf copy first, if it is a table of another store"
 
 
 def test_inputs_are_matched_ignoring_case() -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PipelineError, TableNotFoundError
+from lakeconf.errors import PipelineError
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, decide
-from lakeconf.pipelines.recorded_runs import History, Known, located
+from lakeconf.pipelines.recorded_runs import History, Known
 from lakeconf.pipelines.rows import Late
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ UNTIL = datetime(2024, 1, 5)
 
 
 @pytest.fixture(scope="module")
-def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """The tables raw.a and raw.b, which the snapshots 1 and 2 created; snapshot 3 changed raw.a, and 4 raw.b."""
     folder = tmp_path_factory.mktemp("plan")
     with store_of(folder).open() as lake:
@@ -38,7 +38,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]
             lake.table(f"raw.{name}").append(lake.sql("SELECT CAST(1 AS BIGINT) AS id"))
         assert lake.snapshot_id == 4
         lake.create_table("marts.t", {"id": "BIGINT"})
-        yield {"": lake}
+        yield lake
 
 
 def pipeline_of(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) -> tuple[Pipeline, Model]:
@@ -50,7 +50,7 @@ def planned(
     kind: Kind,
     sql: str | None = "SELECT id FROM raw.a",
     *,
-    lakes: dict[str, Lake],
+    lake: Lake,
     runs: Sequence[dict[str, Any]] = (),
     exists: bool = True,
     pending: frozenset[str] = frozenset(),
@@ -62,7 +62,7 @@ def planned(
     pipeline, made = pipeline_of(kind, sql, **({"folder": folder} if folder else {}))
     same = pipeline.definition(made) if not isinstance(kind, Seed) or folder else ""
     recorded = [ModelRun("marts.t", one.pop("definition", same), "r", **one) for one in map(dict, runs)]
-    known = Known(lakes, exists, History(recorded), 7, pending)
+    known = Known(lake, exists, History(recorded), 7, pending)
     return decide(pipeline, made, known, Bounds(**{"since": None, "until": UNTIL, **bounds}), late or Late())
 
 
@@ -86,55 +86,55 @@ def test_a_run_asks_for_missing_intervals_only() -> None:
         ({}, "raw.a changed", True),
     ],
 )
-def test_changed_input_causes_a_run(inputs: dict[str, int], reason: str, runs: bool, lakes: dict[str, Lake]) -> None:
-    step = planned(Full(), lakes=lakes, runs=[{"inputs": inputs}])
+def test_changed_input_causes_a_run(inputs: dict[str, int], reason: str, runs: bool, lake: Lake) -> None:
+    step = planned(Full(), lake=lake, runs=[{"inputs": inputs}])
     assert told(step) == (reason, runs, False)
     assert step.earlier == 7
 
 
-def test_reason_names_all_changed_inputs(lakes: dict[str, Lake]) -> None:
-    step = planned(Full(), "FROM raw.a, raw.b", lakes=lakes, runs=[{"inputs": {"raw.a": 2, "raw.b": 3}}])
+def test_reason_names_all_changed_inputs(lake: Lake) -> None:
+    step = planned(Full(), "FROM raw.a, raw.b", lake=lake, runs=[{"inputs": {"raw.a": 2, "raw.b": 3}}])
     assert told(step) == ("raw.a and raw.b changed", True, False)
 
 
-def test_first_run_changed_definition_and_request(lakes: dict[str, Lake]) -> None:
+def test_first_run_changed_definition_and_request(lake: Lake) -> None:
     unchanged: dict[str, Any] = {"inputs": {"raw.a": 4}}
-    assert told(planned(Full(), lakes=lakes)) == ("first run", True, True)
-    assert told(planned(Full(), lakes=lakes, runs=[unchanged], exists=False)) == ("first run", True, True)
+    assert told(planned(Full(), lake=lake)) == ("first run", True, True)
+    assert told(planned(Full(), lake=lake, runs=[unchanged], exists=False)) == ("first run", True, True)
     other = unchanged | {"definition": "other"}
-    assert told(planned(Full(), lakes=lakes, runs=[other])) == ("its definition has changed", True, True)
-    assert told(planned(Full(), lakes=lakes, runs=[unchanged, other])) == ("its definition has changed", True, True)
-    assert told(planned(Full(), lakes=lakes, runs=[other, unchanged])) == ("nothing has changed", False, False)
-    assert told(planned(Full(), lakes=lakes, runs=[unchanged], rebuild=True)) == (
+    assert told(planned(Full(), lake=lake, runs=[other])) == ("its definition has changed", True, True)
+    assert told(planned(Full(), lake=lake, runs=[unchanged, other])) == ("its definition has changed", True, True)
+    assert told(planned(Full(), lake=lake, runs=[other, unchanged])) == ("nothing has changed", False, False)
+    assert told(planned(Full(), lake=lake, runs=[unchanged], rebuild=True)) == (
         "requested: replaces all rows",
         True,
         True,
     )
 
 
-def test_pending_input_has_changed(lakes: dict[str, Lake]) -> None:
-    step = planned(Full(), lakes=lakes, runs=[{"inputs": {"raw.a": 4}}], pending=frozenset({"raw.a"}))
+def test_pending_input_has_changed(lake: Lake) -> None:
+    step = planned(Full(), lake=lake, runs=[{"inputs": {"raw.a": 4}}], pending=frozenset({"raw.a"}))
     assert told(step) == ("raw.a changed", True, False)
 
 
-def test_changed_seed_is_a_changed_file(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_changed_seed_is_a_changed_file(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "s.csv").write_text("a\n1\n")
-    step = planned(Seed("s.csv"), None, lakes=lakes, runs=[{"definition": "other"}], folder=tmp_path)
+    step = planned(Seed("s.csv"), None, lake=lake, runs=[{"definition": "other"}], folder=tmp_path)
     assert told(step) == ("its file has changed", True, True)
-    asked = planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path, rebuild=True)
+    asked = planned(Seed("s.csv"), None, lake=lake, runs=[{}], folder=tmp_path, rebuild=True)
     assert asked.reason == "requested: replaces all rows by those of s.csv"
-    assert told(planned(Seed("s.csv"), None, lakes=lakes, runs=[{}], folder=tmp_path)) == (
+    assert told(planned(Seed("s.csv"), None, lake=lake, runs=[{}], folder=tmp_path)) == (
         "nothing has changed",
         False,
         False,
     )
 
 
-def test_view_is_created_once(lakes: dict[str, Lake]) -> None:
-    assert told(planned(View(), lakes=lakes)) == ("first run", True, False)
-    assert planned(View(), lakes=lakes).earlier == 7
-    assert told(planned(View(), lakes=lakes, runs=[{"inputs": {"raw.a": 2}}])) == ("nothing has changed", False, False)
-    assert told(planned(View(), lakes=lakes, runs=[{"definition": "other"}])) == (
+def test_view_is_created_once(lake: Lake) -> None:
+    assert told(planned(View(), lake=lake)) == ("first run", True, False)
+    assert planned(View(), lake=lake).earlier == 7
+    assert told(planned(View(), lake=lake, runs=[{"inputs": {"raw.a": 2}}])) == ("nothing has changed", False, False)
+    assert told(planned(View(), lake=lake, runs=[{"definition": "other"}])) == (
         "its definition has changed",
         True,
         False,
@@ -144,7 +144,7 @@ def test_view_is_created_once(lakes: dict[str, Lake]) -> None:
     def view(a: Any) -> Any:
         return a
 
-    known = Known(lakes, exists=True)
+    known = Known(lake, exists=True)
     assert told(decide(Pipeline([view]), view, known, Bounds(None, UNTIL), Late())) == (
         "computed when it is read",
         False,
@@ -153,28 +153,28 @@ def test_view_is_created_once(lakes: dict[str, Lake]) -> None:
 
 
 @pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")], ids=repr)
-def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lakes: dict[str, Lake]) -> None:
-    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 1}}, {"inputs": {"raw.a": 2}}])
+def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lake: Lake) -> None:
+    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 1}}, {"inputs": {"raw.a": 2}}])
     assert told(step) == ("raw.a has changed", True, False)
     assert (step.since, step.earlier) == (2, 7)
-    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}])
+    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 3}}])
     assert (told(step), step.since) == (("nothing has changed", False, False), None)
-    step = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.b": 3}}])
+    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.b": 3}}])
     assert told(step) == ("raw.a is a new input", True, True)
     assert (step.since, step.earlier) == (None, 7)
-    assert told(planned(kind, lakes=lakes)) == ("first run", True, True)
-    rebuilt = planned(kind, lakes=lakes, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
+    assert told(planned(kind, lake=lake)) == ("first run", True, True)
+    rebuilt = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
     assert (told(rebuilt), rebuilt.since) == (("requested: replaces all rows", True, True), None)
 
 
-def test_change_of_another_input_of_a_model_of_changes_waits(lakes: dict[str, Lake]) -> None:
+def test_change_of_another_input_of_a_model_of_changes_waits(lake: Lake) -> None:
     kind, sql = Append(new_rows_of="raw.a"), "SELECT a.id FROM raw.a JOIN raw.b USING (id)"
-    step = planned(kind, sql, lakes=lakes, runs=[{"inputs": {"raw.a": 4, "raw.b": 2}}])
+    step = planned(kind, sql, lake=lake, runs=[{"inputs": {"raw.a": 4, "raw.b": 2}}])
     assert told(step) == ("nothing has changed", False, False)
 
 
-def test_merge_without_changes_reads_everything_again(lakes: dict[str, Lake]) -> None:
-    step = planned(Merge("id"), lakes=lakes, runs=[{"inputs": {"raw.a": 2}}])
+def test_merge_without_changes_reads_everything_again(lake: Lake) -> None:
+    step = planned(Merge("id"), lake=lake, runs=[{"inputs": {"raw.a": 2}}])
     assert (told(step), step.since) == (("raw.a changed", True, False), None)
 
 
@@ -187,26 +187,15 @@ def test_expired_snapshots_cause_a_run(tmp_path: Path) -> None:
         lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
         why = "the changes of raw.a are unknown, because snapshots since the last run have expired"
         runs = [{"inputs": {"raw.a": 2}}]
-        assert told(planned(Full(), lakes={"": lake}, runs=runs)) == ("raw.a changed", True, False)
-        assert told(planned(Append(), lakes={"": lake}, runs=runs)) == (why, True, True)
+        assert told(planned(Full(), lake=lake, runs=runs)) == ("raw.a changed", True, False)
+        assert told(planned(Append(), lake=lake, runs=runs)) == (why, True, True)
 
 
-def test_table_is_located_in_its_own_or_another_lake(lakes: dict[str, Lake]) -> None:
-    lake = lakes[""]
-    assert located("raw.a", lakes) == (lake, "raw.a")
-    assert located("prod.raw.a", {"prod": lake}) == (lake, "raw.a")
-    assert located("my.prod.raw.a", {"my.prod": lake}) == (lake, "raw.a")
-    with pytest.raises(TableNotFoundError) as caught:
-        located("prod.raw.a", lakes)
-    assert caught.value.message == "the input prod.raw.a is in the store 'prod', which is not open"
-    assert caught.value.hint == 'pass its lake: run(pipeline, lake, others={"prod": …})'
-
-
-def test_new_files_are_loaded_in_order(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_new_files_are_loaded_in_order(tmp_path: Path, lake: Lake) -> None:
     kind = Append(files="in/**/*.csv")
 
     def found(**given: Any) -> Step:
-        return planned(kind, None, lakes=lakes, folder=tmp_path, **given)
+        return planned(kind, None, lake=lake, folder=tmp_path, **given)
 
     assert told(found()) == ("no new file matches in/**/*.csv", False, False)
     (tmp_path / "in" / "deep").mkdir(parents=True)
@@ -224,63 +213,63 @@ def test_new_files_are_loaded_in_order(tmp_path: Path, lakes: dict[str, Lake]) -
         assert (step.files, step.rebuild) == (["in/b.csv", "in/deep/a.csv"], "rebuild" in again)
 
 
-def test_files_of_a_uri_are_listed_by_duckdb(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_files_of_a_uri_are_listed_by_duckdb(tmp_path: Path, lake: Lake) -> None:
     for name in ("b'", "a"):
         (tmp_path / f"{name}.csv").write_text("id\n1\n")
     kind = Append(files=f"file://{tmp_path}/[ab]*.csv")
-    files = planned(kind, None, lakes=lakes).files
+    files = planned(kind, None, lake=lake).files
     assert files == [f"{tmp_path}/a.csv", f"{tmp_path}/b'.csv"]
-    assert planned(kind, None, lakes=lakes, runs=[{"files": files[:1]}]).files == files[1:]
-    assert planned(Append(files=f"file://{tmp_path}/x'*.csv"), None, lakes=lakes).runs is False
+    assert planned(kind, None, lake=lake, runs=[{"files": files[:1]}]).files == files[1:]
+    assert planned(Append(files=f"file://{tmp_path}/x'*.csv"), None, lake=lake).runs is False
 
 
 DAILY = "SELECT CAST('2024-01-01' AS DATE) AS day WHERE $start < $end"
 
 
-def daily(lakes: dict[str, Lake], *, sql: str = DAILY, runs: Sequence[tuple[int, int]] = (), **given: Any) -> Step:
+def daily(lake: Lake, *, sql: str = DAILY, runs: Sequence[tuple[int, int]] = (), **given: Any) -> Step:
     """The plan of an incremental model that starts on the first of January; `runs` are the days that are done."""
     kind = Incremental("day", **{"start": date(2024, 1, 1), **given.pop("kind", {})})
     inputs = given.pop("inputs", {})
     recorded = [
         {"interval": (datetime(2024, 1, first), datetime(2024, 1, last)), "inputs": inputs} for first, last in runs
     ]
-    return planned(kind, sql, lakes=lakes, runs=recorded, **given)
+    return planned(kind, sql, lake=lake, runs=recorded, **given)
 
 
 def days(step: Step) -> list[tuple[int, int]]:
     return [(batch.start.day, batch.end.day) for batch in step.batches]
 
 
-def test_missing_intervals_are_planned(lakes: dict[str, Lake]) -> None:
-    step = daily(lakes)
+def test_missing_intervals_are_planned(lake: Lake) -> None:
+    step = daily(lake)
     assert (told(step), days(step)) == (("first run: 2024-01-01 to 2024-01-05", True, True), [(1, 5)])
-    step = daily(lakes, runs=[(1, 3)])
+    step = daily(lake, runs=[(1, 3)])
     assert (told(step), days(step)) == (("missing: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
     assert (step.earlier, step.late_since, step.warnings) == (7, {}, [])
-    assert told(daily(lakes, runs=[(1, 3), (3, 5)])) == ("all intervals are done", False, False)
+    assert told(daily(lake, runs=[(1, 3), (3, 5)])) == ("all intervals are done", False, False)
 
 
-def test_reason_lists_three_intervals(lakes: dict[str, Lake]) -> None:
-    step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 4))
+def test_reason_lists_three_intervals(lake: Lake) -> None:
+    step = daily(lake, kind={"batch": 1}, until=datetime(2024, 1, 4))
     assert step.reason.endswith("2024-01-03 to 2024-01-04")
-    step = daily(lakes, kind={"batch": 1})
+    step = daily(lake, kind={"batch": 1})
     assert step.reason.endswith("2024-01-03 to 2024-01-04 and 1 more")
-    step = daily(lakes, kind={"batch": 1}, until=datetime(2024, 1, 6))
+    step = daily(lake, kind={"batch": 1}, until=datetime(2024, 1, 6))
     assert step.reason == (
         "first run: 2024-01-01 to 2024-01-02, 2024-01-02 to 2024-01-03, 2024-01-03 to 2024-01-04 and 2 more"
     )
 
 
-def test_done_intervals_run_again_on_request_or_after_a_change(lakes: dict[str, Lake]) -> None:
+def test_done_intervals_run_again_on_request_or_after_a_change(lake: Lake) -> None:
     asked = datetime(2024, 1, 2)
-    step = daily(lakes, runs=[(1, 5)], since=asked, until=datetime(2024, 1, 3))
+    step = daily(lake, runs=[(1, 5)], since=asked, until=datetime(2024, 1, 3))
     assert (told(step), days(step)) == (("missing: 2024-01-02 to 2024-01-03", True, False), [(2, 3)])
     again: list[dict[str, Any]] = [{"rebuild": True}, {"exists": False}]
     for given in again:
-        step = daily(lakes, runs=[(1, 5)], **given)
+        step = daily(lake, runs=[(1, 5)], **given)
         assert (days(step), step.rebuild) == ([(1, 5)], True)
-    assert daily(lakes, runs=[(1, 5)], rebuild=True).reason == "requested: 2024-01-01 to 2024-01-05"
-    (changed,) = [planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lakes=lakes, runs=[
+    assert daily(lake, runs=[(1, 5)], rebuild=True).reason == "requested: 2024-01-01 to 2024-01-05"
+    (changed,) = [planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lake=lake, runs=[
         {"interval": (datetime(2024, 1, 1), UNTIL), "definition": "other"}])]  # fmt: skip
     assert (told(changed), days(changed)) == (
         ("its definition has changed: 2024-01-01 to 2024-01-05", True, True),
@@ -288,7 +277,7 @@ def test_done_intervals_run_again_on_request_or_after_a_change(lakes: dict[str, 
     )
 
 
-def test_interval_is_done_only_if_the_last_run_that_wrote_it_has_this_definition(lakes: dict[str, Lake]) -> None:
+def test_interval_is_done_only_if_the_last_run_that_wrote_it_has_this_definition(lake: Lake) -> None:
     def after(*others: tuple[int, int], **given: Any) -> Step:
         first = {"interval": (datetime(2024, 1, 1), UNTIL)}
         later = [
@@ -296,7 +285,7 @@ def test_interval_is_done_only_if_the_last_run_that_wrote_it_has_this_definition
             for start, end in others
         ]
         kind = Incremental("day", start=date(2024, 1, 1), **given)
-        return planned(kind, DAILY, lakes=lakes, runs=[first, *later])
+        return planned(kind, DAILY, lake=lake, runs=[first, *later])
 
     step = after((1, 3))
     assert (step.reason, days(step)) == ("its definition has changed: 2024-01-01 to 2024-01-03", [(1, 3)])
@@ -307,20 +296,20 @@ def test_interval_is_done_only_if_the_last_run_that_wrote_it_has_this_definition
     assert days(after((2, 2), partial=True)) == [(2, 3)]
 
 
-def test_run_without_an_interval_completes_none(lakes: dict[str, Lake]) -> None:
-    step = planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lakes=lakes, runs=[{}])
+def test_run_without_an_interval_completes_none(lake: Lake) -> None:
+    step = planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lake=lake, runs=[{}])
     assert days(step) == [(1, 5)]
 
 
-def test_changed_input_repeats_the_lookback(lakes: dict[str, Lake]) -> None:
+def test_changed_input_repeats_the_lookback(lake: Lake) -> None:
     sql = "SELECT id AS day FROM raw.a WHERE $start < $end"
     given: dict[str, Any] = {"sql": sql, "runs": [(1, 5)], "kind": {"lookback": 2}}
-    step = daily(lakes, inputs={"raw.a": 2}, **given)
+    step = daily(lake, inputs={"raw.a": 2}, **given)
     assert (told(step), days(step)) == (("raw.a changed: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
-    assert daily(lakes, inputs={"raw.a": 3}, **given).runs is False
+    assert daily(lake, inputs={"raw.a": 3}, **given).runs is False
     # An input whose late rows are not processed is no reason of the run.
     first = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2))], {"raw.b": 6})
-    late = daily(lakes, inputs={"raw.a": 2}, late=first, **given)
+    late = daily(lake, inputs={"raw.a": 2}, late=first, **given)
     assert late.reason == "raw.a changed: 2024-01-03 to 2024-01-05"
     assert late.late_since == {"raw.b": 6}
 
@@ -328,64 +317,64 @@ def test_changed_input_repeats_the_lookback(lakes: dict[str, Lake]) -> None:
 LATE = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2)), (datetime(2024, 1, 3), UNTIL)], {"raw.a": 5, "raw.b": 6})
 
 
-def test_late_intervals_are_a_warning_or_run_again(lakes: dict[str, Lake]) -> None:
-    warned = daily(lakes, runs=[(1, 5)], late=LATE)
+def test_late_intervals_are_a_warning_or_run_again(lake: Lake) -> None:
+    warned = daily(lake, runs=[(1, 5)], late=LATE)
     assert (told(warned), warned.late_since) == (("all intervals are done", False, False), {})
     assert warned.warnings == [
         "raw.a and raw.b changed in done intervals: run with --from 2024-01-01 --to 2024-01-02, "
         "--from 2024-01-03 --to 2024-01-05, or with --redo-late for all"
     ]
     for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
-        step = daily(lakes, runs=[(1, 5)], late=LATE, **given)
+        step = daily(lake, runs=[(1, 5)], late=LATE, **given)
         assert (days(step), step.warnings, step.late_since) == ([(1, 2), (3, 5)], [], {})
         assert step.reason == "raw.a and raw.b changed: 2024-01-01 to 2024-01-02, 2024-01-03 to 2024-01-05"
-    partly = daily(lakes, runs=[(1, 4)], late=LATE)
+    partly = daily(lake, runs=[(1, 4)], late=LATE)
     assert (days(partly), partly.late_since) == ([(4, 5)], LATE.since)
     assert partly.reason == "missing: 2024-01-04 to 2024-01-05"
     assert "--from 2024-01-03 --to 2024-01-04, or" in partly.warnings[0]
 
 
-def test_warning_lists_three_ranges_with_times(lakes: dict[str, Lake]) -> None:
+def test_warning_lists_three_ranges_with_times(lake: Lake) -> None:
     hours = [(datetime(2024, 1, 1, hour), datetime(2024, 1, 1, hour + 1)) for hour in (1, 3, 5, 7, 9)]
-    (warning,) = daily(lakes, runs=[(1, 5)], late=Late(hours, {"raw.a": 5})).warnings
+    (warning,) = daily(lake, runs=[(1, 5)], late=Late(hours, {"raw.a": 5})).warnings
     assert warning == (
         "raw.a changed in done intervals: run with --from 2024-01-01T01:00:00 --to 2024-01-01T02:00:00, "
         "--from 2024-01-01T03:00:00 --to 2024-01-01T04:00:00, --from 2024-01-01T05:00:00 --to 2024-01-01T06:00:00 "
         "and 2 more ranges, or with --redo-late for all"
     )
-    (warning,) = daily(lakes, runs=[(1, 5)], late=Late(hours[:3], {"raw.a": 5})).warnings
+    (warning,) = daily(lake, runs=[(1, 5)], late=Late(hours[:3], {"raw.a": 5})).warnings
     assert "more" not in warning
 
 
-def test_unknown_late_rows_are_a_warning(lakes: dict[str, Lake]) -> None:
+def test_unknown_late_rows_are_a_warning(lake: Lake) -> None:
     unknown = Late(unknown=["late rows of raw.a are unknown"])
-    assert daily(lakes, runs=[(1, 5)], late=unknown).warnings == ["late rows of raw.a are unknown"]
-    assert daily(lakes, runs=[(1, 4)], late=unknown).warnings == ["late rows of raw.a are unknown"]
+    assert daily(lake, runs=[(1, 5)], late=unknown).warnings == ["late rows of raw.a are unknown"]
+    assert daily(lake, runs=[(1, 4)], late=unknown).warnings == ["late rows of raw.a are unknown"]
 
 
-def test_unknown_late_rows_cannot_be_redone(lakes: dict[str, Lake]) -> None:
+def test_unknown_late_rows_cannot_be_redone(lake: Lake) -> None:
     unknown = Late(unknown=["late rows of raw.a are unknown"])
     for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
         with pytest.raises(PipelineError) as caught:
-            daily(lakes, runs=[(1, 4)], late=unknown, **given)
+            daily(lake, runs=[(1, 4)], late=unknown, **given)
         assert caught.value.message == "the model marts.t cannot redo late rows: late rows of raw.a are unknown"
         assert caught.value.hint == "name the intervals to recompute, with --from and --to"
-        step = daily(lakes, runs=[(1, 4)], late=unknown, since=datetime(2024, 1, 2), **given)
+        step = daily(lake, runs=[(1, 4)], late=unknown, since=datetime(2024, 1, 2), **given)
         assert days(step) == [(2, 5)]
 
 
-def test_range_of_a_run_has_a_start_before_its_end(lakes: dict[str, Lake]) -> None:
+def test_range_of_a_run_has_a_start_before_its_end(lake: Lake) -> None:
     with pytest.raises(PipelineError) as caught:
-        daily(lakes, kind={"start": None})
+        daily(lake, kind={"start": None})
     assert caught.value.message == "the model marts.t has no start of its first interval"
     assert caught.value.hint == "set start=…"
-    assert days(daily(lakes, kind={"start": None}, since=datetime(2024, 1, 3))) == [(3, 5)]
+    assert days(daily(lake, kind={"start": None}, since=datetime(2024, 1, 3))) == [(3, 5)]
     utc = datetime(2024, 1, 2, tzinfo=UTC)
-    assert days(daily(lakes, kind={"start": utc})) == [(2, 5)]
+    assert days(daily(lake, kind={"start": utc})) == [(2, 5)]
     with pytest.raises(PipelineError) as caught:
-        daily(lakes, since=datetime(2024, 1, 6))
+        daily(lake, since=datetime(2024, 1, 6))
     assert caught.value.message == (
         "the interval from 2024-01-06 00:00:00 to 2024-01-05 00:00:00 of the model marts.t ends before it starts"
     )
     assert caught.value.hint == "set --from to a time before --to"
-    assert daily(lakes, since=UNTIL).reason == "all intervals are done"
+    assert daily(lake, since=UNTIL).reason == "all intervals are done"

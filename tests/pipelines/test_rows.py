@@ -1,4 +1,4 @@
-"""Rows of a model: its inputs from tables, views, change feeds and other lakes, files, and failing models."""
+"""Rows of a model: its inputs from tables, views, change feeds and other lake, files, and failing models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError, TableNotFoundError
+from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
@@ -30,20 +30,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
-    """Lakes with the table raw.a: in snapshot 2 it has the ids 1 and 2; later 2 becomes 5, 1 is deleted, 3 added."""
-    with (
-        store_of(tmp_path_factory.mktemp("own")).open() as own,
-        store_of(tmp_path_factory.mktemp("other")).open() as other,
-    ):
-        for lake in (own, other):
-            table = lake.create_table("raw.a", {"id": "BIGINT"})
-            table.append(lake.sql("SELECT CAST(unnest([1, 2]) AS BIGINT) AS id"))
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake with the table raw.a: in snapshot 2 it has the ids 1 and 2; later 2 becomes 5, 1 is deleted, 3 added."""
+    with store_of(tmp_path_factory.mktemp("own")).open() as own:
+        table = own.create_table("raw.a", {"id": "BIGINT"})
+        table.append(own.sql("SELECT CAST(unnest([1, 2]) AS BIGINT) AS id"))
         own.table("raw.a").update({"id": 5}, "id = 2")
         own.table("raw.a").delete("id = 1")
         own.table("raw.a").append(own.sql("SELECT CAST(3 AS BIGINT) AS id"))
         assert own.snapshot_id == 5
-        yield {"": own, "prod": other}
+        yield own
 
 
 def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
@@ -51,9 +47,9 @@ def fetched(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
     return sorted(native.fetchall(), key=repr)
 
 
-def rows(lakes: dict[str, Lake], made: Model, *others: Model, batch: Batch | None = None, **given: Any) -> Any:
+def rows(lake: Lake, made: Model, *others: Model, batch: Batch | None = None, **given: Any) -> Any:
     given["files"] = files_of(made, given.get("files", ()))
-    return fetched(rows_of(Pipeline([made, *others]), made, lakes, batch, **given))
+    return fetched(rows_of(Pipeline([made, *others]), made, lake, batch, **given))
 
 
 def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) -> Model:
@@ -63,55 +59,48 @@ def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) ->
 # Inputs.
 
 
-def test_table_is_read_at_the_snapshot_of_the_lake(lakes: dict[str, Lake]) -> None:
-    assert rows(lakes, table(Full())) == [(3,), (5,)]
-    assert rows(lakes | {"": lakes[""].at(version=2)}, table(Full())) == [(1,), (2,)]
+def test_table_is_read_at_the_snapshot_of_the_lake(lake: Lake) -> None:
+    assert rows(lake, table(Full())) == [(3,), (5,)]
+    assert rows(lake.at(version=2), table(Full())) == [(1,), (2,)]
 
 
-def test_append_reads_inserted_rows_only(lakes: dict[str, Lake]) -> None:
+def test_append_reads_inserted_rows_only(lake: Lake) -> None:
     made = table(Append(), "SELECT * FROM raw.a")
-    assert rows(lakes, made) == [(3,), (5,)]
-    assert rows(lakes, made, since=2) == [(3,)]
-    assert rows(lakes, made, since=1) == [(1,), (2,), (3,)]
+    assert rows(lake, made) == [(3,), (5,)]
+    assert rows(lake, made, since=2) == [(3,)]
+    assert rows(lake, made, since=1) == [(1,), (2,), (3,)]
 
 
-def test_merge_reads_the_change_feed(lakes: dict[str, Lake]) -> None:
+def test_merge_reads_the_change_feed(lake: Lake) -> None:
     made = table(Merge("id", changes_of="raw.a"), "SELECT id, change_type, snapshot_id, rowid FROM raw.a")
-    first = rows(lakes, made)
+    first = rows(lake, made)
     assert [(id_, change, version) for id_, change, version, _ in first] == [(3, "insert", 5), (5, "insert", 5)]
     assert {row for *_, row in first} == {None}
-    changes = rows(lakes, made, since=3)
+    changes = rows(lake, made, since=3)
     assert [(id_, change, version) for id_, change, version, _ in changes] == [(1, "delete", 4), (3, "insert", 5)]
     assert None not in {row for *_, row in changes}
-    assert len(rows(lakes, made, since=2)) == 4
+    assert len(rows(lake, made, since=2)) == 4
 
 
-def test_only_the_driving_input_has_a_feed(lakes: dict[str, Lake]) -> None:
-    made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "prod.raw.a"})
-    assert rows(lakes, made, since=1) == [(1, 3), (1, 5), (2, 3), (2, 5)]
-    assert rows(lakes, made, since=0) == rows(lakes, made, since=1)
+def test_only_the_driving_input_has_a_feed(lake: Lake) -> None:
+    made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "raw.a"})
+    assert rows(lake, made, since=2) == [(3, 3), (3, 5)]
+    assert rows(lake, made, since=0) == rows(lake, made, since=1) != rows(lake, made)
 
 
-def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lakes: dict[str, Lake]) -> None:
-    assert rows(lakes, table(Full(), "SELECT * FROM raw.a"), delta={"raw.a": 3}) == [(1,), (3,)]
+def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lake: Lake) -> None:
+    assert rows(lake, table(Full(), "SELECT * FROM raw.a"), delta={"raw.a": 3}) == [(1,), (3,)]
     view = Model("v.a", View(), Query("SELECT id + 1 AS id FROM raw.a"))
-    assert rows(lakes, table(Full(), "SELECT * FROM v.a"), view, delta={"raw.a": 3}) == [(2,), (4,)]
+    assert rows(lake, table(Full(), "SELECT * FROM v.a"), view, delta={"raw.a": 3}) == [(2,), (4,)]
 
 
-def test_input_of_another_lake_is_joined(lakes: dict[str, Lake]) -> None:
-    made = table(Full(), "SELECT a.id, b.id AS other FROM raw.a AS a, prod.raw.a AS b WHERE a.id = 3")
-    assert rows(lakes, made) == [(3, 1), (3, 2)]
-    with pytest.raises(TableNotFoundError, match="which is not open"):
-        rows({"": lakes[""]}, made)
-
-
-def test_views_are_computed_by_their_readers(lakes: dict[str, Lake]) -> None:
+def test_views_are_computed_by_their_readers(lake: Lake) -> None:
     @model("v.b", View())
     def above(a: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         return a.filter(nw.col("id") > 3)
 
     view = Model("v.a", View(), Query("SELECT id FROM raw.a"))
-    assert rows(lakes, table(Full(), "SELECT * FROM v.b"), above, view) == [(5,)]
+    assert rows(lake, table(Full(), "SELECT * FROM v.b"), above, view) == [(5,)]
 
 
 # Bounds.
@@ -126,7 +115,7 @@ def test_views_are_computed_by_their_readers(lakes: dict[str, Lake]) -> None:
     ],
 )
 def test_bounds_are_dates_if_intervals_are_whole_days(
-    interval: Interval, start: datetime, end: datetime, expected: list[date], lakes: dict[str, Lake]
+    interval: Interval, start: datetime, end: datetime, expected: list[date], lake: Lake
 ) -> None:
     seen: list[date] = []
 
@@ -135,28 +124,28 @@ def test_bounds_are_dates_if_intervals_are_whole_days(
         seen.extend([start, end])
         return a
 
-    assert rows(lakes, made, batch=Batch(start, end, end)) == [(3,), (5,)]
+    assert rows(lake, made, batch=Batch(start, end, end)) == [(3,), (5,)]
     assert seen == expected
     assert list(map(type, seen)) == list(map(type, expected))
 
 
-def test_model_without_a_batch_has_no_bounds(lakes: dict[str, Lake]) -> None:
+def test_model_without_a_batch_has_no_bounds(lake: Lake) -> None:
     with pytest.raises(PipelineError, match="unknown placeholder"):
-        rows(lakes, table(Incremental("day"), "SELECT $start AS day"))
+        rows(lake, table(Incremental("day"), "SELECT $start AS day"))
 
 
 # Files.
 
 
-def test_seed_is_read_with_the_types_of_its_columns(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_seed_is_read_with_the_types_of_its_columns(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "s's.csv").write_text("sku,price\n007,29.99\n")
-    assert rows(lakes, table(Seed("s's.csv"), None, folder=tmp_path)) == [("007", 29.99)]
+    assert rows(lake, table(Seed("s's.csv"), None, folder=tmp_path)) == [("007", 29.99)]
     typed = Seed("s's.csv", {"sku": "INTEGER", "price": "DECIMAL(8,2)"})
-    assert rows(lakes, table(typed, None, folder=tmp_path)) == [(7, Decimal("29.99"))]
+    assert rows(lake, table(typed, None, folder=tmp_path)) == [(7, Decimal("29.99"))]
 
 
 @pytest.mark.parametrize("ending", ["csv", "JSON", "parquet"])
-def test_files_are_read_by_their_ending(ending: str, tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_files_are_read_by_their_ending(ending: str, tmp_path: Path, lake: Lake) -> None:
     names = [f"{number}.{ending}" for number in range(2)]
     for number, name in enumerate(names):
         if ending == "csv":
@@ -166,63 +155,61 @@ def test_files_are_read_by_their_ending(ending: str, tmp_path: Path, lakes: dict
         else:
             values = {"n": ["x"], "id": [number]} if number else {"id": [number], "n": ["x"]}
             pq.write_table(pa.table(values), tmp_path / name)
-    loaded = rows(lakes, table(Append(files="*"), None, folder=tmp_path), files=names)
+    loaded = rows(lake, table(Append(files="*"), None, folder=tmp_path), files=names)
     assert loaded == [(0, "x"), (1, "x")]
     columns = {"n": "VARCHAR", "id": "VARCHAR"} if ending != "csv" else {"id": "VARCHAR", "n": "VARCHAR"}
     typed = table(Append(files="*", columns=columns), None, folder=tmp_path)
     expected = [("x", "0"), ("x", "1")] if ending != "csv" else [("0", "x"), ("1", "x")]
-    assert rows(lakes, typed, files=names) == expected
+    assert rows(lake, typed, files=names) == expected
 
 
-def test_absolute_paths_and_uris_are_not_below_the_folder(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_absolute_paths_and_uris_are_not_below_the_folder(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "a.csv").write_text("id\n1\n")
     loaded = table(Append(files="*"), None, folder=tmp_path / "elsewhere")
     for file in (f"{tmp_path}/a.csv", f"file://{tmp_path}/a.csv"):
-        assert rows(lakes, loaded, files=[file]) == [(1,)]
+        assert rows(lake, loaded, files=[file]) == [(1,)]
     with pytest.raises(LakeconfError, match="elsewhere"):
-        rows(lakes, loaded, files=["a.csv"])
+        rows(lake, loaded, files=["a.csv"])
 
 
-def test_body_receives_the_new_files_as_its_first_input(tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_body_receives_the_new_files_as_its_first_input(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "a.csv").write_text("id\n3\n4\n")
     sql = "SELECT files.id, a.id AS other FROM files LEFT JOIN raw.a ON files.id = a.id"
-    assert rows(lakes, table(Append(files="*"), sql, folder=tmp_path), files=["a.csv"]) == [(3, 3), (4, None)]
+    assert rows(lake, table(Append(files="*"), sql, folder=tmp_path), files=["a.csv"]) == [(3, 3), (4, None)]
 
 
 @pytest.mark.parametrize(("files", "endings"), [(["a.csv", "b.json"], "csv, json"), (["a.txt"], "txt"), (["a"], "a")])
-def test_files_that_cannot_be_loaded_together(
-    files: list[str], endings: str, tmp_path: Path, lakes: dict[str, Lake]
-) -> None:
+def test_files_that_cannot_be_loaded_together(files: list[str], endings: str, tmp_path: Path, lake: Lake) -> None:
     with pytest.raises(PipelineError) as caught:
-        rows(lakes, table(Append(files="*"), None, folder=tmp_path), files=files)
+        rows(lake, table(Append(files="*"), None, folder=tmp_path), files=files)
     assert caught.value.message == f"files that end in {endings} cannot be loaded together"
     assert caught.value.hint == "use files of one type: parquet, csv, json"
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_type_of_a_column_is_only_a_type(ending: str, tmp_path: Path, lakes: dict[str, Lake]) -> None:
+def test_type_of_a_column_is_only_a_type(ending: str, tmp_path: Path, lake: Lake) -> None:
     hostile = table(Append(files="*", columns={"id": "BIGINT}); DROP TABLE raw.a --"}), None, folder=tmp_path)
     with pytest.raises(SchemaError):
-        rows(lakes, hostile, files=[f"a.{ending}"])
+        rows(lake, hostile, files=[f"a.{ending}"])
 
 
 # Failing models.
 
 
-def test_model_without_code_and_files(lakes: dict[str, Lake]) -> None:
+def test_model_without_code_and_files(lake: Lake) -> None:
     with pytest.raises(PipelineError) as caught:
-        rows(lakes, table(Full(), None))
+        rows(lake, table(Full(), None))
     assert caught.value.message == "the model marts.t has neither code nor files"
     assert caught.value.hint == "add sql or files, or declare it in Python"
 
 
-def test_error_of_a_function_has_its_place(lakes: dict[str, Lake]) -> None:
+def test_error_of_a_function_has_its_place(lake: Lake) -> None:
     @model("marts.t", Full(), inputs={"a": "raw.a"})
     def failing(a: Any) -> Any:
         raise ValueError("no such thing")
 
     with pytest.raises(PipelineError) as caught:
-        rows(lakes, failing)
+        rows(lake, failing)
     pattern = r"\S*test_rows\.py:\d+: the model marts\.t failed: ValueError: no such thing"
     assert re.fullmatch(pattern, caught.value.message)
 
@@ -231,15 +218,15 @@ def test_error_of_a_function_has_its_place(lakes: dict[str, Lake]) -> None:
         raise SchemaError("not this one")
 
     with pytest.raises(SchemaError, match=r"^not this one$"):
-        rows(lakes, refusing)
+        rows(lake, refusing)
     with pytest.raises(QueryError, match="nothing"):
-        rows(lakes, table(Full(), "SELECT nothing FROM raw.a"))
+        rows(lake, table(Full(), "SELECT nothing FROM raw.a"))
 
 
-def test_eager_frame_of_a_model_becomes_lazy(lakes: dict[str, Lake]) -> None:
+def test_eager_frame_of_a_model_becomes_lazy(lake: Lake) -> None:
     @model("marts.t", Full(), inputs={"a": "raw.a"})
     def eager(a: nw.LazyFrame[Any]) -> Any:
         return a.collect("pyarrow")
 
-    found = rows_of(Pipeline([eager]), eager, lakes)
+    found = rows_of(Pipeline([eager]), eager, lake)
     assert isinstance(found, nw.LazyFrame)

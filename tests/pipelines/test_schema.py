@@ -188,7 +188,7 @@ UNIT_TEST = {"model": "a.t", "expect": [{"id": 1}]}
     "more",
     [
         {},
-        {"given": {}, "columns": ["id"], "ordered": True, "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
+        {"given": {}, "columns": ["id"], "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
         {"given": {"a.u": [], "files": [{"id": 1, "n": {"x": [1]}}], "a.v": {}, "a.w": {"rows": [{}], "columns": {}}}},
     ],
 )
@@ -231,7 +231,6 @@ def configuration(table: Any) -> Any:
             'one.given."a.u".columns: Input should be a valid string',
         ),
         ({"columns": "id"}, ["columns"], "'id' is not of type 'array'", "one.columns: Input should be a valid list"),
-        ({"ordered": 1}, ["ordered"], "1 is not of type 'boolean'", "one.ordered: Input should be a valid boolean"),
         ({"start": "soon"}, ["start"], "'soon' does not match", "one.start: Input should be a valid da"),
         ({"end": 2024}, ["end"], "2024 is not of type 'string'", "one.end: Input should be a date or a time"),
     ],

@@ -160,9 +160,8 @@ def test_interrupted_commit_that_succeeded_is_reported_as_done(
     assert len(lake.runs.committed("marts.copy")) == 1
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
 def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
-    jobs: int, lake: Lake, monkeypatch: pytest.MonkeyPatch, lineage_file: Path
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, lineage_file: Path
 ) -> None:
     def lose_the_catalog() -> None:
         monkeypatch.setattr(AttachedCatalog, "find", lost)
@@ -175,7 +174,7 @@ def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
     at_commit(monkeypatch, after=lose_the_catalog)
     pipeline, ended = Pipeline([COPY]), list[ModelResult]()
     with pytest.raises(KeyboardInterrupt), LineageEvents(pipeline, "dev") as events:
-        run(pipeline, lake, began=events.began, progress=each(ended.append, events.ended), jobs=jobs)
+        run(pipeline, lake, began=events.began, progress=each(ended.append, events.ended))
     (result,) = ended
     assert (result.status, result.snapshot_id) == ("failed", None)
     assert isinstance(result.error, CommitUnknownError)

@@ -57,13 +57,6 @@ READERS = {
     "test_all_types": "",
     "unnest": "[1, 2]",
 }
-# Functions that `--allow-files` permits in the query itself.
-FILE_READERS = {
-    *("glob", "parquet_bloom_probe", "parquet_file_metadata", "parquet_full_metadata", "parquet_kv_metadata"),
-    *("parquet_metadata", "parquet_scan", "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json"),
-    *("read_json_auto", "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto"),
-    *("read_ndjson_objects", "read_parquet", "read_text", "sniff_csv"),
-}
 # A view or macro may call those that do not describe the process.
 IN_VIEWS = {name for name in READERS if not name.startswith(("duckdb_", "pragma_"))} - {
     *("ducklake_options", "ducklake_settings")
@@ -214,7 +207,7 @@ def test_function_that_does_more_than_read_is_rejected(
     for name, sql in refused.items():
         for statement in (f"FROM {sql}", f"FROM view_{name}", f"FROM macro_{name}()"):
             with pytest.raises(UnsafeQueryError, match=name):
-                query(store, statement, allow_files=name not in FILE_READERS)
+                query(store, statement)
         for statement in (f"CALL {sql}", f"PRAGMA {sql.removesuffix('()')}"):
             with pytest.raises(QueryError, match=r"not a single query|syntax error"):
                 query(store, statement)

@@ -130,38 +130,16 @@ def _joint_problems(config: Config, models: Sequence[Model], *, all_known: bool)
 
 
 @contextlib.contextmanager
-def opened(
-    config: Config,
-    pipeline: Pipeline,
-    models: Sequence[str],
-    store: str | None,
-    engine: str,
-    *,
-    read_only: bool = False,
-) -> Iterator[tuple[Lake, Mapping[str, Lake]]]:
-    """Opens the store of a pipeline and the stores that the selected models read.
+def opened(store: Store, engine: str, *, read_only: bool = False) -> Iterator[Lake]:
+    """Opens the store of a pipeline.
 
     Args:
-        models: The selected models, as for `Pipeline.chosen`.
-        store: The store that contains the models' tables; None for the default store.
+        store: The store that contains the models' tables.
         read_only: True to create and change nothing. A store without a lake is then opened as an empty lake.
-
-    Yields:
-        The lake of the pipeline, and the others by the names of their stores.
     """
-    main = config.get_store(store)
-    inputs = {table for model in pipeline.chosen(models) for table in pipeline.stored_inputs(model)}
-    read = {table.split(".")[0] for table in inputs if table.count(".") > 1}
     with contextlib.ExitStack() as stack:
-        session = None
-        stores = {name: config.get_store(name) for name in sorted(read)}
-        if engine == "spark":
-            session = spark_session(main, *stores.values())
-        lakes = [
-            opened_for_reading(one, stack, session) if read_only else stack.enter_context(one.open(session))
-            for one in (main, *stores.values())
-        ]
-        yield lakes[0], dict(zip(stores, lakes[1:], strict=True))
+        session = spark_session(store) if engine == "spark" else None
+        yield opened_for_reading(store, stack, session) if read_only else stack.enter_context(store.open(session))
 
 
 def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any = None) -> Lake:

@@ -1,4 +1,4 @@
-"""Hashes definitions of models by the tokens of their code, so that comments and layout do not count."""
+"""Hashes definitions of models by the syntax of their code, so that comments and layout do not count."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import ast
 import functools
 import hashlib
 import inspect
-import io
 import re
 import threading
-import tokenize
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +26,6 @@ _SQL = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-
-# Tokens of Python without a meaning of their own, and what stands for those whose text is layout.
-_SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
-_LAYOUT = {tokenize.NEWLINE: "\n", tokenize.INDENT: "\t", tokenize.DEDENT: "\b"}
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -81,66 +75,62 @@ def loaded_source(function: Callable[..., Any]) -> FunctionSource | None:
 
 
 def function_code(function: Callable[..., Any], source: FunctionSource | None) -> str:
-    """Returns the tokens of a function and of what it uses of its file.
+    """Returns the syntax of a function and of what it uses of its file.
 
-    Decorators, docstrings and comments do not count; constants, functions and classes that it names do.
+    Layout, comments, decorators and docstrings do not count; constants, functions and classes that it names do.
     """
     name = getattr(function, "__name__", type(function).__name__)
     if source is None:
         qualified = getattr(function, "__qualname__", type(function).__qualname__)
         raise PipelineError(f"the source of {qualified} is unavailable", hint="write the model in a file")
     try:
-        file = _File.parsed(source.text)
-        return file.code(file.statement(name, source.line))
-    except (SyntaxError, tokenize.TokenError):
+        file = _parsed(source.text)
+    except SyntaxError:
         return source.text  # the commands of a notebook are no Python
+    node = _statement(file, name, source.line)
+    waiting, found = [node], {node: _shown(node)}
+    while waiting:
+        used = _used(waiting.pop())
+        for one in file.body:
+            if one not in found and used & _bound(one):
+                found[one] = _shown(one)
+                waiting.append(one)
+    return "\n".join([found.pop(node), *sorted(found.values())])
 
 
-class _File(NamedTuple):
-    """A file of Python."""
+@functools.lru_cache(maxsize=16)
+def _parsed(text: str) -> ast.Module:
+    with _parsing:
+        return ast.parse(text)
 
-    lines: Sequence[str]
-    tree: ast.Module
 
-    @classmethod
-    @functools.lru_cache(maxsize=16)
-    def parsed(cls, text: str) -> _File:
-        with _parsing:
-            return cls(io.StringIO(text).readlines(), ast.parse(text))
+def _statement(file: ast.Module, name: str, line: int) -> ast.stmt:
+    """The function that begins in a line; for a lambda, the shortest statement around the line."""
+    around: list[ast.stmt] = []
+    for node in ast.walk(file):
+        if isinstance(node, _DEFINITIONS) and node.name == name:
+            if line in (node.lineno, *(one.lineno for one in node.decorator_list)):
+                return node
+        elif isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            around.append(node)
+    if not around:
+        raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")
+    return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno)
 
-    def statement(self, name: str, line: int) -> ast.stmt:
-        """The function that begins in a line; for a lambda, the shortest statement around the line."""
-        around: list[ast.stmt] = []
-        for node in ast.walk(self.tree):
-            if isinstance(node, _DEFINITIONS) and node.name == name:
-                if line in (node.lineno, *(one.lineno for one in node.decorator_list)):
-                    return node
-            elif isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
-                around.append(node)
-        if not around:
-            raise PipelineError(f"the source of {name} is unavailable", hint="write the model in a file")
-        return min(around, key=lambda node: (node.end_lineno or 0) - node.lineno)
 
-    def code(self, node: ast.stmt) -> str:
-        """The tokens of a statement, and of the statements of the file that it depends on."""
-        waiting, found = [node], {node: self._code(node)}
-        while waiting:
-            used = _used(waiting.pop())
-            for one in self.tree.body:
-                if one not in found and used & _bound(one):
-                    found[one] = self._code(one)
-                    waiting.append(one)
-        return "\n".join([found.pop(node), *sorted(found.values())])
-
-    def _code(self, node: ast.stmt) -> str:
-        """The tokens of the lines of a statement, without its decorators and its docstring."""
-        lines = self.lines[node.lineno - 1 : node.end_lineno]
-        if isinstance(node, _DEFINITIONS) and ast.get_docstring(node) is not None:
-            doc = node.body[0]
-            if doc.lineno > node.lineno:
-                lines = [*self.lines[node.lineno - 1 : doc.lineno - 1], *self.lines[doc.end_lineno : node.end_lineno]]
-        # The block around a statement and the end of its line are no part of it.
-        return " ".join(_tokens(lines)).strip("\t\b\n ")
+def _shown(node: object) -> str:
+    """A syntax tree as text, which is the same in every version of Python, unlike that of `ast.dump`."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_shown, node))}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, _DEFINITIONS):
+        fields["decorator_list"] = []
+        fields["body"] = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    # Later versions have more fields, which are empty if the code does not use them.
+    parts = [f"{name}={_shown(value)}" for name, value in fields.items() if value is not None and value != []]
+    return f"{type(node).__name__}({', '.join(parts)})"
 
 
 def _bound(node: ast.stmt) -> set[str]:
@@ -159,26 +149,3 @@ def _used(node: ast.stmt) -> set[str]:
     if isinstance(node, _DEFINITIONS):
         own |= {one.id for one in names if isinstance(one.ctx, ast.Store)}
     return {one.id for one in names if isinstance(one.ctx, ast.Load)} - own
-
-
-def _tokens(lines: Sequence[str]) -> Iterator[str]:
-    """The tokens of lines of Python. A formatted string is one token, as in Python 3.11."""
-    depth, begin = 0, (0, 0)
-    for token in tokenize.generate_tokens(iter(lines).__next__):
-        name = tokenize.tok_name[token.type]
-        if name.endswith("STRING_START"):
-            begin = begin if depth else token.start
-            depth += 1
-        elif name.endswith("STRING_END"):
-            depth -= 1
-            if not depth:
-                yield _between(lines, begin, token.end)
-        elif not depth and token.type not in _SKIPPED:
-            yield _LAYOUT.get(token.type, token.string)
-
-
-def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    """The text between two positions: a line, and a column in characters."""
-    found = list(lines[start[0] - 1 : end[0]])
-    found[-1] = found[-1][: end[1]]
-    return "".join([found[0][start[1] :], *found[1:]])

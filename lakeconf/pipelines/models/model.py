@@ -141,8 +141,8 @@ class Model:
         table: The table, as `schema.table`.
         kind: How a run changes the table.
         body: Computes the rows; None for a seed, and for files that are loaded unchanged.
-        inputs: Tables by argument of the body: `schema.table`, or `store.schema.table` for another store. Arguments
-            that are not listed are matched by name with the tables of the pipeline's models.
+        inputs: Tables by argument of the body, as `schema.table`. Arguments that are not listed are matched by name
+            with the tables of the pipeline's models.
         partitioned_by: As for `Lake.create_table`.
         renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
         dropped: Columns that the model no longer has and that a run may drop from the table.

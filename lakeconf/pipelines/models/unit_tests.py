@@ -21,7 +21,7 @@ from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
-from lakeconf.pipelines.models.kinds import Append, Flag, Incremental, Merge, Seed, Time, key
+from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.rows import adopted, computed, placeholder_values
@@ -76,7 +76,6 @@ class DeclaredUnitTest(BaseModel):
     columns: Annotated[list[str], key("The compared columns; default: those of `expect`.", ["id"])] = Field(
         default_factory=list
     )
-    ordered: Annotated[Flag, key("True if the order of the rows counts.", example=True)] = False
     start: Annotated[Time | None, key("Start of the time range of an incremental model.", date(2026, 1, 1))] = None
     end: Annotated[Time | None, key("End of the time range.", date(2026, 1, 2))] = None
 
@@ -97,10 +96,9 @@ class RowDifference:
     columns: Sequence[str]  # the compared columns
     missing: Sequence[Sequence[str | None]] = ()  # expected rows that the model does not return, as text; NULL is None
     unexpected: Sequence[Sequence[str | None]] = ()  # rows of the model that are not expected, as text; NULL is None
-    wrong_order: bool = False  # True if all rows are equal, but not their order
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected or self.wrong_order)
+        return bool(self.missing or self.unexpected)
 
 
 @dataclass(frozen=True)
@@ -138,14 +136,10 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
     return model
 
 
-def chosen_tests(
-    pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str], exclude: Iterable[str] = ()
-) -> list[UnitTest]:
+def chosen_tests(pipeline: Pipeline, tests: Sequence[UnitTest], names: Sequence[str]) -> list[UnitTest]:
     """Returns the selected tests; all if `names` is empty."""
-    given = list(names)
-    wanted = _named(pipeline, tests, given) if given else {test.name for test in tests}
-    left_out = _named(pipeline, tests, exclude)
-    return [test for test in tests if test.name in wanted - left_out]
+    wanted = _named(pipeline, tests, names) if names else {test.name for test in tests}
+    return [test for test in tests if test.name in wanted]
 
 
 def run_unit_tests(
@@ -159,7 +153,7 @@ def run_unit_tests(
     for test in tests:
         try:
             model = check_unit_test(pipeline, test)
-            with in_utc([lake]):
+            with in_utc(lake):
                 difference = _difference(pipeline, model, test.declared, lake)
             result = UnitTestResult(test, "failed" if difference else "passed", difference)
         except LakeconfError as error:
@@ -187,7 +181,7 @@ def _difference(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, lake: 
         if folded(name) not in by_name:
             hint = suggestion(name, returned, f"use one of: {', '.join(returned)}")
             raise PipelineError(f"the model {model.table} returns no column {name!r}", hint=hint)
-    return compared(lake, frame, {name: by_name[folded(name)] for name in columns}, test.expect, ordered=test.ordered)
+    return compared(lake, frame, {name: by_name[folded(name)] for name in columns}, test.expect)
 
 
 def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:
@@ -262,20 +256,14 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def columns_of_rows(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the columns of rows and their DuckDB types; None for nested values without a declared type."""
+    """Returns the columns of rows and their declared types; DuckDB finds the others, which are None."""
     found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
-    known = {folded(name): name for name in found}
     for row in rows:
-        seen = set()
-        for name in row:
-            if folded(name) in seen:
-                raise PipelineError(
-                    f"a row has the column {name!r} twice", hint="remove one of them: names ignore case"
-                )
-            seen.add(folded(name))
-            if folded(name) not in known:
-                known[folded(name)] = name
-                found[name] = _inferred(name, [value for one in rows for value in _values(one, name)])
+        twice = [name for name in row if sum(folded(name) == folded(other) for other in row) > 1]
+        if twice:
+            raise PipelineError(f"a row has the column {twice[-1]!r} twice", hint="remove one: names ignore case")
+        known = set(map(folded, found))
+        found |= {name: None for name in row if folded(name) not in known}
     return found
 
 
@@ -289,30 +277,15 @@ def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
         f"{name if kind is None else f'CAST({name} AS {kind})'} AS {identifier(column)}"
         for name, (column, kind) in zip(names, columns.items(), strict=True)
     )
-    listed = [f"({', '.join(_value(row, column, kind) for column, kind in columns.items())})" for row in rows]
+    cells = ([(_value(row, name), kind is not None) for name, kind in columns.items()] for row in rows)
+    listed = [f"({', '.join(_sql(value, typed=typed) for value, typed in row)})" for row in cells]
     values = ", ".join(listed or [f"({', '.join(['NULL'] * len(columns))})"])
-    # Without a number, DuckDB may return the rows in another order.
     return f"SELECT {selected} FROM (VALUES {values}) AS given({', '.join(names)}){'' if rows else ' WHERE false'}"
 
 
-def _values(row: Row, name: str) -> list[Any]:
-    return [value for key, value in row.items() if folded(key) == folded(name)]
-
-
-def _value(row: Row, name: str, kind: str | None) -> str:
-    found = _values(row, name)
-    return _sql(found[0], typed=kind is not None) if found else "NULL"
-
-
-def _inferred(name: str, values: Sequence[Any]) -> str | None:
-    kinds = {_kind(value) for value in values}
-    if len(kinds) == 1:
-        return kinds.pop()
-    for wide, narrow in (("DOUBLE", {"BIGINT", "DOUBLE"}), ("TIMESTAMP", {"DATE", "TIMESTAMP"})):
-        if kinds <= narrow:
-            return wide
-    listed = ", ".join(sorted(kind or "nested" for kind in kinds))
-    raise PipelineError(f"the column {name!r} has values of several types: {listed}", hint="declare its type")
+def _value(row: Row, name: str) -> Any:
+    """A value of a row, or None; names ignore case."""
+    return next((value for key, value in row.items() if folded(key) == folded(name)), None)
 
 
 def _kind(value: Any) -> str | None:
@@ -334,8 +307,8 @@ def _sql(value: Any, *, typed: bool) -> str:
         return f"{{{', '.join(f'{literal(str(key))}: {_sql(one, typed=typed)}' for key, one in value.items())}}}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(_sql(one, typed=typed) for one in value)}]"
-    if isinstance(value, bool):
-        return literal(value)
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else literal(value)
     if isinstance(value, float) and not math.isfinite(value):
         text = "nan" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
     elif isinstance(value, datetime):
@@ -351,9 +324,7 @@ _NUMBERS = {*integers(), "decimal", *_FLOATS}
 _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
 
 
-def compared(
-    lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row], *, ordered: bool
-) -> RowDifference:
+def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row]) -> RowDifference:
     """Compares columns of a model's rows, by their expected names; each row counts as often as it occurs."""
     selected = ", ".join(map(identifier, columns.values()))
     relation: Any = lake.query(f"SELECT {selected} FROM {_RETURNED}", {_RETURNED: frame}).to_native()
@@ -372,16 +343,8 @@ def compared(
         found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", {_RETURNED: frame})
         return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in found]
 
-    missing, unexpected = (
-        rows("(FROM expected EXCEPT ALL FROM returned)"),
-        rows("(FROM returned EXCEPT ALL FROM expected)"),
-    )
-    if missing or unexpected or not ordered:
-        return RowDifference(list(columns), missing, unexpected)
-    wanted, found = rows("expected"), rows("returned")
-    return (
-        RowDifference(list(columns)) if wanted == found else RowDifference([*columns], wanted, found, wrong_order=True)
-    )
+    missing, unexpected = ("expected EXCEPT ALL FROM returned", "returned EXCEPT ALL FROM expected")
+    return RowDifference(list(columns), rows(f"(FROM {missing})"), rows(f"(FROM {unexpected})"))
 
 
 def _key(value: str, kind: DuckDBPyType) -> str:
@@ -392,7 +355,7 @@ def _key(value: str, kind: DuckDBPyType) -> str:
 
 
 def _expected_row(number: int, row: Row, kinds: Mapping[str, DuckDBPyType]) -> str:
-    cells = [_expected(next(iter(_values(row, name)), None), kind) for name, kind in kinds.items()]
+    cells = [_expected(_value(row, name), kind) for name, kind in kinds.items()]
     is_exact = " AND ".join(condition for _, condition in cells)
     return f"({', '.join(sql for sql, _ in cells)}, CASE WHEN {is_exact} THEN NULL ELSE {number} END)"
 
@@ -445,5 +408,5 @@ def _number(value: Any) -> str | None:
 
 
 def _shown(row: Row, columns: Mapping[str, str]) -> list[str | None]:
-    found = [next(iter(_values(row, name)), None) for name in columns]
+    found = [_value(row, name) for name in columns]
     return [None if value is None else str(value) for value in found]

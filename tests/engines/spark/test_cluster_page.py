@@ -30,7 +30,7 @@ def test_cluster_page_job_runs_on_separate_executors(project: Path) -> None:
     environment["SPARK_MASTER"] = "local-cluster[2,1,1024]"
     environment["JDK_JAVA_OPTIONS"] = java_options()
     done = subprocess.run(
-        ["sh", "-ec", block("cluster.md", "sh", "export spark --store prod")],  # noqa: S607 - the shell of the page
+        ["sh", "-ec", block("cluster.md", "sh", "spark.jars.")],  # noqa: S607 - the shell of the page
         cwd=project,
         env=os.environ | environment,
         capture_output=True,
