@@ -14,17 +14,15 @@ from types import MappingProxyType
 
 import click
 
-from lakeconf.cli.options import shared_options
+from lakeconf.cli.options import shared_option, verbosity_options
 from lakeconf.cli.output import show_error, show_lines
-from lakeconf.cli.progress import verbosity_options
 from lakeconf.errors import LakeconfError, suggestion
 
 # The commands below each heading of `lakeconf --help`, and the modules that have them.
 GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Start": {
-            "init": "lakeconf.cli.init",
-            **dict.fromkeys(("validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
+            **dict.fromkeys(("init", "validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(
@@ -78,7 +76,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    params=[*shared_options(), *verbosity_options()],
+    params=[shared_option(), *verbosity_options()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="lakeconf reads lakeconf.toml or [tool.lakeconf] in pyproject.toml, in this folder or a parent up to the "
     "root of the repository. LAKECONF_CONFIG or --config sets another file. "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +17,8 @@ from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.backends.store_options import option_fault
 from lakeconf.cli.output import safe_line, show, show_error, show_json
 from lakeconf.config.config import init
-from lakeconf.config.environment import env_variables
 from lakeconf.errors import LakeconfError
-from lakeconf.logs import escaped
+from lakeconf.logs import TerminalFormatter, escaped
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 Done = TypeVar("Done")
 
 _CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
-_ENV = "Set the variables of a .env file, unless they are set."
-_SOURCE = "lakeconf.source"
+_SOURCE, _HANDLER = "lakeconf.source", "lakeconf.log_handler"
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -40,30 +39,51 @@ def _configuration(context: click.Context, _: click.Parameter, value: str | None
     return given
 
 
-def _variables(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Sets the variables of a `.env` file until the command line ends; those of the process take precedence."""
-    if value is not None:
-        added = {name: text for name, text in env_variables(value).items() if name not in os.environ}
-        os.environ.update(added)
-        context.find_root().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
+config_option: Callable[..., Any] = click.option(
+    "--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG
+)
 
 
-def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--config`, which the command receives as `source`, and `--env-file`."""
-    for option in (
-        click.option("--env-file", metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
-        click.option("--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG),
-    ):
-        command = option(command)
-    return command
+def shared_option() -> click.Parameter:
+    """The option `--config` before the name of a command."""
+    return click.Option(["--config"], metavar="PATH", expose_value=False, callback=_configuration, help=_CONFIG)
 
 
-def shared_options() -> list[click.Parameter]:
-    """The options `--config` and `--env-file` before the name of a command."""
+def verbosity_options() -> list[click.Option]:
+    """The options `--verbose` and `--debug` of a command."""
     return [
-        click.Option(["--config"], metavar="PATH", expose_value=False, callback=_configuration, help=_CONFIG),
-        click.Option(["--env-file"], metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
+        click.Option(
+            ["-v", "--verbose"], is_flag=True, expose_value=False, help="Log events to stderr.", callback=_verbose
+        ),
+        click.Option(
+            ["--debug"], is_flag=True, expose_value=False, help="Log details and tracebacks to stderr.", callback=_debug
+        ),
     ]
+
+
+def _verbose(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
+    if value:
+        _listen(context, logging.INFO)
+
+
+def _debug(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
+    if value:
+        _listen(context, logging.DEBUG)
+
+
+def _listen(context: click.Context, level: int) -> None:
+    """Writes the records of lakeconf to stderr until the command ends."""
+    logger = logging.getLogger("lakeconf")
+    before = logger.level
+    handler: logging.Handler = context.meta.get(_HANDLER) or logging.StreamHandler()
+    if _HANDLER not in context.meta:
+        handler.setFormatter(TerminalFormatter(_FORMAT))
+        logger.addHandler(handler)
+        context.meta[_HANDLER] = handler
+        root = context.find_root()
+        root.call_on_close(lambda: logger.removeHandler(handler))
+        root.call_on_close(lambda: logger.setLevel(before))
+    logger.setLevel(min(level, before or level))
 
 
 def complete_stores(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

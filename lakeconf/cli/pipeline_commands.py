@@ -310,7 +310,7 @@ def _show_rows(difference: RowDifference) -> None:
     def drawn(number: int, line: str) -> str:
         return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
 
-    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], margin=4, drawn=drawn)
+    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], drawn=drawn)
     if len(rows) > _SHOWN:
         show(f"    and {len(rows) - _SHOWN} more")
 

@@ -1,4 +1,4 @@
-"""An open lake: its queries, tables, views and settings. Code that only some methods need is loaded when they run."""
+"""An open lake: its queries, tables, views and settings."""
 
 from __future__ import annotations
 
@@ -13,48 +13,44 @@ from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
-from lakeconf.catalog.stored_queries import readable_names, tables_suggested, view_names
+from lakeconf.catalog.stored_queries import (
+    check_only_reads,
+    prepare_query,
+    readable_names,
+    tables_suggested,
+    view_names,
+)
 from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
+from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.scope import Scope
-from lakeconf.deferred import deferred
 from lakeconf.engines.engine import SparkOperations
-from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, required
+from lakeconf.engines.frames import lazy_rows
+from lakeconf.engines.schema_check import check_distinct
+from lakeconf.errors import (
+    LakeconfError,
+    QueryError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedError,
+    listed,
+    required,
+)
+from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
-from lakeconf.lake.table import Snapshots, Table, html_table, listed
+from lakeconf.lake.restore import RestorePlan, Restores
+from lakeconf.lake.run_journal import RunJournal
+from lakeconf.lake.stream_target import StreamSink, stream
+from lakeconf.lake.table import Table
+from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, folded, qualified
+from lakeconf.write import schema_changes
+from lakeconf.write.ddl import Definition
+from lakeconf.write.execute import execute
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
-    from lakeconf.commit.audits import Audit, Check
-    from lakeconf.engines.frames import lazy_rows
-    from lakeconf.engines.schema_check import check_distinct
-    from lakeconf.lake.maintenance import Maintenance
-    from lakeconf.lake.restore import RestorePlan, Restores
-    from lakeconf.lake.run_journal import RunJournal
-    from lakeconf.lake.spark_sql import query_in_spark_sql
-    from lakeconf.lake.stream_target import StreamSink, stream
     from lakeconf.store import Store
-    from lakeconf.write import schema_changes
-    from lakeconf.write.ddl import Definition
-    from lakeconf.write.execute import execute
-else:
-    check_only_reads = deferred("lakeconf.catalog.stored_queries", "check_only_reads")
-    prepare_query = deferred("lakeconf.catalog.stored_queries", "prepare_query")
-    lazy_rows = deferred("lakeconf.engines.frames", "lazy_rows")
-    check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
-    query_in_spark_sql = deferred("lakeconf.lake.spark_sql", "query_in_spark_sql")
-    execute = deferred("lakeconf.write.execute", "execute")
-    Restores = deferred("lakeconf.lake.restore", "Restores")
-    schema_changes = deferred("lakeconf.write.schema_changes")
-    Definition = deferred("lakeconf.write.ddl", "Definition")
-    Audit = deferred("lakeconf.commit.audits", "Audit")
-    Maintenance = deferred("lakeconf.lake.maintenance", "Maintenance")
-    RunJournal = deferred("lakeconf.lake.run_journal", "RunJournal")
-    stream = deferred("lakeconf.lake.stream_target", "stream")
-    StreamSink = deferred("lakeconf.lake.stream_target", "StreamSink")
-
 
 _DIALECTS = ("duckdb", "spark")
 
@@ -83,14 +79,9 @@ class Lake:
     def __repr__(self) -> str:
         start = f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
         try:
-            return f"{start}: {listed(self.tables()) or 'no tables'})"
+            return f"{start}: {listed([*map(escaped, self.tables())], 10) or 'no tables'})"
         except LakeconfError as error:  # it is closed, or the catalog cannot be reached
             return f"{start}: {error.message})"
-
-    def _repr_html_(self) -> str:
-        title = f"Lake {self._session.alias} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
-        names = [*((name, "table") for name in self.tables()), *((name, "view") for name in self.views())]
-        return html_table(title, ("name", "kind"), names)
 
     def close(self) -> None:
         """Closes the connections to the catalog; does nothing for a lake of `at` or `transaction`."""
@@ -146,7 +137,7 @@ class Lake:
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
-        return Snapshots(snapshots(self._session.reader))
+        return list(snapshots(self._session.reader))
 
     def at(self, *, version: int | None = None, timestamp: datetime | str | None = None) -> Lake:
         """The lake at an older snapshot: a read-only lake that is closed together with this one.
@@ -328,6 +319,8 @@ class Lake:
             )
         if dialect == "spark":
             with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
+                from lakeconf.lake.spark_sql import query_in_spark_sql
+
                 return query_in_spark_sql(self._scope, query)
         self._scope.add_read(None)
         prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)

@@ -107,7 +107,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--exclude", "--on", "--output", "--file", "--explain", "--openlineage"}
+NAMES = {"--config", "--store", "--exclude", "--on", "--output", "--file", "--explain", "--openlineage"}
 
 
 def _checked() -> list[tuple[str, str]]:
@@ -148,8 +148,6 @@ def test_size_of_memory_is_checked_first(called: Any, tmp_path: Path, monkeypatc
         ["--config", "sub", "stores"],
         ["stores", "--config", "sub"],
         ["--config", "missing", "stores", "--config", "sub"],
-        ["--env-file", "variables", "stores"],
-        ["stores", "--env-file", "variables"],
     ],
 )
 def test_options_are_found_before_and_after_the_command(
@@ -159,24 +157,8 @@ def test_options_are_found_before_and_after_the_command(
     folder.mkdir()
     text = (project / "lakeconf.toml").read_text()
     (folder / "lakeconf.toml").write_text(text.replace("dev", "of_sub"))
-    (project / "variables").write_text("LAKECONF_CONFIG=sub\n")
     assert run(arguments) == 0
     assert "of_sub" in capsys.readouterr().out
-    assert "LAKECONF_CONFIG" not in os.environ
-
-
-def test_variables_of_the_process_are_kept(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "variables").write_text("LAKECONF_CONFIG=missing\n")
-    monkeypatch.setenv("LAKECONF_CONFIG", str(project))
-    assert run(["--env-file", "variables", "stores"]) == 0
-    assert os.environ["LAKECONF_CONFIG"] == str(project)
-
-
-def test_a_missing_file_of_variables_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--env-file", "missing", "stores"]) == 1
-    assert "missing: file not found" in capsys.readouterr().err
 
 
 @pytest.fixture

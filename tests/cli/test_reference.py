@@ -20,7 +20,7 @@ HEAD = """# Command line
 The help of every command. [Options of several commands](#options-of-several-commands) are listed once, at the end.
 """
 
-EVERYWHERE = {"--config", "--env-file", "--verbose", "--debug"}
+EVERYWHERE = {"--config", "--verbose", "--debug"}
 
 
 def commands_by_name(root: click.Context) -> dict[str, click.Command]:

@@ -103,7 +103,7 @@ def test_files_with_most_deleted_rows_come_first_and_the_rest_is_continued(
     before = ids(lake)
     assert deleted_shares(lake) == [24, 21, 18, 15, 12, 9, 6]
     times = iter([0, 0, 1])
-    rewriting.Rewriting(lake._session, TimeLimit(1, lambda: next(times, 1))).run()
+    rewriting.rewrite_files(lake._session, TimeLimit(1, lambda: next(times, 1)))
     assert deleted_shares(lake) == [12, 9, 6]
     assert lake.maintenance.rewrite().complete
     assert deleted_shares(lake) == []

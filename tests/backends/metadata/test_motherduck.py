@@ -25,7 +25,6 @@ def test_backend_without_the_files_of_a_bucket() -> None:
     assert SHOP.extensions == ("motherduck",)
     assert SHOP.description() == "motherduck shop"
     assert SHOP.ducklake_options(NAMES) == {"metadata_path": "md:__ducklake_metadata_shop"}
-    assert MotherDuckMetadata.init_template().fields == {"database": "lake"}
 
 
 @pytest.mark.parametrize(
