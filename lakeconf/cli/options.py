@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.backends.store_options import option_fault
-from lakeconf.cli.output import safe_line, show, show_error, show_json
+from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError
 from lakeconf.logs import TerminalFormatter, escaped
-from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
@@ -115,17 +113,7 @@ def _names(find: Callable[[], Sequence[str]], incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete) and name == escaped(name) and name.split() == [name]]
 
 
-class Amount(click.FloatRange):
-    """A number of days or minutes; NaN is in each range of click."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, max=LONGEST_DAYS)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
-        return found
+AMOUNT = click.IntRange(0, LONGEST_DAYS)  # of days or minutes
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
@@ -138,22 +126,6 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no argum
         if fault is not None:
             self.fail(f"{value!r} {fault.message}; write a size such as 4GB.", param, ctx)
         return value
-
-
-def pairs_of(example: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], Mapping[str, str]]:
-    """The callback of an option that may be repeated, each time with another key: KEY=VALUE."""
-
-    def found(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
-        pairs: dict[str, str] = {}
-        for key, equals, value in (text.partition("=") for text in given):
-            if not (key and equals):
-                raise click.BadParameter(f"{key!r} is not of a form such as {example}.", context, parameter)
-            if folded(key) in map(folded, pairs):
-                raise click.BadParameter(f"{key!r} has two values.", context, parameter)
-            pairs[key] = value
-        return pairs
-
-    return found
 
 
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
@@ -233,22 +205,12 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-class ConsentRequired(click.ClickException):
-    """A prompt is impossible because stdin is not a terminal, and `--yes` is missing."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
-        """Prints the error like other errors of the command line."""
-        show_error(LakeconfError(self.message, hint="read the plan above, then pass --yes"))
-
-
 def confirm(question: str, *, yes: bool) -> None:
     """Asks for consent to a change after its plan was shown. Returns only with consent."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConsentRequired("this command changes data and needs --yes when stdin is not a terminal")
+        raise click.UsageError("this command changes data: read the plan above, then pass --yes")
     if not click.confirm(safe_line(question), default=False, err=True):
         show("nothing was changed", to_stderr=True)
         raise click.exceptions.Exit(1)

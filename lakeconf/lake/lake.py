@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
@@ -283,9 +283,7 @@ class Lake:
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found
 
-    def sql(
-        self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never
-    ) -> nw.LazyFrame[Any]:
+    def sql(self, query: str, *, dialect: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
         DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
@@ -293,11 +291,9 @@ class Lake:
         `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
 
         Args:
-            query: A query; the lake is the default database.
-            *parameters: None: write values in the SQL.
+            query: A query without parameters; the lake is the default database.
             dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
                 extra `sqlglot`.
-            **frames: None: pass frames to `query`.
 
         Returns:
             A lazy frame of the engine.
@@ -309,14 +305,9 @@ class Lake:
                 and after `at()`, it calls a macro of the lake.
             MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
         """
-        _check_query(query, parameters)
+        _check_query(query)
         if dialect not in _DIALECTS:
             raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
-        if frames:
-            name = next(iter(frames))
-            raise QueryError(
-                f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
-            )
         if dialect == "spark":
             with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
                 from lakeconf.lake.spark_sql import query_in_spark_sql
@@ -342,7 +333,7 @@ class Lake:
             QueryError: It is not a single query, or DuckDB rejects it.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
-        _check_query(sql, ())
+        _check_query(sql)
         if not isinstance(frames, Mapping):
             raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
         check_distinct(name_list(frames, "frames"), "the query", "frames")
@@ -361,16 +352,15 @@ class Lake:
         with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
             return engine.query(query_over_views(sql, views), given)
 
-    def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
+    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
 
         DuckDB runs it at the commit, also if the lake is open on Spark.
 
         Args:
             sql: The statement, in DuckDB's SQL; the lake is the default database.
-            *parameters: None: pass values as frames, such as `given=[{"id": 1}]`.
             idempotency_key: As for `Table.append`.
-            **frames: Frames that the statement names like tables, such as `staged=frame`.
+            **frames: Frames that the statement names like tables, such as `staged=frame` or `given=[{"id": 1}]`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -382,7 +372,7 @@ class Lake:
             CommitConflictError: Another writer has changed a table that the statement depends on.
             CommitError: Nothing was written.
         """
-        _check_query(sql, parameters)
+        _check_query(sql)
         with self._tables_suggested():
             return execute(self._scope, sql, frames, idempotency_key)
 
@@ -527,8 +517,7 @@ class Lake:
         Raises:
             QueryError: DuckDB rejects the query.
         """
-        if not isinstance(sql, str):
-            raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+        _check_query(sql)
         with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
             schema_changes.create_view(self._scope, name, sql)
 
@@ -570,12 +559,6 @@ def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def _check_query(sql: object, parameters: Sequence[object]) -> None:
+def _check_query(sql: object) -> None:
     if not isinstance(sql, str):
         raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
-    if parameters:
-        hint = (
-            'write the values in the SQL, or pass a frame: lake.execute("… FROM given", given=[{"id": 1}]), '
-            'lake.query("… FROM given", {"given": [{"id": 1}]})'
-        )
-        raise QueryError("SQL takes no parameters", hint=hint)
