@@ -151,9 +151,6 @@ def _texts_in(value: Any) -> list[str]:
 class StorageBackend(Backend):
     """The contract of a storage backend, which defines where the Parquet files are."""
 
-    # True if only this machine, and those that mount the same path, reach the files.
-    on_this_machine: ClassVar[bool] = False
-
     @property
     @abstractmethod
     def location(self) -> str:
@@ -194,8 +191,6 @@ class MetadataBackend(Backend):
 
     # Default ATTACH options for stores that are not read-only.
     write_defaults: ClassVar[Mapping[str, Value]] = {}
-    # True if the backend can keep the Parquet files itself. It then composes with no storage on this machine.
-    keeps_files: ClassVar[bool] = False
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
         """The reason why this backend cannot be combined with `storage`, in one sentence; None if it can."""

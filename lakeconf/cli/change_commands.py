@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeconf.cli.options import (
-    AMOUNT,
+    Amount,
     Change,
     Size,
     change_options,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
-@click.option("--expire-days", type=AMOUNT, default=30, show_default=True, help="Expire older snapshots.")
+@click.option("--expire-days", type=Amount(), default=30, show_default=True, help="Expire older snapshots.")
 @click.option(
     "--cleanup-days",
-    type=AMOUNT,
+    type=Amount(),
     default=2,
     show_default=True,
     help="Remove unused files older than this; must be longer than the longest job.",
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
 @click.option(
-    "--deadline-minutes", type=AMOUNT, help="End the compaction after this time; default: the store's deadline."
+    "--deadline-minutes", type=Amount(), help="End the compaction after this time; default: the store's deadline."
 )
 @click.option("--memory-limit", type=Size(), help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @change_options
 def maintain_command(
     store: str | None,
-    expire_days: int,
-    cleanup_days: int,
+    expire_days: float,
+    cleanup_days: float,
     keep: int,
-    deadline_minutes: int | None,
+    deadline_minutes: float | None,
     memory_limit: str | None,
     source: str | None,
     change: Change,
@@ -89,12 +89,12 @@ def maintain_command(
         show_lines(f"done:\n{done}")
 
 
-def _check_ages(days: Mapping[str, int], *, force: bool) -> None:
+def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
     """Refuses ages below one day; the errors of the functions below name arguments of Python."""
     for option, age in days.items():
         if age < 1 and not force:
             raise LakeconfError(
-                f"{option} {age} is less than a day: other processes may still read or write the files",
+                f"{option} {age:g} is less than a day: other processes may still read or write the files",
                 hint="pass a day or more; or, if nothing else uses the lake, --force",
             )
 

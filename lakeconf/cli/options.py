@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -113,7 +114,17 @@ def _names(find: Callable[[], Sequence[str]], incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete) and name == escaped(name) and name.split() == [name]]
 
 
-AMOUNT = click.IntRange(0, LONGEST_DAYS)  # of days or minutes
+class Amount(click.FloatRange):
+    """A number of days or minutes; NaN is in each range of click."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=LONGEST_DAYS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
+        return found
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments

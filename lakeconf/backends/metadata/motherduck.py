@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames, Text, described
 from lakeconf.backends.store_options import StoreError, creates_nothing
@@ -17,7 +17,6 @@ class MotherDuckMetadata(MetadataBackend):
     Source: https://motherduck.com/docs/integrations/file-formats/ducklake/
     """
 
-    keeps_files: ClassVar[bool] = True
     type: Literal["motherduck"] = "motherduck"
     database: Annotated[
         Text, described("Name of the MotherDuck database; also the alias of the store.", example="my_lake")

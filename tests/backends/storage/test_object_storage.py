@@ -376,7 +376,6 @@ def test_location_ends_in_one_slash(path: str, location: str) -> None:
 
 def test_folder_needs_no_secrets_extensions_settings_or_packages() -> None:
     storage = LocalStorage(path="/data")
-    assert storage.on_this_machine
     assert [*storage.secrets(StoreNames("dev", "dev")), *storage.extensions, *storage.duckdb_settings] == []
     assert storage.hadoop_settings() == storage.spark_packages() == {}
     assert storage.secrets_held() == ()
