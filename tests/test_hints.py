@@ -56,7 +56,7 @@ CONSEQUENCES = {
     "rename the column: table.evolve": "the name of a column",
 }
 # They ask where a key is, and report nothing.
-PLACES = ("lakeconf/config/explain_key.py", "lakeconf/config/config.py")
+PLACES = ("lakeconf/config/config.py",)
 
 
 def test_a_description_is_no_fix() -> None:

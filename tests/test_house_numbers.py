@@ -59,12 +59,6 @@ def test_a_name_means_one_module() -> None:
     assert {name: modules for name, modules in names.items() if modules > 1} == {}
 
 
-def test_only_facades_defer_imports() -> None:
-    """Elsewhere, an import is written once."""
-    found = {name for name, path in sources().items() if "from lakeconf.deferred import" in path.read_text()}
-    assert found <= FACADES
-
-
 def test_function_length_excludes_the_docstring() -> None:
     source = 'def f():\n    """One.\n\n    Two.\n    """\n    return 1\n'
     (node,) = ast.parse(source).body

@@ -62,6 +62,12 @@ with lakeconf.init().get_store().open() as lake:
     lake.table("t").append(rows)
     assert lake.table("t").scan().sort("id").collect().to_native().to_pylist() == [{"id": 1}, {"id": 2}]
 """,
+    "dotenv": """
+import pathlib
+from lakeconf.cli.options import env_variables
+pathlib.Path("variables").write_text("A=1")
+assert env_variables(pathlib.Path("variables")) == {"A": "1"}
+""",
     "openlineage": """
 from lakeconf.pipelines import Pipeline
 from lakeconf.pipelines.openlineage import LineageEvents

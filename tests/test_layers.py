@@ -5,13 +5,12 @@ from __future__ import annotations
 import graphlib
 
 import pytest
-from source_tree import Import, all_imports, deferred_in, for_type_checkers, imports_of, needed_as_class, sources
+from source_tree import Import, all_imports, imports_of
 
 # The top-level modules, each with the modules that it may import.
 BASE: dict[str, set[str]] = {
     "arguments": {"errors"},
     "wording": set(),
-    "deferred": set(),
     "errors": set(),
     "logs": set(),
     "secret": {"errors"},
@@ -53,13 +52,13 @@ LAZY = {
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
-    ("lakeconf.lake.maintenance", "lakeconf.lake.rewriting"),
+    ("lakeconf.lake.lake", "lakeconf.lake.spark_sql"),
     ("lakeconf.cli", "lakeconf.cli.app"),
     ("lakeconf.integrations.pytest", "lakeconf.config.config"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),
 }
 # Modules that import from a table of names: public names, commands and backends.
-BY_TABLE = {"lakeconf", "lakeconf.cli.app", "lakeconf.backends.registry", "lakeconf.deferred"}
+BY_TABLE = {"lakeconf", "lakeconf.cli.app", "lakeconf.backends.registry"}
 
 
 def own(found: Import) -> bool:
@@ -122,31 +121,6 @@ def test_layers_have_no_cycle() -> None:
 def test_dynamic_imports_only_in_known_modules() -> None:
     computed = {found.importer for found in all_imports() if found.imported == "?"}
     assert computed <= BY_TABLE | {"lakeconf.lake.opening"}
-
-
-def test_type_checkers_see_the_import_of_each_deferred_name() -> None:
-    """So the tests above see it, too."""
-    for module, path in sources().items():
-        seen, deferred = for_type_checkers(path.read_text()), deferred_in(path.read_text())
-        assert deferred.items() <= seen.items(), module
-
-
-def test_no_deferred_class_is_needed_as_a_class() -> None:
-    """What stands for a class is none. A deferred module is not concerned: `module.Class` is the class."""
-    modules = sources()
-    for module, path in modules.items():
-        source = path.read_text()
-        found = {
-            name for name, full in deferred_in(source).items() if full.startswith("lakeconf.") and full not in modules
-        }
-        assert found & needed_as_class(source) == set(), module
-
-
-@pytest.mark.parametrize(
-    "use", ["issubclass(x, Store)", "class Other(Store): pass", "try: pass\nexcept (A, Store): pass"]
-)
-def test_needed_as_class_detects_each_use(use: str) -> None:
-    assert "Store" in needed_as_class(use)
 
 
 def test_only_the_spark_engine_imports_pyspark() -> None:

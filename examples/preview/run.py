@@ -26,7 +26,8 @@ def main() -> None:
     config = lakeconf.init(Path(__file__).parent)
     problems = validate(config)
     print(f"{len(config.names)} stores, {len(problems)} problems")
-    for name, store in config.stores.items():
+    for name in config.names:
+        store = config.get_store(name)
         print(f"\n{name}: {', '.join(store.extensions)}")
         for statement in store.preview_sql():
             print(f"  {statement}")

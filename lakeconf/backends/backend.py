@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -46,18 +45,6 @@ def fault(
 def described(description: str, *, example: object, **limits: Any) -> Any:
     """A field of a backend, as the reference, the JSON Schema and hints show it."""
     return Field(description=description, examples=[example], **limits)
-
-
-@dataclass(frozen=True)
-class InitTemplate:
-    """The fields of a backend in a new configuration."""
-
-    # The default of each field by its name; None if the user must give a value. The default of a secret is a variable,
-    # such as `${S3_SECRET}`.
-    fields: Mapping[str, str | None]
-    secret_parameters: Mapping[str, str] = field(default_factory=dict)  # the `secret_parameters` to write
-    # If one of these fields is given, the `secret_parameters` are not written.
-    without_parameters: frozenset[str] = frozenset()
 
 
 class StoreNames(NamedTuple):
@@ -102,13 +89,6 @@ class Backend(BaseModel, ABC):
     def path_fields(cls) -> tuple[str, ...]:
         """The fields that contain local paths; a relative path is resolved against the configuration file."""
         return ()
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        """What `lakeconf init` writes; by default the required fields, and the examples of paths."""
-        required = {name: field for name, field in cls.model_fields.items() if field.is_required()}
-        paths = {name: field.examples for name, field in required.items() if name in cls.path_fields()}
-        return InitTemplate({name: examples[0] if (examples := paths.get(name)) else None for name in required})
 
     def prepare(self, *, read_only: bool) -> None:
         """Checks or creates files and folders that must exist before the lake is attached.
@@ -171,9 +151,6 @@ def _texts_in(value: Any) -> list[str]:
 class StorageBackend(Backend):
     """The contract of a storage backend, which defines where the Parquet files are."""
 
-    # True if only this machine, and those that mount the same path, reach the files.
-    on_this_machine: ClassVar[bool] = False
-
     @property
     @abstractmethod
     def location(self) -> str:
@@ -214,8 +191,6 @@ class MetadataBackend(Backend):
 
     # Default ATTACH options for stores that are not read-only.
     write_defaults: ClassVar[Mapping[str, Value]] = {}
-    # True if the backend can keep the Parquet files itself. It then composes with no storage on this machine.
-    keeps_files: ClassVar[bool] = False
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
         """The reason why this backend cannot be combined with `storage`, in one sentence; None if it can."""

@@ -1,13 +1,45 @@
-"""The contract of a database server that keeps catalogs."""
+"""The PostgreSQL server that keeps catalogs."""
 
 from __future__ import annotations
 
 import ipaddress
-from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from lakeconf.sql import identifier, literal
+
+DEFAULT_SCHEMA = "public"
+_TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 AS now"
+_IDLE_TIMEOUT = """
+    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
+    WHERE name = 'idle_in_transaction_session_timeout'
+"""
+# A dump restored elsewhere has other numbers or another server.
+_CATALOG_ID = """
+    SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
+    WHERE d.datname = current_database() AND n.nspname = {}
+"""
+_SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
+# Tables with inlined rows are left out: they belong to the role that created them.
+_UNWRITABLE = """
+    SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = {} AND c.relkind = 'r' AND starts_with(c.relname, 'ducklake_')
+    AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
+    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
+"""
+# Without the schema, the first write creates it.
+_UNCREATABLE = """
+    SELECT CASE WHEN n.oid IS NULL THEN 'CREATE on the database ' || current_database()
+    ELSE 'CREATE and USAGE on the schema ' || n.nspname END AS name
+    FROM (SELECT {0}::text AS wanted) AS w LEFT JOIN pg_namespace AS n ON n.nspname = w.wanted
+    WHERE NOT CASE WHEN n.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+    ELSE has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE') END
+"""
+# The server cuts off longer names.
+_LONGEST_NAME = 63
 
 
 class ServerAddress(NamedTuple):
@@ -20,8 +52,8 @@ class ServerAddress(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogServer(ABC):
-    """A database server that keeps a catalog: its name, its clock, its timeouts and its locks.
+class CatalogServer:
+    """A PostgreSQL server that keeps a catalog: its name, its clock, its timeouts and its advisory locks.
 
     The methods return statements for DuckDB. `database` is the name under which DuckDB has attached the catalog's
     database, `schema` that of the schema with its tables, or None for the server's default.
@@ -32,6 +64,7 @@ class CatalogServer(ABC):
     address: ServerAddress | None = None
     # The DuckDB secret that the configuration names; other stores may refer to it. None without a name.
     secret: str | None = None
+    verifies_server: bool = False  # True if TLS proves that the server is the one that the store names
 
     @property
     def description(self) -> str:
@@ -43,66 +76,108 @@ class CatalogServer(ABC):
     @property
     def url(self) -> str | None:
         """The URL of the database without a password, as other tools write it; None if the address is not known."""
-        return None
+        if self.address is None:
+            return None
+        host, port, database, user = self.address
+        return f"postgres://{user}@{host}:{port}/{database}"
 
     @property
     def tls_hint(self) -> str | None:
         """How to require TLS; None if connections always use TLS or do not leave this machine."""
-        return None
+        # By default, libpq connects without TLS if the server offers none, and `require` accepts any certificate.
+        if self.verifies_server or self.address is None:
+            return None
+        hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
+        return None if not hosts or all(map(_is_this_machine, hosts)) else _TLS_HINT
 
-    @abstractmethod
     def clock(self, database: str) -> str:
         """The query for the server's time, in seconds since 1970."""
+        return _query(database, _CLOCK)
 
-    @abstractmethod
     def idle_timeout(self, database: str) -> str:
         """The query for the milliseconds after which the server ends an idle transaction; 0 without a limit."""
+        return _query(database, _IDLE_TIMEOUT)
 
-    @abstractmethod
     def catalog_id(self, database: str, schema: str | None) -> str:
         """The query for a text that differs between a catalog and a copy of it on the same server."""
+        return _query(database, _CATALOG_ID.format(literal(schema or DEFAULT_SCHEMA)))
 
-    @abstractmethod
     def server_id(self, database: str) -> str:
         """The query for a text that differs between servers. It may fail if the role lacks the right."""
+        return _query(database, _SERVER_ID)
 
-    @abstractmethod
     def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:
         """The query that prepares a transaction for locks: it may stay idle for hours.
 
         An attempt to take a lock fails after some seconds. `holder` describes this process to others that wait.
         """
+        settings = {
+            "lock_timeout": f"{wait_seconds * 1000:.0f}",
+            # Hours may pass between the lock and the commit, and the server must not end the transaction in between.
+            "idle_in_transaction_session_timeout": "0",
+            "application_name": holder[:_LONGEST_NAME],
+        }
+        calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
+        # This setting exists since PostgreSQL 17.
+        known = "current_setting('transaction_timeout', true) <> ''"
+        newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
+        return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")
 
-    @abstractmethod
     def take_lock(self, database: str, key: int, *, shared: bool) -> str:
         """The query that takes a lock, alone or shared, until its transaction ends; its key is below 2**63."""
+        # Held until the transaction ends: a session lock would outlive its holder behind a connection pool.
+        kind = "_shared" if shared else ""
+        return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")
 
-    @abstractmethod
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
         """The query that describes who holds locks, one text for each holder."""
+        # The server shows fewer details to roles without privileges.
+        wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
+        holder = (
+            "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
+            "'its own machine'), ', since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
+        )
+        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
+        tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
+        among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"
+        query = f"SELECT {holder} AS holder FROM {tables} WHERE {held} AND {among} ORDER BY a.xact_start LIMIT 5"
+        return _query(database, query)
 
-    @abstractmethod
     def check_connection(self, database: str) -> str:
         """The query that fails if the connection was lost."""
+        return _query(database, "SELECT 1")
 
-    def unwritable(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can tell
-        """The query for a table of the catalog that the role may not change; None if the server cannot tell.
+    def unwritable(self, database: str, schema: str | None) -> str:
+        """The query for a table of the catalog that the role may not change: one text, or no row.
 
-        It returns one text, or no row if the role may change all of them. Without it, the server refuses a write only
-        when it is committed, and its outcome is unknown until the server was asked again.
+        Without it, the server refuses a write only when it is committed, and its outcome is unknown until the server
+        was asked again.
         """
-        return None
+        return _query(database, _UNWRITABLE.format(literal(schema or DEFAULT_SCHEMA)))
 
-    def uncreatable(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can tell
-        """The query for what the role lacks to create a catalog, one text or no row; None if the server cannot tell."""
-        return None
+    def uncreatable(self, database: str, schema: str | None) -> str:
+        """The query for what the role lacks to create a catalog: one text, or no row."""
+        return _query(database, _UNCREATABLE.format(literal(schema or DEFAULT_SCHEMA)))
 
-    def await_commits(self, database: str, schema: str | None) -> str | None:  # noqa: ARG002 - for those that can
-        """The statement that waits until no commit is in progress; None if the server cannot wait for them.
+    def await_commits(self, database: str, schema: str | None) -> str:
+        """The statement that waits until no commit is in progress.
 
         It runs in its own transaction. Other commits continue when the transaction ends.
         """
-        return None
+        # This mode waits for open transactions that have written to the table, but not for readers.
+        table = f"{identifier(schema or DEFAULT_SCHEMA)}.ducklake_snapshot"
+        wait = f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"
+        return f"CALL postgres_execute({literal(database)}, {literal(wait)})"
+
+
+def _query(database: str, sql: str) -> str:
+    return f"FROM postgres_query({literal(database)}, {literal(sql)})"
+
+
+def _is_this_machine(host: str) -> bool:
+    # A path is that of a socket on this machine.
+    return host.startswith("/") or is_loopback(host if ":" not in host else f"[{host}]")
 
 
 def is_loopback(endpoint: str) -> bool:

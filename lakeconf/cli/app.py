@@ -14,17 +14,15 @@ from types import MappingProxyType
 
 import click
 
-from lakeconf.cli.options import shared_options
+from lakeconf.cli.options import shared_options, verbosity_options
 from lakeconf.cli.output import show_error, show_lines
-from lakeconf.cli.progress import verbosity_options
 from lakeconf.errors import LakeconfError, suggestion
 
 # The commands below each heading of `lakeconf --help`, and the modules that have them.
 GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Start": {
-            "init": "lakeconf.cli.init",
-            **dict.fromkeys(("validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
+            **dict.fromkeys(("init", "validate", "stores", "preview-sql", "export"), "lakeconf.cli.config_commands"),
             "doctor": "lakeconf.cli.inspect_commands",
         },
         "Inspect": dict.fromkeys(

@@ -1,8 +1,9 @@
-"""Commands about the configuration: validate, stores, preview-sql, export."""
+"""Commands about the configuration: init, validate, stores, preview-sql, export."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,13 +33,62 @@ from lakeconf.cli.output import (
 )
 from lakeconf.config.codes import explanation
 from lakeconf.config.config import Config, init, read, validate
-from lakeconf.config.explain_key import KeyOrigin, explain_key
+from lakeconf.config.file import FILE_NAME
 from lakeconf.config.resolve import Outline
 from lakeconf.config.schema import json_schema
+from lakeconf.config.store_values import store_values
 from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.integrations.exports import TOOLS, Export, export
 from lakeconf.secret import shown
+
+_FIRST_CONFIGURATION = """\
+default_store = "dev"
+
+# Where the catalog is: names of tables, snapshots, files.
+[stores.dev.metadata_backend]
+type = "sqlite"
+uri = ".lakeconf/catalog.sqlite"
+
+# Where the Parquet files are.
+[stores.dev.storage_backend]
+type = "local"
+path = ".lakeconf/data"
+"""
+
+
+@click.command("init", short_help="Write a first lakeconf.toml.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default=FILE_NAME, show_default=True)
+@overwrite_option
+@format_option
+def init_command(output: Path, format_name: str, *, force: bool) -> None:
+    """Write a lakeconf.toml with one store, `dev`, whose catalog and files are in the folder .lakeconf.
+
+    In a git repository, the command adds .lakeconf/ to .gitignore. The page Backends of the documentation shows stores
+    with other backends.
+    """
+    check_new(output, force=force)
+    write_output(output, _FIRST_CONFIGURATION)
+    ignored = _ignore(output.resolve().parent)
+    if format_name == "json":
+        show_json({"path": str(output), "store": "dev", "ignored": ignored})
+        return
+    option = "" if str(output) == FILE_NAME else f" --config {shlex.quote(str(output))}"
+    show(f"wrote {output}; check it with: lakeconf validate{option}")
+    if ignored:
+        show("added .lakeconf/ to .gitignore", to_stderr=True)
+
+
+def _ignore(folder: Path) -> bool:
+    """Adds local catalogs and files to .gitignore; returns False if there is nothing to add."""
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return False
+    path = folder / ".gitignore"
+    text = path.read_text("utf-8") if path.is_file() else ""
+    if {".lakeconf", ".lakeconf/", "/.lakeconf", "/.lakeconf/"} & {line.strip() for line in text.splitlines()}:
+        return False
+    path.write_text(f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}.lakeconf/\n", "utf-8")
+    return True
 
 
 @click.command("validate", short_help="Check the configuration.")
@@ -130,26 +180,26 @@ def _count(found: Sequence[Problem], word: str) -> str:
     return f"{len(found)} {word}{'s' if len(found) > 1 else ''} found"
 
 
-@click.command("stores", short_help="List the stores, or the keys of a store.")
-@click.argument("key", metavar="[STORE[.KEY]]", required=False, shell_complete=complete_stores)
+@click.command("stores", short_help="List the stores, or the values of a store.")
+@click.argument("store", required=False, shell_complete=complete_stores)
 @format_option
 @config_option
-def stores_command(key: str | None, source: str | None, format_name: str) -> None:
-    """List the stores; * marks the default store. For a STORE or a KEY of it, show values, origins and meanings.
+def stores_command(store: str | None, source: str | None, format_name: str) -> None:
+    """List the stores; * marks the default store. For a STORE, show its values, and where each comes from.
 
     The list does not resolve variables, so it works if some are not set.
-
-    \b
-        lakeconf stores prod
-        lakeconf stores prod.storage_backend.region
     """
     config = init(source)
-    if key is not None:
-        _show_values(explain_key(config, key), format_name)
+    if store is not None:
+        found = store_values(config, store)
+        if format_name == "json":
+            show_json([{"key": one.key, "value": one.value, "from": one.origin} for one in found])
+        else:
+            show_table([("key", "value", "from"), *found])
     elif format_name == "json":
-        show_json([{key: _shown(value) for key, value in store._asdict().items()} for store in config.outline()])
+        show_json([{key: _shown(value) for key, value in one._asdict().items()} for one in config.outline()])
     else:
-        show_table([_row(store) for store in config.outline()])
+        show_table([_row(one) for one in config.outline()])
 
 
 def _row(store: Outline) -> tuple[str, str, str, str]:
@@ -242,15 +292,3 @@ def _schema(stores: Sequence[str]) -> Export:
         raise click.UsageError("the schema is the same for all stores: omit --store")
     text = json.dumps(json_schema(pipeline_schema()), indent=2, ensure_ascii=False)
     return Export("lakeconf.schema.json", f"{text}\n")
-
-
-def _show_values(found: Sequence[KeyOrigin], format_name: str) -> None:
-    if format_name == "json":
-        show_json([{"key": one.key, "value": one.value, "from": one.origin, "is": one.description} for one in found])
-    elif len(found) == 1:
-        (one,) = found
-        show(f"{style(one.key, bold=True)} = {one.value}")
-        show(f"  from  {one.origin}")
-        show(f"  is    {one.description}")
-    else:
-        show_table([("key", "value", "from"), *((one.key, one.value, one.origin) for one in found)])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -117,9 +117,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @click.command("sql", short_help="Run a query on a lake.")
 @click.argument("statement", metavar="[QUERY]", required=False)
-@click.option(
-    "-f", "--file", "path", type=click.Path(path_type=Path), help="Read the query from a file; - is the standard input."
-)
+@click.option("-f", "--file", type=click.File("rb"), help="Read the query from a file; - is the standard input.")
 @store_option
 @output_format("table", "csv", "json", meaning="Aligned table, or all rows as CSV or JSON.")
 @click.option(
@@ -128,7 +126,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @config_option
 def sql_command(
     statement: str | None,
-    path: Path | None,
+    file: BinaryIO | None,
     store: str | None,
     source: str | None,
     format_name: str,
@@ -147,7 +145,7 @@ def sql_command(
 
     # Fetch one extra row to detect that there are more.
     fetched = limit + 1 if format_name == "table" else None
-    _show_result(*query(found, _query_text(statement, path), fetched), format_name, limit)
+    _show_result(*query(found, _query_text(statement, file), fetched), format_name, limit)
 
 
 def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
@@ -163,32 +161,21 @@ def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], forma
             show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
 
 
-def _query_text(statement: str | None, path: Path | None) -> str:
+def _query_text(statement: str | None, file: BinaryIO | None) -> str:
     """The query of the command line, a file, or the standard input."""
-    if statement is not None and path is not None:
+    if statement is not None and file is not None:
         raise click.UsageError("pass either QUERY or --file")
     if statement is not None and statement != "-":
         return statement
-    if path is None or str(path) == "-":
-        if path is None and statement is None and sys.stdin.isatty():
-            raise click.UsageError("pass a QUERY, or --file")
-        data, name = sys.stdin.buffer.read(MAX_BYTES + 1), "the standard input"
-    else:
-        data, name = _content(path), str(path)
+    if file is None and statement is None and sys.stdin.isatty():
+        raise click.UsageError("pass a QUERY, or --file")
+    data = (file or sys.stdin.buffer).read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise click.UsageError(f"{name} is larger than 1 MiB")
+        raise click.UsageError("the query is larger than 1 MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{name} is not UTF-8") from None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise click.UsageError("the query is not UTF-8") from None
 
 
 def _show_csv(rows: Sequence[Sequence[str]]) -> None:

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import functools
+import io
+import logging
 import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.backends.store_options import option_fault
-from lakeconf.cli.output import safe_line, show, show_error, show_json
+from lakeconf.cli.output import safe_line, show, show_json
+from lakeconf.config.codes import Code
 from lakeconf.config.config import init
-from lakeconf.config.environment import env_variables
-from lakeconf.errors import LakeconfError
-from lakeconf.logs import escaped
-from lakeconf.sql import folded
+from lakeconf.config.file import file_text
+from lakeconf.errors import ConfigError, LakeconfError, Problem, required
+from lakeconf.logs import TerminalFormatter, escaped
 
 if TYPE_CHECKING:
     from lakeconf.pipelines import Pipeline
 
 Done = TypeVar("Done")
 
-_CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
 _ENV = "Set the variables of a .env file, unless they are set."
-_SOURCE = "lakeconf.source"
+_CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
+_SOURCE, _HANDLER = "lakeconf.source", "lakeconf.log_handler"
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -40,22 +44,9 @@ def _configuration(context: click.Context, _: click.Parameter, value: str | None
     return given
 
 
-def _variables(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Sets the variables of a `.env` file until the command line ends; those of the process take precedence."""
-    if value is not None:
-        added = {name: text for name, text in env_variables(value).items() if name not in os.environ}
-        os.environ.update(added)
-        context.find_root().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
-
-
-def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--config`, which the command receives as `source`, and `--env-file`."""
-    for option in (
-        click.option("--env-file", metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
-        click.option("--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG),
-    ):
-        command = option(command)
-    return command
+config_option: Callable[..., Any] = click.option(
+    "--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG
+)
 
 
 def shared_options() -> list[click.Parameter]:
@@ -64,6 +55,70 @@ def shared_options() -> list[click.Parameter]:
         click.Option(["--config"], metavar="PATH", expose_value=False, callback=_configuration, help=_CONFIG),
         click.Option(["--env-file"], metavar="PATH", expose_value=False, callback=_variables, is_eager=True, help=_ENV),
     ]
+
+
+def _variables(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    """Sets the variables of a `.env` file until the command line ends; those of the process take precedence."""
+    if value is not None:
+        added = {name: text for name, text in env_variables(Path(value)).items() if name not in os.environ}
+        os.environ.update(added)
+        context.find_root().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
+
+
+def env_variables(file: Path) -> Mapping[str, str]:
+    """Reads the variables of a `.env` file, as python-dotenv does, but without references to other variables."""
+    with required("dotenv", extra="dotenv", needed_for="--env-file"):
+        from dotenv.parser import parse_stream
+    if not file.exists():
+        raise ConfigError([Problem(Code.UNREADABLE.code, "file not found", "check the path", file=file)])
+    found, invalid = dict[str, str](), list[int]()
+    for line in parse_stream(io.StringIO(file_text(file))):
+        if line.error or (line.key is not None and line.value is None) or "\0" in (line.value or ""):
+            invalid.append(line.original.line)
+        elif line.key is not None and line.value is not None:
+            found[line.key] = line.value
+    if invalid:
+        found.clear()  # tools that report errors show the variables of each function
+        form = "write NAME=value, with quotes around a value that contains # or begins or ends with a space"
+        raise ConfigError([Problem(Code.UNREADABLE.code, "invalid line", form, file=file, line=one) for one in invalid])
+    return found
+
+
+def verbosity_options() -> list[click.Option]:
+    """The options `--verbose` and `--debug` of a command."""
+    return [
+        click.Option(
+            ["-v", "--verbose"], is_flag=True, expose_value=False, help="Log events to stderr.", callback=_verbose
+        ),
+        click.Option(
+            ["--debug"], is_flag=True, expose_value=False, help="Log details and tracebacks to stderr.", callback=_debug
+        ),
+    ]
+
+
+def _verbose(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
+    if value:
+        _listen(context, logging.INFO)
+
+
+def _debug(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
+    if value:
+        _listen(context, logging.DEBUG)
+
+
+def _listen(context: click.Context, level: int) -> None:
+    """Writes the records of lakeconf to stderr until the command ends."""
+    logger = logging.getLogger("lakeconf")
+    before = logger.level
+    handler: logging.Handler = context.meta.get(_HANDLER) or logging.StreamHandler()
+    if _HANDLER not in context.meta:
+        handler.setFormatter(TerminalFormatter(_FORMAT))
+        logger.addHandler(handler)
+        context.meta[_HANDLER] = handler
+        root = context.find_root()
+        root.call_on_close(lambda: logger.removeHandler(handler))
+        root.call_on_close(lambda: logger.setLevel(before))
+    logger.setLevel(min(level, before or level))
 
 
 def complete_stores(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -118,22 +173,6 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no argum
         if fault is not None:
             self.fail(f"{value!r} {fault.message}; write a size such as 4GB.", param, ctx)
         return value
-
-
-def pairs_of(example: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], Mapping[str, str]]:
-    """The callback of an option that may be repeated, each time with another key: KEY=VALUE."""
-
-    def found(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
-        pairs: dict[str, str] = {}
-        for key, equals, value in (text.partition("=") for text in given):
-            if not (key and equals):
-                raise click.BadParameter(f"{key!r} is not of a form such as {example}.", context, parameter)
-            if folded(key) in map(folded, pairs):
-                raise click.BadParameter(f"{key!r} has two values.", context, parameter)
-            pairs[key] = value
-        return pairs
-
-    return found
 
 
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
@@ -213,22 +252,12 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-class ConsentRequired(click.ClickException):
-    """A prompt is impossible because stdin is not a terminal, and `--yes` is missing."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
-        """Prints the error like other errors of the command line."""
-        show_error(LakeconfError(self.message, hint="read the plan above, then pass --yes"))
-
-
 def confirm(question: str, *, yes: bool) -> None:
     """Asks for consent to a change after its plan was shown. Returns only with consent."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConsentRequired("this command changes data and needs --yes when stdin is not a terminal")
+        raise click.UsageError("this command changes data: read the plan above, then pass --yes")
     if not click.confirm(safe_line(question), default=False, err=True):
         show("nothing was changed", to_stderr=True)
         raise click.exceptions.Exit(1)

@@ -5,25 +5,19 @@ from __future__ import annotations
 import math
 import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from lakeconf.cli.progress import clear_progress
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.logs import escaped
 
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# Columns of a table that is too wide get no narrower than this.
-_NARROWEST = 8
 # The texts of floats that are no numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
@@ -42,7 +36,6 @@ def show_lines(text: str, *, to_stderr: bool = False) -> None:
 
 def show_exactly(text: str) -> None:
     """Prints text unchanged, for formats with their own escaping."""
-    clear_progress()
     # Without color=True, click removes colour codes if stdout is not a terminal.
     click.echo(text, color=True)
 
@@ -73,50 +66,20 @@ def show_table(
     rows: Sequence[Sequence[str]],
     numbers: Collection[int] = (),
     *,
-    margin: int = 0,
     drawn: Callable[[int, str], str] = lambda _, line: line,
 ) -> None:
-    """Prints rows as an aligned table. In one that is too wide for the terminal, long cells take several lines."""
+    """Prints rows as an aligned table."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if sys.stdout.isatty():
-        widths = fitted(widths, [number in numbers for number in range(len(widths))], _terminal_width() - margin)
     for place, row in enumerate(cells):
-        lines = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for parts in zip_longest(*lines, fillvalue=""):
-            shown = (
-                part.rjust(width) if number in numbers else part.ljust(width)
-                for number, (part, width) in enumerate(zip(parts, widths, strict=True))
-            )
-            show(drawn(place, "  ".join(shown).rstrip()))
-
-
-def fitted(widths: Sequence[int], fixed: Sequence[bool], available: int) -> list[int]:
-    """The widths of columns in a table of limited width: the widest columns get narrower, down to eight characters."""
-    found = list(widths)
-    flexible = [number for number, is_fixed in enumerate(fixed) if not is_fixed and found[number] > _NARROWEST]
-    excess = sum(found) + 2 * (len(found) - 1) - available
-    if excess > sum(found[number] - _NARROWEST for number in flexible):
-        return found
-    for _ in range(excess):
-        found[max(flexible, key=found.__getitem__)] -= 1
-    return found
-
-
-def _wrapped(cell: str, width: int) -> Sequence[str]:
-    if len(cell) <= width:
-        return [cell]
-    import textwrap
-
-    return textwrap.wrap(cell, width, break_on_hyphens=False)
-
-
-def _terminal_width() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+        shown = (
+            cell.rjust(width) if number in numbers else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        show(drawn(place, "  ".join(shown).rstrip()))
 
 
 def _echo(text: str, *, to_stderr: bool) -> None:
-    clear_progress()
     click.echo(text, err=to_stderr, color=_colour())
 
 

@@ -21,7 +21,6 @@ from lakeconf.cli.options import (
     format_option,
     models_options,
     output_format,
-    pairs_of,
     selection_options,
     store_option,
     yes_option,
@@ -41,6 +40,7 @@ from lakeconf.pipelines.models.unit_tests import (
 )
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
+from lakeconf.sql import folded
 from lakeconf.wording import counted
 from lakeconf.write.ddl import type_sql
 
@@ -292,7 +292,7 @@ def _show_rows(difference: RowDifference) -> None:
     def drawn(number: int, line: str) -> str:
         return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
 
-    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], margin=4, drawn=drawn)
+    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], drawn=drawn)
     if len(rows) > _SHOWN:
         show(f"    and {len(rows) - _SHOWN} more")
 
@@ -316,6 +316,19 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
     }
 
 
+def _types(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
+    """The types of columns, by name."""
+    types: dict[str, str] = {}
+    for column, equals, kind in (text.partition("=") for text in given):
+        if not (column and equals):
+            message = f"{column!r} is not of a form such as price=DECIMAL(10,2)."
+            raise click.BadParameter(message, context, parameter)
+        if folded(column) in map(folded, types):
+            raise click.BadParameter(f"{column!r} has two types.", context, parameter)
+        types[column] = kind
+    return types
+
+
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table", shell_complete=complete_tables)
@@ -324,7 +337,7 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
     "types",
     multiple=True,
     metavar="COLUMN=TYPE",
-    callback=pairs_of("price=DECIMAL(10,2)"),
+    callback=_types,
     help="Type of a column; may be repeated.",
 )
 @store_option

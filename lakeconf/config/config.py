@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from lakeconf.backends.backend import StorageBackend
 from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import data_path_problems, shared_secrets
 from lakeconf.config.codes import Code
-from lakeconf.config.environment import Environment, FilePath, environment, expand
+from lakeconf.config.environment import Environment, ProcessVariables, expand
 from lakeconf.config.file import Source, Table, check_limits, find
 from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
 from lakeconf.config.resolve import Inheritance, Outline, outline_of, secret_texts, secrets_of
@@ -20,40 +21,16 @@ from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, hidden
 from lakeconf.store import Store
 
-
-class LazyStores(Mapping[str, Store]):
-    """The stores of a configuration by name; a store is read on access."""
-
-    def __init__(self, names: Sequence[str], get: Callable[[str], Store]) -> None:
-        self._names = names
-        self._get = get
-
-    def __getitem__(self, name: str) -> Store:
-        if name not in self:
-            raise KeyError(name)
-        return self._get(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __repr__(self) -> str:
-        return f"<stores: {', '.join(self)}>"
+FilePath: TypeAlias = str | os.PathLike[str]
 
 
-def init(source: FilePath | Table | None = None, *, env_file: FilePath | None = None) -> Config:
+def init(source: FilePath | Table | None = None) -> Config:
     """Finds and reads the configuration. Each call reads the file again; there is no global state.
 
     Args:
         source: A file, a folder that contains one, or the configuration itself as a dict. None: the file that
             `LAKECONF_CONFIG` names, else `lakeconf.toml` or `[tool.lakeconf]` in `pyproject.toml`, from the working
             directory up to the root of its repository.
-        env_file: A `.env` file with variables for the configuration. Variables of the process take precedence.
 
     Returns:
         The configuration; a store is read on first access.
@@ -61,7 +38,7 @@ def init(source: FilePath | Table | None = None, *, env_file: FilePath | None = 
     Raises:
         ConfigError: No file was found, it is not valid TOML, or a key outside the tables of the stores is invalid.
     """
-    config = read(source, env_file=env_file)
+    config = read(source)
     if config.problems:
         raise ConfigError(config.problems)
     return config
@@ -89,12 +66,12 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
     return in_order([*config.problems, *found, *config.checked(names)])
 
 
-def read(source: FilePath | Table | None, *, trusted: bool = True, env_file: FilePath | None = None) -> Config:
+def read(source: FilePath | Table | None, *, trusted: bool = True) -> Config:
     """Reads a configuration like `init`, but keeps its problems in `Config.problems` instead of raising them.
 
     If it is not trusted, no variable is read, and none is reported as missing.
     """
-    variables = environment(env_file) if trusted else None
+    variables = ProcessVariables() if trusted else None
     if not isinstance(source, Mapping):
         return Config(find(source, trusted=trusted), variables)
     check_limits(source)
@@ -119,7 +96,6 @@ class Config:
         path: The file; None for a dict.
         names: The names of the stores, in the order of the file.
         problems: The problems outside the tables of the stores; `init()` raises them.
-        stores: The stores by name; a store is read on access. Iterating over the names reads no store.
     """
 
     def __init__(self, source: Source, environment: Environment | None) -> None:
@@ -132,7 +108,6 @@ class Config:
         self.inheritance = Inheritance(source, self._tables)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
-        self.stores: Mapping[str, Store] = LazyStores(self.names, self.get_store)
         self.problems = tuple(in_order(self._structure()))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -301,4 +276,4 @@ class Config:
 
 
 def _unpickled(source: Source) -> Config:
-    return Config(source, os.environ)
+    return Config(source, ProcessVariables())

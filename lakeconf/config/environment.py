@@ -1,41 +1,26 @@
-"""Variables in values, and .env files."""
+"""Variables in values."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import ChainMap
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from lakeconf.config.codes import Code
-from lakeconf.config.file import file_text, path_of
-from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import FromVariable
 
 
-class Variables:
-    """Variables that no traceback shows: not a mapping, because tools that report errors show the items of one."""
-
-    def __init__(self, of_file: Mapping[str, str]) -> None:
-        self._all = ChainMap(os.environ, dict(of_file))
-
-    def __repr__(self) -> str:
-        return "environment"
-
-    def __getitem__(self, name: str) -> str:
-        return self._all[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
+class ProcessVariables:
+    """The variables of this process: not a mapping, because tools that report errors show the items of one."""
 
     def get(self, name: str) -> str | None:
-        return self._all.get(name)
+        """The value of a variable; None if it is not set."""
+        return os.environ.get(name)
 
 
 # Environment variables by name.
-Environment: TypeAlias = Mapping[str, str] | Variables
+Environment: TypeAlias = Mapping[str, str] | ProcessVariables
 Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
 _TOKEN = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
@@ -96,12 +81,6 @@ def expand(text: str, environment: Environment) -> Expansion:
     return Expansion(FromVariable(value, variables[0]), "variable", *found)
 
 
-def variable_alone(text: str) -> str | None:
-    """Returns the variable if the text is a single reference without a default, else None."""
-    match = _TOKEN.fullmatch(text)
-    return match["name"] if match and not (match["operator"] == ":-" and match["word"]) else None
-
-
 def _has_literal(text: str) -> bool:
     return bool(_TOKEN.sub(lambda match: match["word"] or "" if match["operator"] == ":-" else "", text))
 
@@ -123,62 +102,3 @@ def _resolve(match: re.Match[str], environment: Environment) -> str | Fault:
         hint = f"export {name}=…, or set a default: ${{{name}:-…}}"
         return Fault(Code.UNSET_VARIABLE, f"the variable {name} is not set", hint)
     return value
-
-
-FilePath: TypeAlias = str | os.PathLike[str]
-_LINE = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(?P<value>.*)", re.DOTALL)
-_QUOTED = re.compile(r"""(?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)")[ \t]*(?:#.*)?""", re.DOTALL)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
-_FORM = "write NAME=value, with quotes around a value that contains # or begins or ends with a space"
-
-
-def env_variables(path: FilePath) -> Mapping[str, str]:
-    """Reads the variables of a `.env` file.
-
-    A line is `NAME=value`, with an optional `export` before it. Comments begin with `#`. A value in single quotes is
-    taken literally; in double quotes, a backslash escapes `n`, `r`, `t`, `"`, `$` and itself. `$` has no other meaning.
-    """
-    file = Path(os.path.abspath(path_of(path).expanduser()))
-    if not file.exists():
-        raise ConfigError([Problem(Code.UNREADABLE.code, "file not found", "check the path", file=file)])
-    found, problems = _parsed(file)
-    if problems:
-        found.clear()  # tools that report errors show the variables of each function
-        raise ConfigError(problems)
-    return found
-
-
-def _parsed(file: Path) -> tuple[dict[str, str], list[Problem]]:
-    found: dict[str, str] = {}
-    problems = []
-    for number, line in enumerate(file_text(file).split("\n"), 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        pair = _pair(text)
-        if pair is None:
-            problems.append(Problem(Code.UNREADABLE.code, "invalid line", _FORM, file=file, line=number, column=1))
-        else:
-            found[pair[0]] = pair[1]
-    return found, problems
-
-
-def environment(env_file: FilePath | None) -> Environment:
-    """Returns the variables of this process and those of a file; a variable of the process takes precedence."""
-    return Variables({} if env_file is None else env_variables(env_file))
-
-
-def _pair(text: str) -> tuple[str, str] | None:
-    """The name and the value of a line; None if it is invalid."""
-    line = _LINE.fullmatch(text)
-    if line is None or "\0" in text:
-        return None
-    value = line["value"]
-    if value[:1] not in ("'", '"'):
-        return line["name"], re.split(r"(?:^|[ \t])#", value, maxsplit=1)[0].rstrip()
-    quoted = _QUOTED.fullmatch(value)
-    if quoted is None:
-        return None
-    if quoted["single"] is not None:
-        return line["name"], quoted["single"]
-    return line["name"], re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), quoted["double"])

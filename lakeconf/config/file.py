@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_UNTRUSTED_BYTES, too_deep
-from lakeconf.config.toml_text import Key, TomlText, dotted, syntax_excerpt
+from lakeconf.config.toml_text import Key, TomlText, dotted
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import HiddenText
 
@@ -167,24 +167,21 @@ def file_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 def _parsed(path: Path, text: str) -> Table:
     deep = too_deep(text, "TOML")
     if deep is not None:
-        raise _beyond(*_TOO_DEEP, path, _place(text, deep))
+        raise _not_toml(*_TOO_DEEP, path, _place(text, deep))
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     except ValueError:  # an integer of more digits than Python reads
         digits = re.search(r"[0-9_]{1000,}", text)
-        raise _beyond(*_TOO_LARGE, path, None if digits is None else _place(text, digits.start())) from None
+        raise _not_toml(*_TOO_LARGE, path, None if digits is None else _place(text, digits.start())) from None
     else:
         check_limits(data, path, text)
         return data
     line, column = _syntax_place(message, text)
-    excerpt = syntax_excerpt(text, line, column)
     # Invalid TOML may have a part of a secret in the place of a key.
     message = re.sub(_KEY, "…", re.sub(_PLACE, "", message))
-    raise ConfigError(
-        [Problem(Code.NOT_TOML.code, f"invalid TOML: {message}", _FORM, None, None, path, line, column, excerpt)]
-    )
+    raise _not_toml(f"invalid TOML: {message}", _FORM, path, (line, column))
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
@@ -197,20 +194,20 @@ def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
         for key, value in items:
             if isinstance(key[-1], str) and len(key[-1]) > MAX_KEY:
                 message, hint = f"a key is longer than {MAX_KEY} characters", "shorten it"
-                raise _beyond(message, hint, path, TomlText(text).positions.get(key))
+                raise _not_toml(message, hint, path, TomlText(text).positions.get(key))
             if isinstance(value, int) and value not in _INTEGERS:
-                raise _beyond(*_TOO_LARGE, path, TomlText(text).positions.get(key))
+                raise _not_toml(*_TOO_LARGE, path, TomlText(text).positions.get(key))
         level = [(key, value) for key, value in items if isinstance(value, Mapping | list | tuple)]
         if not level:
             return
-    raise _beyond(*_TOO_DEEP, path, None)
+    raise _not_toml(*_TOO_DEEP, path, None)
 
 
 def _items(table: Mapping[Any, Any] | Sequence[Any]) -> Iterable[tuple[Any, Any]]:
     return table.items() if isinstance(table, Mapping) else enumerate(table)
 
 
-def _beyond(message: str, hint: str, path: Path | None, place: tuple[int, int] | None) -> ConfigError:
+def _not_toml(message: str, hint: str, path: Path | None, place: tuple[int, int] | None) -> ConfigError:
     line, column = place or (None, None)
     return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
 

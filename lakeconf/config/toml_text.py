@@ -140,11 +140,6 @@ _WIDTH, _BEHIND = 80, 24
 # Characters read on each side of the column: a hostile file may be one long line with many problems.
 _AROUND = 200
 _HIDDEN = "…"
-# Longer or other names at the start of a line of invalid TOML may be part of a secret, such as a line of base64.
-_NAME = r"[a-z][a-z0-9_]{0,29}"
-_STATEMENT = (
-    rf"[ \t]*(?:{_NAME}(?:\.{_NAME})*[ \t]*=|\[{{1,2}}{_NAME}(?:\.{_NAME})*(?:\]{{1,2}}|(?=[ \t\r]*(?:\n|\Z))))"
-)
 
 
 class TomlText:
@@ -184,23 +179,6 @@ class TomlText:
             pieces += [self._text[at : max(at, start)], replacement]
             at = end
         return "".join([*pieces, self._text[at:last]])
-
-
-def syntax_excerpt(text: str, line: int, column: int) -> str | None:
-    """Returns the place of a syntax error as `TomlText.excerpt` does; None if the line may be part of a value."""
-    start = next((match.end() for index, match in enumerate(re.finditer(r"^|\n", text), 1) if index == line), 0)
-    found = re.compile(_STATEMENT).match(text, start)
-    if found is None:
-        return None
-    try:
-        tomllib.loads(text[:start])
-    except (ValueError, RecursionError):
-        return None
-    shown = found.group()
-    has_more = text[found.end() :].partition("\n")[0].strip() != ""
-    shown += f" {_HIDDEN}" if has_more else ""
-    caret = min(column - 1, len(shown) - 1 if has_more else len(shown))
-    return drawn(line, shown[:caret], shown[caret:])
 
 
 def drawn(line: int, before: str, after: str) -> str:

@@ -89,7 +89,7 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         r"Secret Validation Failure",
         StorageError,
         'set key_id = "${AWS_ACCESS_KEY_ID}" and secret in the storage backend, or the variables of the process: the '
-        "provider has found no credentials, and does not read those of `env_file`",
+        "provider has found no credentials",
     ),
     (r"NoSuchBucket", StorageError, "create the bucket, or check `bucket`, `region` and `endpoint`"),
     (r"HTTP (code )?404", FileMissingError, None),

@@ -366,8 +366,7 @@ class ServerLocks:
 
 def check_privileges(server: CatalogServer, database: str, schema: str | None, connection: Connection) -> None:
     """Refuses a role that may not change all tables of the catalog."""
-    query = server.unwritable(database, schema)
-    refused = connection.rows(query) if query else []
+    refused = connection.rows(server.unwritable(database, schema))
     if refused:
         raise CatalogError(
             f"the role may not change the catalog's table {escaped(str(refused[0][0]))}, so nothing was written",

@@ -1,4 +1,4 @@
-"""An open lake: its queries, tables, views and settings. Code that only some methods need is loaded when they run."""
+"""An open lake: its queries, tables, views and settings."""
 
 from __future__ import annotations
 
@@ -7,54 +7,50 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
-from lakeconf.catalog.stored_queries import readable_names, tables_suggested, view_names
+from lakeconf.catalog.stored_queries import (
+    check_only_reads,
+    prepare_query,
+    readable_names,
+    tables_suggested,
+    view_names,
+)
 from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
+from lakeconf.commit.audits import Audit, Check
 from lakeconf.commit.scope import Scope
-from lakeconf.deferred import deferred
 from lakeconf.engines.engine import SparkOperations
-from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, required
+from lakeconf.engines.frames import lazy_rows
+from lakeconf.engines.schema_check import check_distinct
+from lakeconf.errors import (
+    LakeconfError,
+    QueryError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedError,
+    listed,
+    required,
+)
+from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
-from lakeconf.lake.table import Snapshots, Table, html_table, listed
+from lakeconf.lake.restore import RestorePlan, Restores
+from lakeconf.lake.run_journal import RunJournal
+from lakeconf.lake.stream_target import StreamSink, stream
+from lakeconf.lake.table import Table
+from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, folded, qualified
+from lakeconf.write import schema_changes
+from lakeconf.write.ddl import Definition
+from lakeconf.write.execute import execute
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from lakeconf.catalog.stored_queries import check_only_reads, prepare_query
-    from lakeconf.commit.audits import Audit, Check
-    from lakeconf.engines.frames import lazy_rows
-    from lakeconf.engines.schema_check import check_distinct
-    from lakeconf.lake.maintenance import Maintenance
-    from lakeconf.lake.restore import RestorePlan, Restores
-    from lakeconf.lake.run_journal import RunJournal
-    from lakeconf.lake.spark_sql import query_in_spark_sql
-    from lakeconf.lake.stream_target import StreamSink, stream
     from lakeconf.store import Store
-    from lakeconf.write import schema_changes
-    from lakeconf.write.ddl import Definition
-    from lakeconf.write.execute import execute
-else:
-    check_only_reads = deferred("lakeconf.catalog.stored_queries", "check_only_reads")
-    prepare_query = deferred("lakeconf.catalog.stored_queries", "prepare_query")
-    lazy_rows = deferred("lakeconf.engines.frames", "lazy_rows")
-    check_distinct = deferred("lakeconf.engines.schema_check", "check_distinct")
-    query_in_spark_sql = deferred("lakeconf.lake.spark_sql", "query_in_spark_sql")
-    execute = deferred("lakeconf.write.execute", "execute")
-    Restores = deferred("lakeconf.lake.restore", "Restores")
-    schema_changes = deferred("lakeconf.write.schema_changes")
-    Definition = deferred("lakeconf.write.ddl", "Definition")
-    Audit = deferred("lakeconf.commit.audits", "Audit")
-    Maintenance = deferred("lakeconf.lake.maintenance", "Maintenance")
-    RunJournal = deferred("lakeconf.lake.run_journal", "RunJournal")
-    stream = deferred("lakeconf.lake.stream_target", "stream")
-    StreamSink = deferred("lakeconf.lake.stream_target", "StreamSink")
-
 
 _DIALECTS = ("duckdb", "spark")
 
@@ -83,14 +79,9 @@ class Lake:
     def __repr__(self) -> str:
         start = f"Lake({self._session.alias!r} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
         try:
-            return f"{start}: {listed(self.tables()) or 'no tables'})"
+            return f"{start}: {listed([*map(escaped, self.tables())], 10) or 'no tables'})"
         except LakeconfError as error:  # it is closed, or the catalog cannot be reached
             return f"{start}: {error.message})"
-
-    def _repr_html_(self) -> str:
-        title = f"Lake {self._session.alias} at snapshot {self._scope.snapshot_id}, {self._session.engine.name}"
-        names = [*((name, "table") for name in self.tables()), *((name, "view") for name in self.views())]
-        return html_table(title, ("name", "kind"), names)
 
     def close(self) -> None:
         """Closes the connections to the catalog; does nothing for a lake of `at` or `transaction`."""
@@ -146,7 +137,7 @@ class Lake:
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
-        return Snapshots(snapshots(self._session.reader))
+        return list(snapshots(self._session.reader))
 
     def at(self, *, version: int | None = None, timestamp: datetime | str | None = None) -> Lake:
         """The lake at an older snapshot: a read-only lake that is closed together with this one.
@@ -292,9 +283,7 @@ class Lake:
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found
 
-    def sql(
-        self, query: str, *parameters: Never, dialect: Literal["duckdb", "spark"] = "duckdb", **frames: Never
-    ) -> nw.LazyFrame[Any]:
+    def sql(self, query: str, *, dialect: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
         """Runs a query on the lake.
 
         DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
@@ -302,11 +291,9 @@ class Lake:
         `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
 
         Args:
-            query: A query; the lake is the default database.
-            *parameters: None: write values in the SQL.
+            query: A query without parameters; the lake is the default database.
             dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
                 extra `sqlglot`.
-            **frames: None: pass frames to `query`.
 
         Returns:
             A lazy frame of the engine.
@@ -318,16 +305,13 @@ class Lake:
                 and after `at()`, it calls a macro of the lake.
             MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
         """
-        _check_query(query, parameters)
+        _check_query(query)
         if dialect not in _DIALECTS:
             raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
-        if frames:
-            name = next(iter(frames))
-            raise QueryError(
-                f"lake.sql takes no frames, such as {name!r}", hint=f'use lake.query(…, {{"{name}": {name}}})'
-            )
         if dialect == "spark":
             with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
+                from lakeconf.lake.spark_sql import query_in_spark_sql
+
                 return query_in_spark_sql(self._scope, query)
         self._scope.add_read(None)
         prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
@@ -349,7 +333,7 @@ class Lake:
             QueryError: It is not a single query, or DuckDB rejects it.
             UnsafeQueryError: It calls an unsafe macro of the lake.
         """
-        _check_query(sql, ())
+        _check_query(sql)
         if not isinstance(frames, Mapping):
             raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
         check_distinct(name_list(frames, "frames"), "the query", "frames")
@@ -368,16 +352,15 @@ class Lake:
         with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
             return engine.query(query_over_views(sql, views), given)
 
-    def execute(self, sql: str, /, *parameters: Never, idempotency_key: str | None = None, **frames: object) -> int:
+    def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
 
         DuckDB runs it at the commit, also if the lake is open on Spark.
 
         Args:
             sql: The statement, in DuckDB's SQL; the lake is the default database.
-            *parameters: None: pass values as frames, such as `given=[{"id": 1}]`.
             idempotency_key: As for `Table.append`.
-            **frames: Frames that the statement names like tables, such as `staged=frame`.
+            **frames: Frames that the statement names like tables, such as `staged=frame` or `given=[{"id": 1}]`.
 
         Returns:
             The new snapshot; in a transaction, the snapshot that it reads.
@@ -389,7 +372,7 @@ class Lake:
             CommitConflictError: Another writer has changed a table that the statement depends on.
             CommitError: Nothing was written.
         """
-        _check_query(sql, parameters)
+        _check_query(sql)
         with self._tables_suggested():
             return execute(self._scope, sql, frames, idempotency_key)
 
@@ -534,8 +517,7 @@ class Lake:
         Raises:
             QueryError: DuckDB rejects the query.
         """
-        if not isinstance(sql, str):
-            raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+        _check_query(sql)
         with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
             schema_changes.create_view(self._scope, name, sql)
 
@@ -577,12 +559,6 @@ def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def _check_query(sql: object, parameters: Sequence[object]) -> None:
+def _check_query(sql: object) -> None:
     if not isinstance(sql, str):
         raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
-    if parameters:
-        hint = (
-            'write the values in the SQL, or pass a frame: lake.execute("… FROM given", given=[{"id": 1}]), '
-            'lake.query("… FROM given", {"given": [{"id": 1}]})'
-        )
-        raise QueryError("SQL takes no parameters", hint=hint)

@@ -20,6 +20,7 @@ from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
 from lakeconf.lake.limits import TimeLimit, limited_memory
+from lakeconf.lake.rewriting import StagedRewriting, flush_lake, merge_files, rewrite_files
 from lakeconf.logs import EventLogger
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Maintenance:
         Raises:
             LakeconfError: DuckDB needs more memory than the limit.
         """
-        return self._limited(_flush, _rewrite, _merge, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files, merge_files, deadline=deadline, memory_limit=memory_limit)
 
     def _limited(self, *steps: Step, deadline: timedelta | None, memory_limit: str | None) -> CompactionResult:
         session = self._session
@@ -94,7 +95,7 @@ class Maintenance:
         Returns:
             Files and bytes before and after.
         """
-        return self._limited(_flush, deadline=None, memory_limit=None)
+        return self._limited(flush_lake, deadline=None, memory_limit=None)
 
     def rewrite(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
         """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
@@ -108,7 +109,7 @@ class Maintenance:
         Returns:
             Files and bytes before and after, and whether anything is left.
         """
-        return self._limited(_flush, _rewrite, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files, deadline=deadline, memory_limit=memory_limit)
 
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
@@ -186,8 +187,6 @@ class Maintenance:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
 
         def planned(table: RewrittenFiles) -> int:
-            from lakeconf.lake.rewriting import StagedRewriting  # slow to import
-
             return StagedRewriting(self._session, TimeLimit()).planned(table)
 
         return plan_compaction(self._session.reader, planned)
@@ -255,24 +254,6 @@ def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[
         except CatalogLockedError:
             continue
     raise CommitError("another writer kept the catalog locked", hint="try again later")
-
-
-def _flush(session: Session, _limit: TimeLimit) -> None:
-    from lakeconf.lake.rewriting import flush_lake
-
-    flush_lake(session)
-
-
-def _rewrite(session: Session, limit: TimeLimit) -> None:
-    from lakeconf.lake.rewriting import Rewriting
-
-    Rewriting(session, limit).run()
-
-
-def _merge(session: Session, limit: TimeLimit) -> None:
-    from lakeconf.lake.rewriting import Merging
-
-    Merging(session, limit).run()
 
 
 def _size(session: Session) -> tuple[int, int]:

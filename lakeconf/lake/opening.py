@@ -101,8 +101,9 @@ def _barrier(backend: MetadataBackend, reader: CatalogReader) -> str | Committin
     if backend.file() is not None:
         return Committing.THIS_PROCESS
     server = backend.server()
-    statement = server and server.await_commits(reader.metadata_database, reader.metadata_schema)
-    return statement or Committing.UNKNOWN
+    if server is None:
+        return Committing.UNKNOWN
+    return server.await_commits(reader.metadata_database, reader.metadata_schema)
 
 
 def _check_spark(spark: Any) -> None:

@@ -190,60 +190,89 @@ _log = EventLogger("maintenance")
 _TARGET = "ducklake_target_file_size"
 
 
-@dataclass(frozen=True)
-class Merging:
-    """The merge of a lake's small files."""
+def merge_files(session: Session, limit: TimeLimit) -> None:
+    """Merges small files, first of the tables with most of them, until no merge creates a file."""
+    tables, left = merges(session.reader)
+    merged = [table for table in tables if (table.schema, table.name) not in left]
+    if sum(len(table.sizes) for table in merged) > FILES_READ:
+        for table in sorted(merged, key=lambda found: -found.saved):
+            _merge_table(session, limit, table)
+    # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
+    others = [of_table(*name) for name in all_tables(session.reader) if name not in left] if left else [""]
+    for arguments in others:
+        _merge(session, limit, arguments, FILES_WRITTEN, {})
+    for table in tables:
+        if (table.schema, table.name) in left:
+            # Staged commits keep row ids.
+            why = "DuckLake would change row ids or fail"
+            _replace(session, limit, table.replaced, f"{len(table.ids)} small files", why)
 
-    session: Session  # the lake
-    limit: TimeLimit  # no transaction begins after it
 
-    def run(self) -> None:
-        """Merges small files, first of the tables with most of them, until no merge creates a file."""
-        tables, left = merges(self.session.reader)
-        merged = [table for table in tables if (table.schema, table.name) not in left]
-        if sum(len(table.sizes) for table in merged) > FILES_READ:
-            for table in sorted(merged, key=lambda found: -found.saved):
-                self._merge_table(table)
-        # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
-        others = [of_table(*name) for name in all_tables(self.session.reader) if name not in left] if left else [""]
-        for arguments in others:
-            self._merge(arguments, FILES_WRITTEN, {})
+def _replace(session: Session, limit: TimeLimit, table: RewrittenFiles, files: str, why: str) -> None:
+    """Rewrites files by staged commits, because DuckLake would do it wrong."""
+    reason = StagedRewriting(session, limit).run(table)
+    if reason is not None:
+        name = joined_name(table.schema, table.name)
+        _log.warning("%s keeps %s: %s, and no staged commit is possible: %s", name, files, why, reason)
+
+
+def _merge_table(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
+    """Merges the files of a table in rounds; each transaction reads at most `FILES_READ` files of a group."""
+    arguments = of_table(table.schema, table.name)
+    found: SmallFiles | None = table
+    target = 0
+    while found is not None and not limit.is_over:
+        # More files than these are larger together.
+        target = max(sum(found.sizes[:FILES_READ]), 2 * target)
+        is_last = found.largest <= FILES_READ or target >= found.target
+        written = min(max(1, FILES_READ * found.groups // len(found.sizes)), FILES_WRITTEN)
+        _merge(session, limit, arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
+        if is_last:
+            return
+        names = table.schema, table.name
+        found = next((one for one in merges(session.reader).small if (one.schema, one.name) == names), None)
+
+
+def _merge(session: Session, limit: TimeLimit, arguments: str, written: int, settings: Mapping[str, str]) -> None:
+    """Repeats one transaction until it creates no file."""
+    given = f"{literal(session.alias)}{arguments}, max_compacted_files => {written}"
+    call = f"CALL ducklake_merge_adjacent_files({given})"
+    while not limit.is_over:
+        if not any(created for *_, created in _carried_out(session, call, arguments, settings)):
+            return
+
+
+def rewrite_files(session: Session, limit: TimeLimit) -> None:
+    """Rewrites files with deleted rows, first of the tables with most deleted bytes, then what only DuckLake knows.
+
+    Tables whose bounds DuckLake would forget come last; they are left if no staged commit can carry them.
+    """
+    reader = session.reader
+    lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
+    left = lost.keys() | deleted
+    found = sorted(rewritten_files(reader), key=lambda one: -one.saved)
+    tables = [table for table in found if (table.schema, table.name) not in left]
+    sizes = [size for table in tables for _, size in table.files]
+    if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
         for table in tables:
-            if (table.schema, table.name) in left:
-                self._replace(table)
+            for share in _parts(table.files):
+                # A decimal number would be rounded.
+                threshold = f", delete_threshold => CAST({literal(repr(share))} AS DOUBLE)"
+                _rewrite(session, limit, of_table(table.schema, table.name), threshold)
+    others = [of_table(*name) for name in all_tables(reader) if name not in left] if left else [""]
+    for arguments in others:
+        _rewrite(session, limit, arguments)
+    for table in found:
+        columns = lost.get((table.schema, table.name))
+        if columns is not None:
+            why = f"DuckLake would forget the bounds of the column {columns[0]}"
+            _replace(session, limit, table, "files with deleted rows", why)
 
-    def _replace(self, table: SmallFiles) -> None:
-        """Merges files by staged commits, which keep row ids, where DuckLake would give rows others."""
-        reason = StagedRewriting(self.session, self.limit).run(table.replaced)
-        if reason is not None:
-            _log.warning(
-                "%s keeps %d small files: DuckLake would change row ids or fail, and no staged commit is possible: %s",
-                joined_name(table.schema, table.name), len(table.ids), reason,
-            )  # fmt: skip
 
-    def _merge_table(self, table: SmallFiles) -> None:
-        """Merges the files of a table in rounds; each transaction reads at most `FILES_READ` files of a group."""
-        arguments = of_table(table.schema, table.name)
-        found: SmallFiles | None = table
-        target = 0
-        while found is not None and not self.limit.is_over:
-            # More files than these are larger together.
-            target = max(sum(found.sizes[:FILES_READ]), 2 * target)
-            is_last = found.largest <= FILES_READ or target >= found.target
-            written = min(max(1, FILES_READ * found.groups // len(found.sizes)), FILES_WRITTEN)
-            self._merge(arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
-            if is_last:
-                return
-            names = table.schema, table.name
-            found = next((one for one in merges(self.session.reader).small if (one.schema, one.name) == names), None)
-
-    def _merge(self, arguments: str, written: int, settings: Mapping[str, str]) -> None:
-        """Repeats one transaction until it creates no file."""
-        given = f"{literal(self.session.alias)}{arguments}, max_compacted_files => {written}"
-        call = f"CALL ducklake_merge_adjacent_files({given})"
-        while not self.limit.is_over:
-            if not any(created for *_, created in _carried_out(self.session, call, arguments, settings)):
-                return
+def _rewrite(session: Session, limit: TimeLimit, arguments: str, threshold: str = "") -> None:
+    if not limit.is_over:
+        call = f"CALL ducklake_rewrite_data_files({literal(session.alias)}{arguments}{threshold})"
+        _carried_out(session, call, arguments)
 
 
 def _carried_out(
@@ -264,58 +293,6 @@ def _carried_out(
         return []
 
 
-@dataclass(frozen=True)
-class Rewriting:
-    """The rewrite of a lake's files with deleted rows."""
-
-    session: Session  # the lake
-    limit: TimeLimit  # no transaction begins after it
-
-    def run(self) -> None:
-        """Rewrites files, first of the tables with most deleted bytes, then those that only DuckLake knows.
-
-        Tables whose bounds DuckLake would forget come last; they are left if no staged commit can carry them.
-        """
-        reader = self.session.reader
-        lost, deleted = lost_bounds(reader), tables_with_deletes(reader)
-        found = rewritten_files(reader)
-        left = lost.keys() | deleted
-        tables = [table for table in found if (table.schema, table.name) not in left]
-        sizes = [size for table in tables for _, size in table.files]
-        if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
-            for table in sorted(tables, key=lambda found: -found.saved):
-                self._rewrite_table(table)
-        if not left:
-            self._rewrite("")
-            return
-        for name in all_tables(reader):
-            if name not in left:
-                self._rewrite(of_table(*name))
-        for table in sorted(found, key=lambda one: -one.saved):
-            columns = lost.get((table.schema, table.name))
-            if columns is not None:
-                self._replace_files(table, columns[0])
-
-    def _replace_files(self, table: RewrittenFiles, column: str) -> None:
-        reason = StagedRewriting(self.session, self.limit).run(table)
-        if reason is not None:
-            _log.warning(
-                "%s keeps files with deleted rows: DuckLake would forget the bounds of the column %s, and a staged "
-                "commit is not possible: %s", joined_name(table.schema, table.name), column, reason,
-            )  # fmt: skip
-
-    def _rewrite_table(self, table: RewrittenFiles) -> None:
-        arguments = of_table(table.schema, table.name)
-        for share in _parts(table.files):
-            # A decimal number would be rounded.
-            self._rewrite(arguments, f", delete_threshold => CAST({literal(repr(share))} AS DOUBLE)")
-
-    def _rewrite(self, arguments: str, threshold: str = "") -> None:
-        if not self.limit.is_over:
-            call = f"CALL ducklake_rewrite_data_files({literal(self.session.alias)}{arguments}{threshold})"
-            _carried_out(self.session, call, arguments)
-
-
 def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
     """The smallest share of deleted rows in each part of a transaction's size; equal shares cannot be separated."""
     count, size, last = 0, 0, None
@@ -332,10 +309,10 @@ def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
 _HINT = "create a new table with these rows if they must be in files"
 
 
-def flush_lake(session: Session) -> None:
+def flush_lake(session: Session, _limit: TimeLimit) -> None:
     """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
     try:
-        _flush(session, None)
+        flush_table(session, None)
     except CommitUnknownError:
         raise
     except LakeconfError as error:
@@ -359,12 +336,7 @@ def _is_flushed(session: Session, info: TableInfo) -> bool:
     return False
 
 
-def flush_table(session: Session, info: TableInfo) -> None:
-    """Flushes a table."""
-    _flush(session, info)
-
-
-def _flush(session: Session, info: TableInfo | None) -> None:
+def flush_table(session: Session, info: TableInfo | None) -> None:
     """Flushes a table, or all tables."""
 
     def moved(snapshot_id: int) -> Sequence[TableInfo]:

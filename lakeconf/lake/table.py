@@ -1,8 +1,7 @@
-"""A table of an open lake, and how lakes, tables and snapshots look in a notebook."""
+"""A table of an open lake."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,83 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import narwhals as nw
 
 from lakeconf.arguments import check_flags, whole_number
-from lakeconf.catalog.snapshot import Snapshot
-from lakeconf.catalog.tables import full_name, load_table, name_list
-from lakeconf.deferred import deferred
+from lakeconf.catalog.changes import check_range
+from lakeconf.catalog.history import TableChange, TableFile, files, history
+from lakeconf.catalog.pruning.scan_plan import row_count
+from lakeconf.catalog.pruning.where import Where
+from lakeconf.catalog.tables import Comments, comments, full_name, load_table, name_list
+from lakeconf.commit.scope import Scope
+from lakeconf.commit.transaction import EngineName
+from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.errors import required
-from lakeconf.logs import escaped
+from lakeconf.write import decision, merge, row_changes, update, writes
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
+from lakeconf.write.schema_changes import Evolution, evolve, set_comments
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-
-    from lakeconf.catalog.changes import check_range
-    from lakeconf.catalog.history import TableChange, TableFile, files, history
-    from lakeconf.catalog.pruning.scan_plan import row_count
-    from lakeconf.catalog.pruning.where import Where
-    from lakeconf.catalog.tables import Comments, comments
-    from lakeconf.commit.scope import Scope
-    from lakeconf.commit.transaction import EngineName
-    from lakeconf.engines.scan_summary import ScanSummary, summary
-    from lakeconf.write import decision, merge, row_changes, update, writes
-    from lakeconf.write.schema_changes import Evolution, evolve, set_comments
-else:
-    comments = deferred("lakeconf.catalog.tables", "comments")
-    files = deferred("lakeconf.catalog.history", "files")
-    history = deferred("lakeconf.catalog.history", "history")
-    row_count = deferred("lakeconf.catalog.pruning.scan_plan", "row_count")
-    check_range = deferred("lakeconf.catalog.changes", "check_range")
-    summary = deferred("lakeconf.engines.scan_summary", "summary")
-    writes = deferred("lakeconf.write.writes")
-    decision = deferred("lakeconf.write.decision")
-    merge = deferred("lakeconf.write.merge")
-    row_changes = deferred("lakeconf.write.row_changes")
-    update = deferred("lakeconf.write.update")
-    Evolution = deferred("lakeconf.write.schema_changes", "Evolution")
-    evolve = deferred("lakeconf.write.schema_changes", "evolve")
-    set_comments = deferred("lakeconf.write.schema_changes", "set_comments")
-
-
-# The most rows of a table in HTML; the last line counts the others.
-MOST_ROWS = 100
-
-
-class Snapshots(list[Snapshot]):
-    """A list of snapshots that notebooks show as a table."""
-
-    def _repr_html_(self) -> str:
-        newest = [
-            (one.snapshot_id, f"{one.time:%Y-%m-%d %H:%M:%S} UTC", one.changes, one.author or "", one.message or "")
-            for one in reversed(self)
-        ]
-        return html_table("Snapshots, newest first", ("snapshot", "time", "changes", "author", "message"), newest)
-
-
-def html_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """An HTML table with a caption; numbers are right-aligned."""
-    head = "".join(f"<th>{_text(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
-    more = len(rows) - MOST_ROWS
-    rest = f'<tr><td colspan="{len(header)}">and {more} more</td></tr>' if more > 0 else ""
-    caption = f'<caption style="text-align: left">{_text(title)}</caption>'
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}{rest}</tbody></table>"
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """Some names as a text, and the number of the others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(escaped, names[:most])) + more
-
-
-def _cell(value: object) -> str:
-    align = "right" if isinstance(value, int) else "left"
-    return f'<td style="text-align: {align}">{_text(value)}</td>'
-
-
-def _text(value: object) -> str:
-    return html.escape(escaped(str(value)))
 
 
 class Table:
@@ -106,12 +45,6 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r} at snapshot {self._scope.snapshot_id})"
-
-    def _repr_html_(self) -> str:
-        described = self.column_comments
-        rows = [(name, type_name, described.get(name, "")) for name, type_name in self.schema.items()]
-        title = f"Table {self.name} at snapshot {self._scope.snapshot_id}"
-        return html_table(f"{title}: {self.comment}" if self.comment else title, ("column", "type", "comment"), rows)
 
     @property
     def schema(self) -> dict[str, str]:

@@ -97,32 +97,6 @@ def test_unmounted_share_is_not_written_to(tmp_path: Path) -> None:
     store.open().close()
 
 
-def test_init_prints_what_the_readme_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (block,) = re.findall(r"```console\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
-    command, _, output = block.partition("\n")
-    monkeypatch.chdir(tmp_path)
-    assert run(command.removeprefix("$ lakeconf ").split()) == 0
-    assert capsys.readouterr().out == output
-    assert validate() == []
-    backends = lakeconf.init().get_store()
-    assert (backends.metadata_backend.type, backends.metadata_backend.description()) == (
-        "postgres_service",
-        "postgres_service service lake",
-    )
-
-
-def test_init_writes_no_secret_of_a_third_party_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The field is recognized as a secret by its type, not by its name."""
-    monkeypatch.chdir(tmp_path)
-    container = ["init", "--metadata", "sqlite", "--storage", "azure", "--set", "storage_backend.container=acme"]
-    assert run([*container, "--set", "storage_backend.connection_string=planted"]) == 1
-    assert not (tmp_path / "lakeconf.toml").exists()
-    assert run(container) == 0
-    assert 'connection_string = "${AZURE_CONNECTION_STRING}"' in (tmp_path / "lakeconf.toml").read_text()
-
-
 def test_configuration_file_in_the_readme_is_valid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

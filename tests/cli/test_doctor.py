@@ -96,7 +96,7 @@ def test_repair_of_a_moved_catalog_needs_consent(moved: Path, called: Any) -> No
     code, out, err = called("doctor", "--repair")
     assert (code, out) == (2, "")
     assert "was created for a catalog at another location" in err.splitlines()[0]
-    assert "needs --yes when stdin is not a terminal" in err
+    assert "then pass --yes" in err
     assert {path: path.read_bytes() for path in (moved / "data").rglob("*") if path.is_file()} == markers
     code, out, err = called("doctor", "--repair", "--yes")
     assert (code, "at another location" in err) == (0, True)

@@ -69,7 +69,7 @@ def test_each_format_is_loaded(ending: str, project: Path, called: Any) -> None:
         ("id,day\n1,03/04/2024\n", ("--type", "day=DATE"), "has the value '03/04/2024', which is no DATE in ISO 8601"),
         (CSV, ("--type", "prize=DOUBLE"), "prices.csv has no column 'prize'"),
         (CSV, ("--type", "price=DOUBEL"), "invalid type 'DOUBEL'"),
-        (CSV, ("--type", "price=DOUBLE", "--type", "Price=INT"), "'Price' has two values"),
+        (CSV, ("--type", "price=DOUBLE", "--type", "Price=INT"), "'Price' has two types"),
         ("id,__lakeconf_x\n1,2\n", (), "the column name '__lakeconf_x' is reserved"),
         (CSV, ("--type", "price"), "'price' is not of a form such as price=DECIMAL(10,2)"),
     ],
@@ -175,7 +175,7 @@ rows then  2
 def test_command_shows_its_plan_and_needs_consent(events_folder: Path, called: Any) -> None:
     code, out, err = called("restore", "raw.events", "--version", "2")
     assert (code, out) == (2, RESTORED)
-    assert "needs --yes when stdin is not a terminal" in err
+    assert "then pass --yes" in err
     assert (called("restore", "raw.events", "--version", "2", "--dry-run"), left()) == (
         (0, RESTORED, ""),
         ALL,

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from source_tree import REPOSITORY
 
 from lakeconf.cli.app import COMMANDS, commands, run
-from lakeconf.cli.options import ConsentRequired, Selection, config_option, confirm, format_option, models_options
+from lakeconf.cli.options import Selection, config_option, confirm, format_option, models_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +107,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--exclude", "--on", "--output", "--file", "--explain"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain"}
 
 
 def _checked() -> list[tuple[str, str]]:
@@ -148,8 +148,6 @@ def test_size_of_memory_is_checked_first(called: Any, tmp_path: Path, monkeypatc
         ["--config", "sub", "stores"],
         ["stores", "--config", "sub"],
         ["--config", "missing", "stores", "--config", "sub"],
-        ["--env-file", "variables", "stores"],
-        ["stores", "--env-file", "variables"],
     ],
 )
 def test_options_are_found_before_and_after_the_command(
@@ -159,24 +157,8 @@ def test_options_are_found_before_and_after_the_command(
     folder.mkdir()
     text = (project / "lakeconf.toml").read_text()
     (folder / "lakeconf.toml").write_text(text.replace("dev", "of_sub"))
-    (project / "variables").write_text("LAKECONF_CONFIG=sub\n")
     assert run(arguments) == 0
     assert "of_sub" in capsys.readouterr().out
-    assert "LAKECONF_CONFIG" not in os.environ
-
-
-def test_variables_of_the_process_are_kept(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "variables").write_text("LAKECONF_CONFIG=missing\n")
-    monkeypatch.setenv("LAKECONF_CONFIG", str(project))
-    assert run(["--env-file", "variables", "stores"]) == 0
-    assert os.environ["LAKECONF_CONFIG"] == str(project)
-
-
-def test_a_missing_file_of_variables_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--env-file", "missing", "stores"]) == 1
-    assert "missing: file not found" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -194,17 +176,13 @@ def test_yes_skips_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_the_exit_code_is_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_the_exit_code_is_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "answers").write_text("y\n")
     with (tmp_path / "answers").open() as answers:
         monkeypatch.setattr(sys, "stdin", answers)
-        with pytest.raises(ConsentRequired) as caught:
+        with pytest.raises(click.UsageError, match="read the plan above, then pass --yes") as caught:
             confirm("Delete it?", yes=False)
     assert caught.value.exit_code == 2
-    caught.value.show()
-    assert "hint: read the plan above, then pass --yes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", None), ("n", 1), ("", 1)])

@@ -15,11 +15,9 @@ from typing import Any
 import click
 import pytest
 
-from lakeconf.cli import progress
 from lakeconf.cli.output import (
     check_new,
     counts_text,
-    fitted,
     plain,
     problem_data,
     problem_text,
@@ -71,16 +69,6 @@ def test_exact_text_keeps_its_control_characters(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "::error file=a\x1b[0m::b\n"
 
 
-def test_output_erases_the_progress_line_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    for print_it in (show, show_lines, show_exactly, show_json):
-        calls: list[str] = []
-        monkeypatch.setattr("lakeconf.cli.output.clear_progress", lambda calls=calls: calls.append("cleared"))
-        monkeypatch.setattr(click, "echo", lambda *_, calls=calls, **__: calls.append("printed"))
-        print_it("text")
-        assert calls == ["cleared", "printed"]
-    assert callable(progress.clear_progress)
-
-
 def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     show_table([("a", "long name", ""), ("\x1b", "x", "")])
     assert capsys.readouterr().out == "a     long name\n\\x1b  x\n"
@@ -89,41 +77,6 @@ def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixtur
 def test_numbers_are_aligned_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     show_table([("name", "rows"), ("a", "1,000,000"), ("b", "")], numbers=[1])
     assert capsys.readouterr().out == "name       rows\na     1,000,000\nb\n"
-
-
-def test_long_cells_take_several_lines_on_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [("n", "changes", "path"), ("1", "insert raw.events +5,000 rows", "x" * 40)]
-    show_table(rows, numbers=[0])
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    show_table(rows, numbers=[0])
-    shown = capsys.readouterr().out.splitlines()
-    assert shown == [
-        "n  changes            path",
-        f"1  insert raw.events  {'x' * 18}",
-        f"   +5,000 rows        {'x' * 18}",
-        f"                      {'x' * 4}",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("widths", "fixed", "available", "found"),
-    [
-        ([10, 20], [False, False], 32, [10, 20]),
-        ([10, 20], [False, False], 31, [10, 19]),
-        ([20, 20], [True, False], 35, [20, 13]),
-        ([5, 30], [False, False], 15, [5, 8]),
-        ([5, 30], [False, False], 14, [5, 30]),
-        ([90], [True], 80, [90]),
-    ],
-)
-def test_widest_columns_get_narrower_until_the_table_fits(
-    widths: list[int], fixed: list[bool], available: int, found: list[int]
-) -> None:
-    assert fitted(widths, fixed, available) == found
 
 
 @pytest.mark.parametrize(

@@ -206,9 +206,9 @@ def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
     (project / "binary.sql").write_bytes(b"SELECT '\xff'")
     (project / "large.sql").write_bytes(b" " * ((1 << 20) + 1))
     for arguments, message in [
-        (("-f", "missing.sql"), "missing.sql cannot be read: No such file or directory"),
-        (("-f", "binary.sql"), "binary.sql is not UTF-8"),
-        (("-f", "large.sql"), "large.sql is larger than 1 MiB"),
+        (("-f", "missing.sql"), "'missing.sql': No such file or directory"),
+        (("-f", "binary.sql"), "the query is not UTF-8"),
+        (("-f", "large.sql"), "the query is larger than 1 MiB"),
         (("SELECT 1", "-f", "binary.sql"), "pass either QUERY or --file"),
     ]:
         code, out, err = called("sql", *arguments)

@@ -39,7 +39,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found() -> list[str]:
-    return list(init().stores)
+    return list(init().names)
 
 
 def refusal(source: object = None) -> Problem:
@@ -115,8 +115,8 @@ def test_explicit_path_takes_precedence(
     lay(repository, "root")
     monkeypatch.setenv("LAKECONF_CONFIG", str(lay(tmp_path / "env", "by_variable")))
     lay(tmp_path / "explicit", "explicit", file=name or "lakeconf.toml")
-    assert list(init(tmp_path / "explicit" / name).stores) == ["explicit"]
-    assert list(init(str(tmp_path / "explicit" / name)).stores) == ["explicit"]
+    assert list(init(tmp_path / "explicit" / name).names) == ["explicit"]
+    assert list(init(str(tmp_path / "explicit" / name)).names) == ["explicit"]
 
 
 def test_lakeconf_config_variable_takes_precedence_over_the_search(
@@ -140,9 +140,9 @@ def test_lakeconf_config_variable_names_a_missing_file(repository: Path, monkeyp
 
 def test_relative_path_and_home_directory(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(repository / "a", "a")
-    assert list(init("..").stores) == ["a"]
+    assert list(init("..").names) == ["a"]
     monkeypatch.setenv("HOME", str(repository / "a"))
-    assert list(init("~/lakeconf.toml").stores) == ["a"]
+    assert list(init("~/lakeconf.toml").names) == ["a"]
 
 
 def test_explicit_folder_is_not_searched_upward(repository: Path) -> None:
@@ -192,7 +192,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "lakeconf.toml"
     path.write_bytes(b"\xef\xbb\xbf" + TOML.format(name="dev").encode())
-    assert list(init(path).stores) == ["dev"]
+    assert list(init(path).names) == ["dev"]
 
 
 def test_paths_in_the_file_are_relative_to_its_folder(repository: Path, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_secret_used_in_another_field_is_masked(
 def test_secret_used_in_another_field_is_masked_in_repr(folder: Path) -> None:
     (folder / "lakeconf.toml").write_text(TAINTED)
     config = lakeconf.init()
-    for store in config.stores.values():
+    for store in map(config.get_store, config.names):
         things = [store, store.metadata_backend, store.storage_backend, store.statements, store.spark_conf()]
         for text in map(repr, [config, *things]):
             for value in ("en-Planted-1", "planted_name", "literal-planted"):

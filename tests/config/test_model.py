@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from prod_store import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores
@@ -57,19 +57,6 @@ def test_unknown_store_hint_lists_the_known_stores() -> None:
     assert problem.hint == 'did you mean "prod"? use one of the stores: dev, prod'
 
 
-def test_stores_is_a_lazy_mapping(variables: None) -> None:
-    config = init(stores(dev=DEV, broken={"allias": 1}, prod=PROD))
-    assert list(config.stores) == ["dev", "broken", "prod"]
-    assert len(config.stores) == 3
-    assert "broken" in config.stores
-    assert config.stores["prod"].alias == "lake"
-    assert config.stores["dev"] is config.get_store("dev")
-    with pytest.raises(KeyError):
-        config.stores["nowhere"]
-    with pytest.raises(ConfigError):
-        config.stores["broken"]
-
-
 def test_missing_variable_of_one_store_does_not_affect_another() -> None:
     config = init(stores(dev=DEV, prod=PROD))
     assert config.get_store("dev").name == "dev"
@@ -104,7 +91,7 @@ def test_init_does_not_change_its_argument(variables: None) -> None:
 
 def test_config_repr_shows_no_values() -> None:
     config = init(stores(prod={**PROD, "metadata_backend": {**PROD["metadata_backend"], "password": "hunter2"}}))
-    assert "hunter2" not in f"{config!r} {config.stores!r} {config.reading('prod')!r}"
+    assert "hunter2" not in f"{config!r} {config.reading('prod')!r}"
 
 
 # Variables and secrets.
@@ -213,8 +200,6 @@ def test_source_that_is_no_path_and_no_table_is_refused(source: Any) -> None:
     with pytest.raises(ConfigError, match=r"is not a path|a key is not a text") as refused:
         init(source)
     assert refused.value.problems[0].hint in ("pass the path of a file as text", "write keys as text")
-    with pytest.raises(ConfigError, match="5 is not a path"):
-        init({"stores": {}}, env_file=cast("Any", 5))
 
 
 @pytest.mark.parametrize("name", [5, ["dev"]])

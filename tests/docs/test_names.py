@@ -16,7 +16,7 @@ from source_tree import REPOSITORY, sources
 import lakeconf
 from lakeconf import errors
 from lakeconf.cli.app import COMMANDS, commands, run
-from lakeconf.config.config import Config, read
+from lakeconf.config.config import Config
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.pipelines.models.kinds import KINDS
 
@@ -213,18 +213,6 @@ def test_readme_is_short() -> None:
 def test_make_commands_exist_in_the_makefile() -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
-
-
-def test_commands_that_write_a_configuration_run_without_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = commands.get_command(click.Context(commands), "init")
-    assert command is not None
-    (text,) = re.findall(r"lakeconf (init --store [^`\n]*)", str(command.help))
-    assert run(["init"]) == 0
-    assert run(text.split()) == 0
-    assert [*read(None).names] == ["dev", "prod"]
 
 
 PAGE_OF_PIPELINES_PAGE = "pipelines.md"

@@ -15,7 +15,7 @@ import pytest
 from commit_hooks import during
 from local_stores import on_postgres, store_of
 
-from lakeconf.backends.metadata.postgres import PostgresServer as Server
+from lakeconf.backends.server import CatalogServer as Server
 from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, QueryError
 from lakeconf.guard import locks
 from lakeconf.guard import locks as server_locks

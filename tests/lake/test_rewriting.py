@@ -103,7 +103,7 @@ def test_files_with_most_deleted_rows_come_first_and_the_rest_is_continued(
     before = ids(lake)
     assert deleted_shares(lake) == [24, 21, 18, 15, 12, 9, 6]
     times = iter([0, 0, 1])
-    rewriting.Rewriting(lake._session, TimeLimit(1, lambda: next(times, 1))).run()
+    rewriting.rewrite_files(lake._session, TimeLimit(1, lambda: next(times, 1)))
     assert deleted_shares(lake) == [12, 9, 6]
     assert lake.maintenance.rewrite().complete
     assert deleted_shares(lake) == []
@@ -203,12 +203,12 @@ def test_deletes_in_the_catalog_do_not_outlive_their_file(
             flush(session, limit)
             run_plain(lake, *deletes)
 
-        flush = maintenance._flush
+        flush = rewriting.flush_lake
         run_plain(lake, "DELETE FROM t WHERE id < 5" if step == "rewrite" else "DELETE FROM t WHERE id < 0")
         if when == "before":
             run_plain(lake, *deletes)
         else:
-            monkeypatch.setattr(maintenance, "_flush", late)
+            monkeypatch.setattr(maintenance, "flush_lake", late)
         before = versions(lake) if when == "before" else None
         compact = lake.maintenance.rewrite if step == "rewrite" else lake.maintenance.compact
         compact()

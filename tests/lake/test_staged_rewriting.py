@@ -17,7 +17,7 @@ from lakeconf.errors import QueryError
 from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.lake.rewriting import Rewriting, StagedRewriting
+from lakeconf.lake.rewriting import StagedRewriting, rewrite_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_a_table_that_is_gone_is_skipped(lake: Lake) -> None:
 def test_deletes_in_the_catalog_wait_for_a_flush(lake: Lake) -> None:
     run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM t WHERE id = 45")
     before = contents(lake)
-    Rewriting(lake._session, TimeLimit()).run()
+    rewrite_files(lake._session, TimeLimit())
     assert (left(lake), contents(lake)) == ([5], before)
     lake.maintenance.compact()
     assert (left(lake), contents(lake)) == ([], before)

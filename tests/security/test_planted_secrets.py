@@ -201,7 +201,7 @@ def instance(lake: Lake) -> list[object]:
 
 def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Output that describes a configuration without opening a store."""
-    for store in config.stores.values():
+    for store in map(config.get_store, config.names):
         things = (store, store.metadata_backend, store.storage_backend, store.statements, store.secrets)
         heap.add(f"{store.name}: repr", *things, store.spark_conf())
         heap.add(f"{store.name}: preview", store.preview_sql(), store.preview_sql(portable=True))
@@ -209,7 +209,7 @@ def describe(heap: Heap, config: Config, capsys: pytest.CaptureFixture[str], mon
     heap.add("config", config)
     monkeypatch.chdir(config.path.parent)  # type: ignore[union-attr]
     formats = (["stores", "--format", "json"], ["validate", "--format", "json"], ["stores", "dev"])
-    for command in (["stores"], ["validate"], *formats, *(["preview-sql", "--store", name] for name in config.stores)):
+    for command in (["stores"], ["validate"], *formats, *(["preview-sql", "--store", name] for name in config.names)):
         assert run_command(command) == 0
         output = capsys.readouterr()
         heap.add(f"lakeconf {command}", output.out, output.err)

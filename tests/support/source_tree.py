@@ -83,47 +83,6 @@ def imports_of(name: str, source: str, modules: set[str]) -> list[Import]:
     return found
 
 
-def deferred_in(source: str) -> dict[str, str]:
-    """The variables of a module that stand for a deferred module or name, each with the full name."""
-    found = {}
-    for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and ast.unparse(node.value.func) == "deferred"
-        ):
-            names = [ast.literal_eval(argument) for argument in node.value.args]
-            found[ast.unparse(node.targets[0])] = ".".join(names)
-    return found
-
-
-def for_type_checkers(source: str) -> dict[str, str]:
-    """The names that a module imports for type checkers only, each with the full name."""
-    tree = ast.parse(source)
-    typing = within(tree, lambda node: isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if id(node) in typing and isinstance(node, ast.Import | ast.ImportFrom):
-            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            found |= {alias.asname or alias.name: f"{start}{alias.name}" for alias in node.names}
-    return found
-
-
-def needed_as_class(source: str) -> set[str]:
-    """The names in a module that must be classes: base classes, and those in `except`, `case` and `issubclass`."""
-    places: list[ast.AST] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "issubclass":
-            places += node.args[1:]
-        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
-            places.append(node.type)
-        elif isinstance(node, ast.ClassDef):
-            places += node.bases
-        elif isinstance(node, ast.MatchClass):
-            places.append(node.cls)
-    return {found.id for place in places for found in ast.walk(place) if isinstance(found, ast.Name)}
-
-
 def within(tree: ast.Module, matches: Callable[[ast.AST], bool]) -> set[int]:
     """The ids of all nodes below those that match."""
     return {id(inner) for outer in ast.walk(tree) if matches(outer) for inner in ast.walk(outer)}

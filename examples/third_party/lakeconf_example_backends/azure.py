@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from lakeconf.backends.backend import (
-    InitTemplate,
     SecretName,
     SecretParameters,
     StorageBackend,
@@ -46,10 +45,6 @@ class AzureStorage(StorageBackend):
             hint = "remove account_name, or connection_string"
             raise fault("give connection_string or account_name, not both", "connection_string", hint=hint)
         return self
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"container": None, "connection_string": "${AZURE_CONNECTION_STRING}"})
 
     @property
     def extensions(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, StoreNames, Text
-from lakeconf.backends.metadata.postgres import PostgresServer
+from lakeconf.backends.backend import MetadataBackend, StoreNames, Text
+from lakeconf.backends.server import CatalogServer
 from lakeconf.sql import Value
 
 
@@ -24,10 +24,6 @@ class PostgresServiceMetadata(MetadataBackend):
     ]
     metadata_schema: Annotated[Text, Field(description="Schema of the catalog's tables.")] = "public"
 
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"service": "lake"})
-
     @property
     def extensions(self) -> tuple[str, ...]:
         return ("postgres_scanner",)
@@ -35,5 +31,5 @@ class PostgresServiceMetadata(MetadataBackend):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - there is no secret to name
         return {"metadata_path": f"postgres:service={self.service}", "metadata_schema": self.metadata_schema}
 
-    def server(self) -> PostgresServer:
-        return PostgresServer(name=f"service {self.service}")
+    def server(self) -> CatalogServer:
+        return CatalogServer(name=f"service {self.service}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ class ShareStorage(StorageBackend):
     Without the mount, the mount point is an empty local folder, and files would be written there.
     """
 
-    on_this_machine: ClassVar[bool] = True
     type: Literal["share"] = "share"
     mount: Annotated[Text, Field(description="Where the share is mounted.")]
     folder: Annotated[Text, Field(description="Folder of the Parquet files on the share.")] = "lake"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from lakeconf.backends.backend import InitTemplate, MetadataBackend, StorageBackend, StoreNames, Text, described
+from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames, Text, described
 from lakeconf.backends.store_options import StoreError, creates_nothing
 from lakeconf.ducklake import metadata_database
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
@@ -17,7 +17,6 @@ class MotherDuckMetadata(MetadataBackend):
     Source: https://motherduck.com/docs/integrations/file-formats/ducklake/
     """
 
-    keeps_files: ClassVar[bool] = True
     type: Literal["motherduck"] = "motherduck"
     database: Annotated[
         Text, described("Name of the MotherDuck database; also the alias of the store.", example="my_lake")
@@ -47,10 +46,6 @@ class MotherDuckMetadata(MetadataBackend):
         if not storage.location.startswith(("s3://", "r2://", "gs://")):
             return "supports s3, r2 or gcs storage, or none: it cannot access files on this machine"
         return None
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"database": "lake"})
 
     @classmethod
     def default_alias(cls, store: str, fields: Mapping[str, Any]) -> str:

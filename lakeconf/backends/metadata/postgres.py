@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -15,7 +14,6 @@ from pydantic import model_validator
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
     ANY_CREDENTIALS,
-    InitTemplate,
     MetadataBackend,
     SecretName,
     SecretParameters,
@@ -24,135 +22,9 @@ from lakeconf.backends.backend import (
     described,
     fault,
 )
-from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
+from lakeconf.backends.server import DEFAULT_SCHEMA, CatalogServer, ServerAddress
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, Value, identifier, literal
-
-DEFAULT_SCHEMA = "public"
-_TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
-_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 AS now"
-_IDLE_TIMEOUT = """
-    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
-    WHERE name = 'idle_in_transaction_session_timeout'
-"""
-# A dump restored elsewhere has other numbers or another server.
-_CATALOG_ID = """
-    SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
-    WHERE d.datname = current_database() AND n.nspname = {}
-"""
-_SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
-# Tables with inlined rows are left out: they belong to the role that created them.
-_UNWRITABLE = """
-    SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = {} AND c.relkind = 'r' AND starts_with(c.relname, 'ducklake_')
-    AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
-    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
-"""
-# Without the schema, the first write creates it.
-_UNCREATABLE = """
-    SELECT CASE WHEN n.oid IS NULL THEN 'CREATE on the database ' || current_database()
-    ELSE 'CREATE and USAGE on the schema ' || n.nspname END AS name
-    FROM (SELECT {0}::text AS wanted) AS w LEFT JOIN pg_namespace AS n ON n.nspname = w.wanted
-    WHERE NOT CASE WHEN n.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE')
-    ELSE has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE') END
-"""
-# The server cuts off longer names.
-_LONGEST_NAME = 63
-
-
-@dataclass(frozen=True, kw_only=True)
-class PostgresServer(CatalogServer):
-    """A PostgreSQL server, with advisory locks.
-
-    Attributes:
-        verifies_server: True if TLS proves that the server is the one that the store names.
-    """
-
-    verifies_server: bool = False
-
-    @property
-    def url(self) -> str | None:
-        if self.address is None:
-            return None
-        host, port, database, user = self.address
-        return f"postgres://{user}@{host}:{port}/{database}"
-
-    @property
-    def tls_hint(self) -> str | None:
-        # By default, libpq connects without TLS if the server offers none, and `require` accepts any certificate.
-        if self.verifies_server or self.address is None:
-            return None
-        hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
-        return None if not hosts or all(map(_is_this_machine, hosts)) else _TLS_HINT
-
-    def clock(self, database: str) -> str:
-        return _query(database, _CLOCK)
-
-    def idle_timeout(self, database: str) -> str:
-        return _query(database, _IDLE_TIMEOUT)
-
-    def catalog_id(self, database: str, schema: str | None) -> str:
-        return _query(database, _CATALOG_ID.format(literal(schema or DEFAULT_SCHEMA)))
-
-    def server_id(self, database: str) -> str:
-        return _query(database, _SERVER_ID)
-
-    def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:
-        settings = {
-            "lock_timeout": f"{wait_seconds * 1000:.0f}",
-            # Hours may pass between the lock and the commit, and the server must not end the transaction in between.
-            "idle_in_transaction_session_timeout": "0",
-            "application_name": holder[:_LONGEST_NAME],
-        }
-        calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
-        # This setting exists since PostgreSQL 17.
-        known = "current_setting('transaction_timeout', true) <> ''"
-        newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
-        return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")
-
-    def take_lock(self, database: str, key: int, *, shared: bool) -> str:
-        # Held until the transaction ends: a session lock would outlive its holder behind a connection pool.
-        kind = "_shared" if shared else ""
-        return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")
-
-    def lock_holders(self, database: str, keys: Collection[int]) -> str:
-        # The server shows fewer details to roles without privileges.
-        wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
-        holder = (
-            "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
-            "'its own machine'), ', since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
-        )
-        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-        held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
-        tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
-        among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"
-        query = f"SELECT {holder} AS holder FROM {tables} WHERE {held} AND {among} ORDER BY a.xact_start LIMIT 5"
-        return _query(database, query)
-
-    def check_connection(self, database: str) -> str:
-        return _query(database, "SELECT 1")
-
-    def unwritable(self, database: str, schema: str | None) -> str:
-        return _query(database, _UNWRITABLE.format(literal(schema or DEFAULT_SCHEMA)))
-
-    def uncreatable(self, database: str, schema: str | None) -> str:
-        return _query(database, _UNCREATABLE.format(literal(schema or DEFAULT_SCHEMA)))
-
-    def await_commits(self, database: str, schema: str | None) -> str | None:
-        # This mode waits for open transactions that have written to the table, but not for readers.
-        table = f"{identifier(schema or DEFAULT_SCHEMA)}.ducklake_snapshot"
-        wait = f"SET LOCAL lock_timeout = '10s'; LOCK TABLE {table} IN SHARE MODE"
-        return f"CALL postgres_execute({literal(database)}, {literal(wait)})"
-
-
-def _query(database: str, sql: str) -> str:
-    return f"FROM postgres_query({literal(database)}, {literal(sql)})"
-
-
-def _is_this_machine(host: str) -> bool:
-    # A path is that of a socket on this machine.
-    return host.startswith("/") or is_loopback(host if ":" not in host else f"[{host}]")
-
+from lakeconf.sql import CreateSecret, Value
 
 # https://www.postgresql.org/docs/current/libpq-envars.html: variables with credentials or their location.
 _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
@@ -249,16 +121,6 @@ class PostgresMetadata(MetadataBackend):
             message = "no credentials: set host, database and user, or the secret_name of an existing secret"
             raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
 
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        # libpq sends PGPASSWORD to any server that asks for a password, so the variable has another name. It
-        # verifies the server only with verify-full.
-        password = "${LAKE_PG_PASSWORD}"  # noqa: S105 - a variable
-        return InitTemplate(
-            {"host": "${PGHOST}", "database": "lake", "user": "${PGUSER}", "password": password},
-            secret_parameters={"sslmode": "${LAKE_PG_SSLMODE:-verify-full}", "sslrootcert": "${LAKE_PG_CA:-system}"},
-        )
-
     @property
     def extensions(self) -> tuple[str, ...]:
         return ("postgres_scanner",)
@@ -286,12 +148,12 @@ class PostgresMetadata(MetadataBackend):
         found = default_password(self.host, self.port or DEFAULT_PORT, self.database, self.user)
         return self if not found else self.model_copy(update={"password": Secret(found)})
 
-    def server(self) -> PostgresServer:
+    def server(self) -> CatalogServer:
         parameters = {key.lower(): value for key, value in self.secret_parameters.items()}
         address = None
         if self.host is not None and self.database is not None and self.user is not None:
             address = ServerAddress(self.host, self.port or DEFAULT_PORT, self.database, self.user)
-        return PostgresServer(
+        return CatalogServer(
             name=f"secret {self.secret_name}",
             address=address,
             secret=self.secret_name,

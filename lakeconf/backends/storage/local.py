@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import field_validator
 
@@ -14,7 +14,6 @@ from lakeconf.errors import StorageError
 class LocalStorage(StorageBackend):
     """A local folder, or a folder that all machines mount at the same path."""
 
-    on_this_machine: ClassVar[bool] = True
     type: Literal["local"] = "local"
     path: Annotated[
         Text, described("Folder of the Parquet files, relative to the configuration file.", example=".lakeconf/data")

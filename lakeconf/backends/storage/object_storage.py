@@ -12,7 +12,6 @@ from pydantic import model_validator
 from lakeconf.backends.backend import (
     ALL_CREDENTIALS,
     ANY_CREDENTIALS,
-    InitTemplate,
     SecretName,
     SecretParameters,
     StorageBackend,
@@ -249,15 +248,6 @@ class S3Storage(ObjectStorage):
     other_schemes: ClassVar[tuple[str, ...]] = ("s3a", "s3n")
     type: Literal["s3"] = "s3"
 
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        # For AWS, the default is the credentials that the AWS tools use.
-        return InitTemplate(
-            {"bucket": None, "region": "us-east-1"},
-            secret_parameters={"provider": "credential_chain"},
-            without_parameters=frozenset({"key_id", "secret_name"}),
-        )
-
 
 class R2Storage(ObjectStorage):
     """A bucket of Cloudflare R2."""
@@ -274,11 +264,6 @@ class R2Storage(ObjectStorage):
             message = "incomplete credentials: R2 needs account_id (or an endpoint)"
             raise fault(message, hint=ALL_CREDENTIALS, credentials=True)
         return self
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        keys = {"key_id": "${R2_KEY_ID}", "secret": "${R2_SECRET}"}
-        return InitTemplate({"account_id": None, "bucket": None, **keys})
 
     def _own_options(self) -> Mapping[str, Value]:
         account: dict[str, Value] = {"account_id": self.account_id} if self.account_id is not None else {}
@@ -312,10 +297,6 @@ class GCSStorage(ObjectStorage):
     scheme: ClassVar[str] = "gs"
     other_schemes: ClassVar[tuple[str, ...]] = ("gcs",)
     type: Literal["gcs"] = "gcs"
-
-    @classmethod
-    def init_template(cls) -> InitTemplate:
-        return InitTemplate({"bucket": None, "key_id": "${GCS_KEY_ID}", "secret": "${GCS_SECRET}"})
 
     @property
     def secret_type(self) -> str:

@@ -21,11 +21,9 @@ BUCKET = S3Storage(bucket="acme", prefix="lake", key_id="k", secret=Secret("s"))
 
 
 def test_backend_without_the_files_of_a_bucket() -> None:
-    assert SHOP.keeps_files
     assert SHOP.extensions == ("motherduck",)
     assert SHOP.description() == "motherduck shop"
     assert SHOP.ducklake_options(NAMES) == {"metadata_path": "md:__ducklake_metadata_shop"}
-    assert MotherDuckMetadata.init_template().fields == {"database": "lake"}
 
 
 @pytest.mark.parametrize(

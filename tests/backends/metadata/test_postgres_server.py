@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from lakeconf.backends.metadata.postgres import PostgresServer
-from lakeconf.backends.server import ServerAddress
+from lakeconf.backends.server import CatalogServer, ServerAddress
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError
 
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
     import servers
 
-SERVER = PostgresServer(name="secret mine")
+SERVER = CatalogServer(name="secret mine")
 HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
 ALIAS = "it's"
 KEY = 2**62 + 2**33 + 7
 
 
-def at(host: str, *, verifies_server: bool = False) -> PostgresServer:
-    return PostgresServer(name="x", address=ServerAddress(host, 5433, "shop", "me"), verifies_server=verifies_server)
+def at(host: str, *, verifies_server: bool = False) -> CatalogServer:
+    return CatalogServer(name="x", address=ServerAddress(host, 5433, "shop", "me"), verifies_server=verifies_server)
 
 
 def test_server_of_an_existing_secret_has_no_address() -> None:
@@ -50,7 +49,7 @@ def test_connection_within_this_machine_needs_no_tls(host: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(postgres_server: servers.PostgresServer) -> str:
+def database(postgres_server: servers.CatalogServer) -> str:
     """A database with two schemas and the table of the snapshots."""
     name = postgres_server.create_database()
     table = "ducklake_snapshot (i INT)"
@@ -59,7 +58,7 @@ def database(postgres_server: servers.PostgresServer) -> str:
 
 
 @pytest.fixture
-def connect(postgres_server: servers.PostgresServer, database: str) -> Iterator[Callable[[], Connection]]:
+def connect(postgres_server: servers.CatalogServer, database: str) -> Iterator[Callable[[], Connection]]:
     """Opens connections to the database, each with its own session on the server."""
     opened = []
 
@@ -97,7 +96,7 @@ def test_clock_is_that_of_the_server(connect: Callable[[], Connection]) -> None:
 
 
 def test_idle_timeout_is_in_milliseconds(
-    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
 ) -> None:
     assert value(connect(), SERVER.idle_timeout(ALIAS)) == 0
     postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '3min'")
@@ -108,7 +107,7 @@ def test_idle_timeout_is_in_milliseconds(
 
 
 def test_tables_that_the_role_may_not_change(
-    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
 ) -> None:
     for table in ("ducklake_a", "ducklake_b", "ducklake_inlined_data_1_1", "another"):
         postgres_server.sql(f'CREATE TABLE {table} (i int); CREATE SCHEMA IF NOT EXISTS "it\'s"', database)
@@ -131,7 +130,7 @@ def test_tables_that_the_role_may_not_change(
 
 
 def test_catalog_and_server_have_different_ids(
-    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
 ) -> None:
     connection = connect()
     oid = postgres_server.sql(f"SELECT oid FROM pg_database WHERE datname = '{database}'")
@@ -199,7 +198,7 @@ def test_holders_of_a_lock_are_described(connect: Callable[[], Connection]) -> N
 
 
 def test_lock_of_another_database_is_not_reported(
-    connect: Callable[[], Connection], postgres_server: servers.PostgresServer
+    connect: Callable[[], Connection], postgres_server: servers.CatalogServer
 ) -> None:
     connection = connect()
     held = f"SELECT pg_advisory_lock({KEY}); SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
@@ -208,7 +207,7 @@ def test_lock_of_another_database_is_not_reported(
 
 
 def test_lost_connection_fails_the_check(
-    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
 ) -> None:
     connection = connect()
     connection.execute("BEGIN")

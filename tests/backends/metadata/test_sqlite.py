@@ -36,7 +36,6 @@ def test_options_and_extension() -> None:
     assert backend.extensions == ("sqlite_scanner",)
     assert backend.attach_defaults == {"data_inlining_row_limit": 0, "meta_busy_timeout": 30_000}
     assert backend.write_defaults == {"meta_journal_mode": "WAL"}
-    assert SQLiteMetadata.init_template().fields == {"uri": ".lakeconf/catalog.sqlite"}
 
 
 @pytest.mark.parametrize("name", ["catalog", "a?mode=memory", "a#b", "a%23b", "100%", "it's; --", "é", "memory:x"])
@@ -112,9 +111,8 @@ def test_options_of_the_ducklake_secret() -> None:
     }
 
 
-def test_catalog_needs_no_extension_and_asks_for_its_file() -> None:
+def test_catalog_in_a_duckdb_file_needs_no_extension() -> None:
     assert DuckDBMetadata(uri="/c").extensions == ()
-    assert DuckDBMetadata.init_template().fields == {"uri": ".lakeconf/catalog.duckdb"}
     assert DuckDBMetadata.path_fields() == ("uri",)
 
 

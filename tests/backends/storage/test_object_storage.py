@@ -12,7 +12,6 @@ from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.config.config import validate
-from lakeconf.config.template import first_configuration
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import SetOption
@@ -306,15 +305,6 @@ def test_the_path_contains_the_bucket_unless_the_host_does(style: Any, *, in_pat
     assert ("fs.s3a.bucket.b.path.style.access" in given) == in_path
 
 
-def test_new_configuration_asks_for_account_and_bucket_and_reads_the_keys_from_variables() -> None:
-    assert dict(R2Storage.init_template().fields) == {
-        "account_id": None,
-        "bucket": None,
-        "key_id": "${R2_KEY_ID}",
-        "secret": "${R2_SECRET}",
-    }
-
-
 def bucket(**fields: Any) -> GCSStorage:
     return GCSStorage(bucket="b", key_id="k", secret=Secret("s"), **fields)
 
@@ -353,14 +343,6 @@ def test_operations_that_google_lacks_are_disabled() -> None:
     }
 
 
-def test_new_configuration_asks_for_the_bucket_and_reads_the_keys_from_variables() -> None:
-    assert GCSStorage.init_template().fields == {
-        "bucket": None,
-        "key_id": "${GCS_KEY_ID}",
-        "secret": "${GCS_SECRET}",
-    }
-
-
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_schemes_of_hadoop_name_the_same_location(scheme: str) -> None:
     assert S3Storage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "s3://acme/lake/"
@@ -375,23 +357,6 @@ def test_other_schemes_are_refused(uri: str) -> None:
 def test_secret_of_s3_has_the_type_of_duckdb() -> None:
     (secret,) = S3Storage(bucket="b", key_id="k", secret=Secret("s")).secrets(StoreNames("dev", "dev"))
     assert (secret.name, secret.type, secret.options["scope"]) == ("lakeconf_dev__storage", "s3", "s3://b/")
-
-
-def test_new_configuration_uses_the_credentials_of_the_aws_tools() -> None:
-    text = first_configuration("dev", "sqlite", "s3", {("storage_backend", "bucket"): "acme"})
-    assert text.endswith(
-        'type = "s3"\nbucket = "acme"\nregion = "us-east-1"\nsecret_parameters = { provider = "credential_chain" }\n'
-    )
-
-
-@pytest.mark.parametrize(
-    "given", [{"key_id": "${K}", "secret": "${S}"}, {"secret_name": "mine"}], ids=["keys", "existing secret"]
-)
-def test_new_configuration_with_other_credentials_has_no_credential_chain(given: dict[str, str]) -> None:
-    values = {("storage_backend", name): value for name, value in ({"bucket": "acme"} | given).items()}
-    text = first_configuration("dev", "sqlite", "s3", values)
-    assert "secret_parameters" not in text
-    assert all(name in text for name in given)
 
 
 def test_bucket_without_credentials_is_refused() -> None:
@@ -411,7 +376,6 @@ def test_location_ends_in_one_slash(path: str, location: str) -> None:
 
 def test_folder_needs_no_secrets_extensions_settings_or_packages() -> None:
     storage = LocalStorage(path="/data")
-    assert storage.on_this_machine
     assert [*storage.secrets(StoreNames("dev", "dev")), *storage.extensions, *storage.duckdb_settings] == []
     assert storage.hadoop_settings() == storage.spark_packages() == {}
     assert storage.secrets_held() == ()
@@ -429,9 +393,8 @@ def test_path_is_a_text_in_one_line(path: str) -> None:
         LocalStorage(path=path)
 
 
-def test_path_is_resolved_and_asked_for() -> None:
+def test_path_is_resolved() -> None:
     assert LocalStorage.path_fields() == ("path",)
-    assert LocalStorage.init_template().fields == {"path": ".lakeconf/data"}
 
 
 def test_folder_and_its_parents_are_created(tmp_path: Path) -> None:

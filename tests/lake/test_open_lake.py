@@ -1,29 +1,17 @@
-"""Lakes, tables and snapshots as text and in notebooks, and the recorded runs of models."""
+"""Lakes as text, closed and read-only lakes, and the recorded runs of models."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 import pytest
-from IPython.core.formatters import DisplayFormatter
 from plain_sql import run_plain
 
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.run_journal import FileState, ModelRun
-from lakeconf.lake.table import MOST_ROWS, html_table, listed
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store
-
-
-HOSTILE = "<script>alert('x')</script>&\"\x1b[31m"
-
-
-def cells(page: str) -> list[list[str]]:
-    """The texts of a table, with its caption as the first row."""
-    table = ET.fromstring(page)  # noqa: S314 - our own page
-    return [[table.findtext("caption") or ""], *([cell.text or "" for cell in row] for row in table.iter("tr"))]
 
 
 def test_text_of_a_lake_lists_its_tables(two_tables: Lake) -> None:
@@ -33,66 +21,6 @@ def test_text_of_a_lake_lists_its_tables(two_tables: Lake) -> None:
     assert "\x1b" not in repr(two_tables)
     two_tables.close()
     assert repr(two_tables) == "Lake('dev' at snapshot 3, duckdb: the lake is closed)"
-
-
-def test_many_names_are_counted() -> None:
-    assert listed(["a"] * 10) == ", ".join("a" * 10)
-    assert listed([str(n) for n in range(12)]).endswith("8, 9 and 2 more")
-
-
-def test_notebook_shows_tables_and_views(two_tables: Lake) -> None:
-    two_tables.create_view("v", "SELECT 1 AS one")
-    assert cells(two_tables._repr_html_()) == [
-        ["Lake dev at snapshot 3, duckdb"],
-        ["name", "kind"],
-        ["main.t", "table"],
-        ["main.u", "table"],
-        ["main.v", "view"],
-    ]
-
-
-def test_notebook_escapes_names_values_and_comments(two_tables: Lake) -> None:
-    name = '"' + HOSTILE.replace('"', '""') + '"'
-    table = two_tables.create_table(name, {HOSTILE: "BIGINT"}, comment=HOSTILE, column_comments={HOSTILE: HOSTILE})
-    with two_tables.transaction(HOSTILE, author=HOSTILE) as tx:
-        tx.table(name).append([{HOSTILE: 1}])
-    pages = [
-        two_tables._repr_html_(),
-        table._repr_html_(),
-        two_tables.snapshots()._repr_html_(),  # type: ignore[attr-defined]
-        table.explain()._repr_html_(),
-    ]
-    for page in pages:
-        assert "<script" not in page
-        assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&amp;" in page
-    assert all("\x1b" not in page for page in pages[:3])
-    shown = cells(pages[1])
-    assert shown[2] == [HOSTILE.replace("\x1b", "\\x1b"), "BIGINT", HOSTILE.replace("\x1b", "\\x1b")]
-
-
-def test_snapshots_are_shown_newest_first(two_tables: Lake) -> None:
-    found = two_tables.snapshots()
-    assert isinstance(found, list)
-    rows = cells(found._repr_html_())  # type: ignore[attr-defined]
-    assert [row[0] for row in rows[2:]] == ["2", "1", "0"]
-    assert rows[2][4] == "create table main.u"
-
-
-def test_ipython_shows_html(two_tables: Lake) -> None:
-    formatter = DisplayFormatter()
-    for one in (two_tables, two_tables.table("t"), two_tables.snapshots(), two_tables.table("t").explain()):
-        shown, _ = formatter.format(one)
-        assert shown["text/html"].startswith(("<table>", "<pre>")), type(one)
-    shown, _ = formatter.format(two_tables.table("t").scan())
-    assert "Narwhals LazyFrame" in shown["text/plain"]
-
-
-def test_long_tables_are_cut() -> None:
-    page = html_table("t", ("n",), [(n,) for n in range(MOST_ROWS + 3)])
-    rows = cells(page)
-    assert (rows[-1], rows[-2], len(rows)) == (["and 3 more"], [str(MOST_ROWS - 1)], MOST_ROWS + 3)
-    assert len(cells(html_table("t", ("n",), [(n,) for n in range(MOST_ROWS)]))) == MOST_ROWS + 2
-    assert 'text-align: right">7<' in page
 
 
 def test_closed_lake_says_so(two_tables: Lake) -> None:
@@ -139,7 +67,7 @@ def test_recorded_runs_are_committed_with_their_transaction(two_tables: Lake) ->
 
 
 def test_files_and_their_states_are_read_as_they_were_recorded() -> None:
-    states = {"a.csv": FileState(5, 1_700_000_000_000_000, "ab"), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
+    states = {"a.csv": FileState(5, 1_700_000_000_000_000), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
     run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "gone.csv"), file_states=states)
     assert ModelRun.of(run.event()) == run
 

@@ -1,0 +1,48 @@
+"""The values of a store, and where each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lakeconf.backends.secrecy import holds_credentials, is_secret
+from lakeconf.config.config import Config
+from lakeconf.config.resolve import Origin, Path
+from lakeconf.secret import MASK, Secret, masked
+
+
+class StoreValue(NamedTuple):
+    """A key of a store."""
+
+    key: str  # the dotted key
+    value: str  # its value as text; `***` for a secret
+    origin: str  # where the value came from, in words
+
+
+def store_values(config: Config, name: str) -> list[StoreValue]:
+    """The values of a store without problems: nothing masks the value of a misspelt key."""
+    store, reading = config.get_store(name), config.reading(name)
+    return [
+        StoreValue(".".join(path), _text(path, value, store.secrets), _origin(config, name, origin))
+        for path, origin in reading.origins.items()
+        if not isinstance(value := reading.value(path), Mapping)
+    ]
+
+
+def _origin(config: Config, store: str, found: Origin) -> str:
+    problem = config.place(found.place)
+    place = "the configuration" if problem.file is None else f"{problem.file.name}:{problem.line}"
+    words = {
+        "literal": place,
+        "variable": f"the variable {found.variable}, named in {place}",
+        "default": f"the default in {place}, because the variable {found.variable} is not set",
+        "mixed": f"{place}, with the variable {found.variable}",
+    }[found.kind]
+    parent = found.place[1]
+    return words if parent == store else f"{words}, inherited from stores.{parent}"
+
+
+def _text(path: Path, value: Any, secrets: Sequence[Secret]) -> str:
+    if isinstance(value, list) and not is_secret(path):
+        return f"[{', '.join(_text(path, item, secrets) for item in value)}]"
+    return MASK if is_secret(path) or holds_credentials(path[-1], str(value)) else masked(str(value), secrets)
