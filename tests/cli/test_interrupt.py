@@ -57,21 +57,6 @@ def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
-def test_ctrl_c_stops_the_model_that_runs(project: Path) -> None:
-    tables = [f'[pipeline.models."marts.{name}"]\nsql = "{name}.sql"\n' for name in ("first", "long")]
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write("\n" + "\n".join(tables))
-    (project / "first.sql").write_text("SELECT 1 AS n")
-    numbers = "(SELECT unnest(generate_series(1, 1000000)))"
-    (project / "long.sql").write_text(f"SELECT count(*) AS n FROM marts.first, {numbers} AS a, {numbers} AS b")
-    done = interrupted("lakeconf.pipelines.step_run:StepRun:carry_out:2", "run")
-    assert (done.returncode, done.stderr.strip()) == (130, "")
-    assert done.stdout == "done     marts.first: first run, 1 row in snapshot 1\n"
-    with lakeconf.init().get_store().open() as lake:
-        assert lake.tables() == ["marts.first"]
-        assert [len(lake.runs.committed(f"marts.{name}")) for name in ("first", "long")] == [1, 0]
-
-
 def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt
