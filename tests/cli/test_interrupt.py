@@ -57,22 +57,6 @@ def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
-def test_ctrl_c_stops_models_that_run_at_the_same_time(project: Path) -> None:
-    tables = [f'[pipeline.models."marts.{name}"]\nsql = "{name}.sql"\n' for name in ("first", "long", "longer")]
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write("\n" + "\n".join(tables))
-    (project / "first.sql").write_text("SELECT 1 AS n")
-    numbers = "(SELECT unnest(generate_series(1, 1000000)))"
-    for name in ("long", "longer"):
-        (project / f"{name}.sql").write_text(f"SELECT count(*) AS n FROM marts.first, {numbers} AS a, {numbers} AS b")
-    done = interrupted("lakeconf.pipelines.run:_Running:end:0.5", "run", "--jobs", "2")
-    assert (done.returncode, done.stderr.strip()) == (130, "")
-    assert done.stdout == "done     marts.first: first run, 1 row in snapshot 1\n"
-    with lakeconf.init().get_store().open() as lake:
-        assert lake.tables() == ["marts.first"]
-        assert [len(lake.runs.committed(f"marts.{name}")) for name in ("first", "long", "longer")] == [1, 0, 0]
-
-
 def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: object) -> int:
         raise KeyboardInterrupt

@@ -255,21 +255,15 @@ def pipeline_schema() -> dict[str, Any]:
 _INT64 = range(-(2**63), 2**63)
 
 
-def columns_of_rows(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the columns of rows and their declared types; DuckDB finds the others, which are None."""
-    found: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
+def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
+    """Returns a query for rows, whose columns have the declared types, or those that DuckDB finds."""
+    columns: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
     for row in rows:
         twice = [name for name in row if sum(folded(name) == folded(other) for other in row) > 1]
         if twice:
             raise PipelineError(f"a row has the column {twice[-1]!r} twice", hint="remove one: names ignore case")
-        known = set(map(folded, found))
-        found |= {name: None for name in row if folded(name) not in known}
-    return found
-
-
-def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
-    """Returns a query for rows."""
-    columns = columns_of_rows(rows, types)
+        known = set(map(folded, columns))
+        columns |= {name: None for name in row if folded(name) not in known}
     if not columns:
         raise PipelineError("the columns of a table without rows are unknown", hint="write { columns = { id = … } }")
     names = [f"lakeconf_{index}" for index in range(len(columns))]
