@@ -49,7 +49,7 @@ def test_connection_within_this_machine_needs_no_tls(host: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def database(postgres_server: servers.CatalogServer) -> str:
+def database(postgres_server: servers.PostgresServer) -> str:
     """A database with two schemas and the table of the snapshots."""
     name = postgres_server.create_database()
     table = "ducklake_snapshot (i INT)"
@@ -58,7 +58,7 @@ def database(postgres_server: servers.CatalogServer) -> str:
 
 
 @pytest.fixture
-def connect(postgres_server: servers.CatalogServer, database: str) -> Iterator[Callable[[], Connection]]:
+def connect(postgres_server: servers.PostgresServer, database: str) -> Iterator[Callable[[], Connection]]:
     """Opens connections to the database, each with its own session on the server."""
     opened = []
 
@@ -96,7 +96,7 @@ def test_clock_is_that_of_the_server(connect: Callable[[], Connection]) -> None:
 
 
 def test_idle_timeout_is_in_milliseconds(
-    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
 ) -> None:
     assert value(connect(), SERVER.idle_timeout(ALIAS)) == 0
     postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '3min'")
@@ -107,7 +107,7 @@ def test_idle_timeout_is_in_milliseconds(
 
 
 def test_tables_that_the_role_may_not_change(
-    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
 ) -> None:
     for table in ("ducklake_a", "ducklake_b", "ducklake_inlined_data_1_1", "another"):
         postgres_server.sql(f'CREATE TABLE {table} (i int); CREATE SCHEMA IF NOT EXISTS "it\'s"', database)
@@ -130,7 +130,7 @@ def test_tables_that_the_role_may_not_change(
 
 
 def test_catalog_and_server_have_different_ids(
-    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
 ) -> None:
     connection = connect()
     oid = postgres_server.sql(f"SELECT oid FROM pg_database WHERE datname = '{database}'")
@@ -198,7 +198,7 @@ def test_holders_of_a_lock_are_described(connect: Callable[[], Connection]) -> N
 
 
 def test_lock_of_another_database_is_not_reported(
-    connect: Callable[[], Connection], postgres_server: servers.CatalogServer
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer
 ) -> None:
     connection = connect()
     held = f"SELECT pg_advisory_lock({KEY}); SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
@@ -207,7 +207,7 @@ def test_lock_of_another_database_is_not_reported(
 
 
 def test_lost_connection_fails_the_check(
-    connect: Callable[[], Connection], postgres_server: servers.CatalogServer, database: str
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
 ) -> None:
     connection = connect()
     connection.execute("BEGIN")
