@@ -10,13 +10,14 @@ from typing import Any
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.sql_references import References, check_syntax, find_references
+from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
 from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import QueryError, UnsafeQueryError
+from lakeconf.errors import CatalogMissingError, QueryError, UnsafeQueryError
 from lakeconf.guard.guard import reader_of
+from lakeconf.lake.opening import empty_store
 from lakeconf.sql import literal
 from lakeconf.store import Store, for_reading, open_connection
 
@@ -40,6 +41,26 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
     """
+    try:
+        return _query(store, statement, limit)
+    except CatalogMissingError:
+        if not _reads_nothing(statement):
+            raise
+    # Without a lake, such a query still has a result.
+    with empty_store(store.name, store.alias, store.secrets) as empty:
+        empty.open().close()
+        return _query(empty, statement, limit)
+
+
+def _reads_nothing(statement: str) -> bool:
+    try:
+        found = parse_query(statement)
+    except NotOneQuery:
+        return False
+    return not (found.tables or found.functions or found.describes)
+
+
+def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     backend = store.metadata_backend.with_own_credentials()
     reading = for_reading(store).replace(metadata_backend=backend)
     with hidden_credentials(), open_connection(reading) as connection:

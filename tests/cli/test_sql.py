@@ -215,6 +215,14 @@ def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
         assert (code, out, message in err) == (2, "", True)
 
 
+def test_query_that_reads_nothing_needs_no_lake(project: Path, called: Any) -> None:
+    assert called("sql", "SELECT 1 AS n", "--format", "json") == (0, '[\n  {\n    "n": 1\n  }\n]\n', "")
+    for statement in ("FROM raw.t", "SHOW TABLES", "SELECT"):
+        code, _, err = called("sql", statement)
+        assert (code, "has no lake yet" in err) == (1, True)
+    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
+
+
 ROWS = pa.table({"i": pa.array(range(10), pa.int64())})
 
 
