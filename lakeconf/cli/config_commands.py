@@ -185,7 +185,7 @@ def _count(found: Sequence[Problem], word: str) -> str:
 @format_option
 @config_option
 def stores_command(store: str | None, source: str | None, format_name: str) -> None:
-    """List the stores; * marks the default store. For a STORE, show its values, and where each comes from.
+    """List the stores; * marks the default store. For a STORE, show its keys, with the origin of each value.
 
     The list does not resolve variables, so it works if some are not set.
     """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lakeconf.backends.secrecy import holds_credentials, is_secret
 from lakeconf.config.config import Config
 from lakeconf.config.resolve import Origin, Path
+from lakeconf.config.schema import json_schema
 from lakeconf.secret import MASK, Secret, masked
+from lakeconf.store import Store
 
 
 class StoreValue(NamedTuple):
@@ -20,13 +22,30 @@ class StoreValue(NamedTuple):
 
 
 def store_values(config: Config, name: str) -> list[StoreValue]:
-    """The values of a store without problems: nothing masks the value of a misspelt key."""
+    """The values of a store without problems: nothing masks the value of a misspelt key. Then the keys not set."""
     store, reading = config.get_store(name), config.reading(name)
-    return [
+    found = [
         StoreValue(".".join(path), _text(path, value, store.secrets), _origin(config, name, origin))
         for path, origin in reading.origins.items()
         if not isinstance(value := reading.value(path), Mapping)
     ]
+    known = tuple(".".join((*path, "")) for path in reading.origins)
+    unset = [one for one in _possible(store) if not any(key.startswith(f"{one[0]}.") for key in known)]
+    return found + [StoreValue(key, default, "not set") for key, default in unset]
+
+
+def _possible(store: Store) -> Iterator[tuple[str, str]]:
+    """Every key of a store, with its default."""
+    tables = json_schema()["$defs"]
+    for name in tables["store"]["properties"]:
+        backend = getattr(store, name, None) if name in ("metadata_backend", "storage_backend") else None
+        definition = f"{name}.{backend.type}" if backend is not None else name
+        fields = {} if backend is None else type(backend).model_fields
+        for key in tables.get(definition, {}).get("properties", {}):
+            default = fields[key].default if key in fields and not fields[key].is_required() else None
+            yield f"{name}.{key}", "" if default is None else str(default)
+        if definition not in tables:
+            yield name, ""
 
 
 def _origin(config: Config, store: str, found: Origin) -> str:
