@@ -138,10 +138,11 @@ class DuckDBEngine:
 
     def _run_over(self, relation: duckdb.DuckDBPyRelation, statement: str) -> None:
         """Runs a statement that names a relation of this connection as `_ROWS`."""
+        # Not `relation.query`, which Ctrl-C does not interrupt.
+        self._connection.native.register(_ROWS, relation)
         try:
-            relation.query(_ROWS, statement)
+            self._connection.native.execute(statement)
         finally:
-            # DuckDB makes a view for it, which it does not remove.
             with contextlib.suppress(LakeconfError):
                 self._connection.execute(f"DROP VIEW IF EXISTS temp.main.{_ROWS}")
 

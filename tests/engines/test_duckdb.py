@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
+    from lakeconf import Store
     from lakeconf.connection.connection import Connection
 
 TYPES = {"a": "INTEGER", 'b "q"': "VARCHAR"}
@@ -233,3 +235,20 @@ def test_release_ignores_an_error_of_duckdb(engine: DuckDBEngine, lake: Lake, wr
         writer.execute("DROP TABLE missing")
     engine.release(broken)
     assert staged_tables(writer) == []
+
+
+def test_ctrl_c_ends_a_write(store: Store) -> None:
+    """DuckDB looks for signals while it runs a statement, but not in `relation.query`."""
+    slow = "SELECT range % 1000 AS id, sum(sin(range)) AS v FROM range(3_000_000_000) GROUP BY ALL"
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    with store.open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "v": "DOUBLE"})
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)
+            with pytest.raises(KeyboardInterrupt):
+                table.append(lake.sql(slow))
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+        assert table.count() == 0
+        assert table.append([{"id": 1, "v": 1.0}]) == lake.snapshot_id
