@@ -41,6 +41,7 @@ CONSEQUENCES = {
     "reset_index(drop=True)": "the index of a frame in memory",
     "replace the NULL": "a value of the frame",
     ".overwrite(…)": "rows, by the same rows",
+    "table.overwrite(table.scan())": "rows, by the same rows",
     "delete it while no writer is active": "a lock file without content",
     "exclude lock files": "nothing",
     "doctor --store STORE --repair": "the marker of a data path, after a question",

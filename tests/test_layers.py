@@ -53,6 +53,7 @@ LAZY = {
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
     ("lakeconf.lake.lake", "lakeconf.lake.spark_sql"),
+    ("lakeconf.cli.pipeline_commands", "lakeconf.pipelines.openlineage"),
     ("lakeconf.cli", "lakeconf.cli.app"),
     ("lakeconf.integrations.pytest", "lakeconf.config.config"),
     ("lakeconf.integrations.pytest", "lakeconf.backends.registry"),

@@ -122,8 +122,7 @@ def run(
     """
     bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
     chosen, run_id = {model.table for model in pipeline.chosen(tables)}, uuid.uuid4().hex
-    # The table that failed, by the tables that cannot be computed because of it.
-    results, failed = list[ModelResult](), dict[str, str]()
+    results, failed = list[ModelResult](), dict[str, str]()  # by tables that cannot be computed: what failed
 
     def end(result: ModelResult) -> None:
         _log.info("model %(model)s: %(status)s, %(reason)s, %(rows)d rows, %(seconds).1f s", vars(result))
