@@ -394,8 +394,8 @@ def verify_command(
 ) -> None:
     """Compare TABLE as read by Spark and by DuckDB: row counts, NULLs and a hash of each column.
 
-    Both engines read the whole table at one snapshot; Spark runs on this machine. The exit code is 1 if they differ or
-    a deleted row is visible again.
+    Both engines read the whole table at one snapshot; Spark runs on this machine. The exit code is 1 if they differ,
+    a deleted row is visible again, or two rows have one row id.
     """
     found = init(source).get_store(store)
     # The session ends with this process.

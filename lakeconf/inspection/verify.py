@@ -11,11 +11,12 @@ from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.health import lost_deletes
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.tables import TableInfo
 from lakeconf.engines.engine import ColumnCheck, Fingerprint, spark_operations
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
-from lakeconf.sql import files_sql
+from lakeconf.sql import files_sql, folded, qualified
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class Verification:
     # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
     # engines read them.
     lost_deletes: int = 0
+    # The number of rows with the row id of another row, after a merge of files by DuckLake itself: updates refuse them.
+    repeated_ids: int = 0
 
     @property
     def sound(self) -> bool:
-        """True if both engines read the same rows and no deleted row is visible again."""
-        return self.equal and not self.lost_deletes
+        """True if both engines read the same rows, no deleted row is visible again, and each row has its own id."""
+        return self.equal and not self.lost_deletes and not self.repeated_ids
 
     @property
     def equal(self) -> bool:
@@ -65,6 +68,11 @@ class Verification:
             lines.append(
                 f"  deleted rows that are visible again: {self.lost_deletes}; another tool rewrote their files while "
                 "they were deleted: repeat the deletes"
+            )
+        if self.repeated_ids:
+            lines.append(
+                f"  rows with the row id of another row: {self.repeated_ids}; write the table again, so that updates "
+                "find its rows: table.overwrite(table.scan())"
             )
         return "\n".join(lines)
 
@@ -87,7 +95,17 @@ def verify(lake: Lake, table: str) -> Verification:
         columns=found.columns,
         wrong_counts=wrong_counts,
         lost_deletes=lost_deletes(session.reader, snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
+        repeated_ids=_repeated_ids(session.reader, plan.table, snapshot_id),
     )
+
+
+def _repeated_ids(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> int:
+    if any(folded(column.name) == "rowid" for column in table.columns):
+        return 0  # the column hides the ids
+    name = qualified(reader.alias, table.schema_name, table.name)
+    query = f"SELECT count(rowid) - count(DISTINCT rowid) FROM {name} AT (VERSION => {snapshot_id})"  # noqa: S608
+    ((count,),) = reader.connection.rows(query)
+    return int(count)
 
 
 def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) -> tuple[WrongCount, ...]:

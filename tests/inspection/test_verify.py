@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from local_stores import store_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -18,6 +19,8 @@ from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from lakeconf import Lake, Store
 
@@ -185,3 +188,20 @@ def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: p
     first.unlink()
     assert run(["verify", "raw.numbers"]) == 1
     assert f"1 of the 2 data files of raw.numbers do not exist: {first}" in capsys.readouterr().err
+
+
+def test_rows_with_the_row_id_of_another_row_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+    with store_of(tmp_path, data_inlining_row_limit=8).open(spark) as lake:
+        run_plain(lake, "CREATE TABLE t (id BIGINT)")
+        for start, end in ((0, 30), (30, 33), (33, 48), (48, 53)):
+            run_plain(lake, f"INSERT INTO t SELECT i FROM range({start}, {end}) AS r(i)")
+        run_plain(lake, "DELETE FROM t WHERE id = 47", "CALL ducklake_flush_inlined_data('dev')")
+        lake.refresh()
+        assert verify(lake, "t").sound
+        run_plain(lake, "CALL ducklake_merge_adjacent_files('dev', 't')")
+        lake.refresh()
+        found = verify(lake, "t")
+        assert (found.equal, found.sound, found.repeated_ids) == (True, False, 5)
+        assert "rows with the row id of another row: 5; write the table again" in str(found)
+        lake.table("t").overwrite(lake.table("t").scan())
+        assert verify(lake, "t").sound
