@@ -199,12 +199,19 @@ def tables_with_deletes(reader: CatalogReader) -> set[tuple[str, str]]:
 
 
 def merges(reader: CatalogReader) -> Merges:
-    """The small files of the lake."""
+    """The small files of the lake, and the tables that DuckLake must not merge."""
     with reader.transaction() as transaction:
         tables = _tables(transaction)
-    small = tuple(found for table in tables if (found := _small_files(table)) is not None)
     left = [table for table in tables if _is_divided(table) or _is_numbered_again(reader, table)]
-    return Merges(small, {(table.schema, table.name) for table in left} | tables_with_deletes(reader))
+    names = {(table.schema, table.name) for table in left}
+    return Merges(tuple(filter(None, map(_small_files, tables))), names | tables_with_deletes(reader))
+
+
+def small_files(reader: CatalogReader, schema: str, name: str) -> SmallFiles | None:
+    """The small files of a table; None if there is nothing to merge."""
+    with reader.transaction() as transaction:
+        tables = _tables(transaction)
+    return next((_small_files(table) for table in tables if (table.schema, table.name) == (schema, name)), None)
 
 
 def _small_files(table: _Table) -> SmallFiles | None:

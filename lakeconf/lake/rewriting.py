@@ -37,6 +37,7 @@ from lakeconf.lake.compaction import (
     all_tables,
     merges,
     rewritten_files,
+    small_files,
     tables_with_deletes,
     target_file_size,
 )
@@ -229,8 +230,7 @@ def _merge_table(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
         _merge(session, limit, arguments, written, {} if is_last else {_TARGET: f"{target} bytes"})
         if is_last:
             return
-        names = table.schema, table.name
-        found = next((one for one in merges(session.reader).small if (one.schema, one.name) == names), None)
+        found = small_files(session.reader, table.schema, table.name)
 
 
 def _merge(session: Session, limit: TimeLimit, arguments: str, written: int, settings: Mapping[str, str]) -> None:
