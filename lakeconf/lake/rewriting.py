@@ -204,9 +204,17 @@ def merge_files(session: Session, limit: TimeLimit) -> None:
         _merge(session, limit, arguments, FILES_WRITTEN, {})
     for table in tables:
         if (table.schema, table.name) in left:
-            # Staged commits keep row ids.
-            why = "DuckLake would change row ids or fail"
-            _replace(session, limit, table.replaced, f"{len(table.ids)} small files", why)
+            _merge_staged(session, limit, table)
+
+
+def _merge_staged(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
+    """Merges files by staged commits, which keep row ids, until that makes no fewer files."""
+    found: SmallFiles | None = table
+    while found is not None and not limit.is_over:
+        why = "DuckLake would change row ids or fail"
+        _replace(session, limit, found.replaced, f"{len(found.ids)} small files", why)
+        left = small_files(session.reader, table.schema, table.name)
+        found = left if left is not None and len(left.ids) < len(found.ids) else None
 
 
 def _replace(session: Session, limit: TimeLimit, table: RewrittenFiles, files: str, why: str) -> None:
