@@ -1,4 +1,4 @@
-"""Raw tables from the landing zone, staging tables and marts. Raw tables are in one store, the others in another."""
+"""Raw tables from the landing zone, staging tables and marts."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ raw_invoices = landed("invoices")
 raw_tickets = landed("support_tickets")
 
 
-@model("staging.users", View(), inputs={"users": "raw.raw.users"})
+@model("staging.users", View(), inputs={"users": "raw.users"})
 def stg_users(users: Frame) -> Frame:
     """Users without their email addresses."""
     return users.select("user_id", "plan", "country", nw.col("signed_up_at").cast(nw.Date).alias("signed_up_on"))
 
 
-@model("staging.events", View(), inputs={"events": "raw.raw.events"})
+@model("staging.events", View(), inputs={"events": "raw.events"})
 def stg_events(events: Frame) -> Frame:
     """Events with their date."""
     return events.with_columns(nw.col("occurred_at").cast(nw.Date).alias("event_date"))
 
 
-@model("staging.invoices", View(), inputs={"invoices": "raw.raw.invoices"})
+@model("staging.invoices", View(), inputs={"invoices": "raw.invoices"})
 def stg_invoices(invoices: Frame) -> Frame:
     """Valid invoices, with their date."""
     issued_on = nw.col("issued_at").cast(nw.Date)
     return invoices.filter(nw.col("status") != "void").with_columns(issued_on.alias("issued_on"))
 
 
-@model("staging.tickets", View(), inputs={"tickets": "raw.raw.support_tickets"})
+@model("staging.tickets", View(), inputs={"tickets": "raw.support_tickets"})
 def stg_tickets(tickets: Frame) -> Frame:
     """Tickets, with a flag that says whether they are resolved."""
     return tickets.with_columns(nw.col("resolved_at").is_null().alias("is_open"))

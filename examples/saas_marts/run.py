@@ -1,4 +1,4 @@
-"""Generates batches, loads new files into the raw store, and builds the marts in the analytics store.
+"""Generates batches, loads new files into raw tables, and builds the marts.
 
 `python run.py 10 --engine spark` processes ten batches on Spark; `--config server.toml` uses Postgres and S3;
 `LANDING=s3://bucket/landing` puts the landing zone into the bucket as well.
@@ -39,16 +39,14 @@ def main() -> None:
     os.chdir(HERE)
     (HERE / ".lakeconf").mkdir(exist_ok=True)
     landing = os.environ.get("LANDING", str(HERE / "landing"))
-    with lakeconf.init(given.config).get_store("raw").connect() as connection:
+    with lakeconf.init(given.config).get_store().connect() as connection:
         if given.batches:
             generate.generate(connection, landing, given.batches)
         days = 30 * generate.generated(connection, landing)
     options = ["--engine", given.engine, "--config", given.config]
-    run("run", "raw.*", "--store", "raw", *options)
-    run(
-        "run", "staging.*", "marts.*", "--store", "analytics", "--to", str(date(2024, 1, 1) + timedelta(days)), *options
-    )
-    with lakeconf.init(given.config).get_store("analytics").open() as lake:
+    run("run", "raw.*", *options)
+    run("run", "staging.*", "marts.*", "--to", str(date(2024, 1, 1) + timedelta(days)), *options)
+    with lakeconf.init(given.config).get_store().open() as lake:
         for query in (
             "SELECT count(*) AS users, sum(lifetime_revenue) AS paid, sum(sessions) AS sessions FROM marts.dim_users",
             "SELECT count(*) AS days, sum(page_views) AS page_views FROM marts.fct_daily_active_users",

@@ -229,14 +229,15 @@ MARTS = {
 }
 
 
-def assert_marts_are_right(folder: Path, config: str, landing: str, batches: int, raw: str = "raw") -> None:
+def assert_marts_are_right(folder: Path, config: str, landing: str, batches: int, raw: str = "analytics") -> None:
     """Compares the marts with DuckDB queries that read only the files in the landing zone."""
     stores = lakeconf.init(folder / config)
     native = stores.get_store(raw).connect()
     for table in ("users", "events", "invoices", "support_tickets"):
         native.execute(f"CREATE TEMP VIEW {table} AS FROM '{landing}/{table}/*.parquet'")
     assert native.execute("SELECT count(*) FROM events").fetchall() == [(50_000 * batches,)]
-    stores.get_store("analytics").attach(native)
+    if raw != "analytics":
+        stores.get_store("analytics").attach(native)
     for table, query in MARTS.items():
         names = ", ".join(column[0] for column in native.sql(query).description)
         for one, other in ((f"SELECT {names} FROM analytics.{table}", query), (query, f"FROM analytics.{table}")):

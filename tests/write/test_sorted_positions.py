@@ -84,7 +84,7 @@ def test_duckdb_looks_for_the_rows_in_the_catalog_only(
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        ("CALL ducklake_merge_adjacent_files('dev', 't')", [1, 1, 1]),
+        ("CALL ducklake_rewrite_data_files('dev', 't', delete_threshold => 0)", [1, 1, 1]),
         ("INSERT INTO other VALUES (1)", [1, 1]),
     ],
 )

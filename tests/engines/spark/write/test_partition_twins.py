@@ -222,9 +222,9 @@ def test_tables_with_several_keys_live_as_those_of_duckdb(lake: Lake, keys: list
     for table in ("ours", "theirs"):
         lake.table(table).delete("id IN (0, 7, 14, 1007, 2014)")
         lake.table(table).update({"small": 9}, where="id IN (11, 22, 1033)")
-    before = len(files(lake, "ours", "lakeconf"))
+    before = len(lake.table("ours").files())
     maintain(lake)
-    assert len(files(lake, "ours", "lakeconf")) < before
+    assert len(lake.table("ours").files()) < before
     assert rows(lake, "FROM dev.ours") == rows(lake, "FROM dev.theirs")
     assert verify(lake, "ours").equal
     stored = {str(path) for path in Path(lake._session.reader.data_path, "main", "ours").rglob("*.parquet")}
