@@ -87,6 +87,17 @@ class Connection:
         with self.errors():
             return self.native.execute(sql, parameters)
 
+    def run_over(self, name: str, relation: duckdb.DuckDBPyRelation, sql: str) -> None:
+        """Runs SQL that names a relation of this connection; the caller translates errors."""
+        # Not `relation.query`, which Ctrl-C does not interrupt.
+        self.native.register(name, relation)
+        try:
+            self.native.execute(sql)
+        finally:
+            # DuckDB makes a view for it, which it does not remove.
+            with contextlib.suppress(LakeconfError):
+                self.execute(f"DROP VIEW IF EXISTS temp.main.{name}")
+
     def rows(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         """Runs SQL and returns its rows."""
         with self.errors():

@@ -100,7 +100,7 @@ class DuckDBEngine:
         with self._connection.errors(), self._connection.errors_with_places():
             # Only the relation's own connection can run it. The connection that commits reads the table.
             made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
-            self._run_over(adopted, made)
+            self._connection.run_over(_ROWS, adopted, made)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
@@ -136,16 +136,6 @@ class DuckDBEngine:
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
         return foreign.lazy_rows(self._connection.relation(query))
 
-    def _run_over(self, relation: duckdb.DuckDBPyRelation, statement: str) -> None:
-        """Runs a statement that names a relation of this connection as `_ROWS`."""
-        # Not `relation.query`, which Ctrl-C does not interrupt.
-        self._connection.native.register(_ROWS, relation)
-        try:
-            self._connection.native.execute(statement)
-        finally:
-            with contextlib.suppress(LakeconfError):
-                self._connection.execute(f"DROP VIEW IF EXISTS temp.main.{_ROWS}")
-
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         """Copies a relation of another connection to the reading connection.
 
@@ -156,7 +146,7 @@ class DuckDBEngine:
         # Without pyarrow, the copy exists as long as the connection.
         name = f"memory.main.{identifier(f'lakeconf_frame_{uuid.uuid4().hex}')}"
         stream = self._connection.from_arrow(_Stream(relation))
-        self._run_over(stream, f"CREATE TABLE {name} AS FROM {_ROWS}")
+        self._connection.run_over(_ROWS, stream, f"CREATE TABLE {name} AS FROM {_ROWS}")
         return self._connection.relation(f"FROM {name}")
 
 
