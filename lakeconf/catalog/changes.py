@@ -32,8 +32,8 @@ Rows = TypeVar("Rows")
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
 # Maintenance: these changes move rows between files and keep the contents of the table.
 _FLUSHES = ("inline_flush", "flushed_inlined")
-_MERGES = ("merge_adjacent", "compacted_table")
-_MAINTENANCE = (*_MERGES, "rewrite_delete", *_FLUSHES)
+MERGES = ("merge_adjacent", "compacted_table")  # of files by DuckLake
+_MAINTENANCE = (*MERGES, "rewrite_delete", *_FLUSHES)
 _CHANGES = (
     "SELECT snapshot_id, changes_made FROM ducklake_snapshot LEFT JOIN ducklake_snapshot_changes "
     "USING (snapshot_id) WHERE snapshot_id > ? AND snapshot_id <= ?"
@@ -88,7 +88,9 @@ def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dic
 
     DuckLake can give the rows of merged files other row ids.
     """
-    found = {version: [one for one in made_changes(made) if one[0] in _MERGES] for version, made in newer.items()}
+    found = {
+        version: [one for one in made_changes(made) if one[0].startswith(MERGES)] for version, made in newer.items()
+    }
     versions = ", ".join(str(version) for version, merged in found.items() if merged)
     if not versions:
         return {}

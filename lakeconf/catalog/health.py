@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from lakeconf.catalog.changes import changed_tables, made_changes
+from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.tables import find_table
 from lakeconf.ducklake import inlined_deletes_table
@@ -158,8 +158,6 @@ def table_bounds(transaction: MetadataTransaction, table_id: int) -> Mapping[int
     return {int(field_id): (low, high) for field_id, low, high in transaction.rows(_BOUNDS, [table_id])}
 
 
-# The changes of a snapshot in which DuckLake merged files.
-_MERGES = ("merge_adjacent", "compacted_table")
 _CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
 # A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
 # those of lakeconf's staged commits.
@@ -178,7 +176,7 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
         merges = [
             version
             for version, made in found
-            if any(kind.startswith(_MERGES) and table == table_id for kind, table in made_changes(made))
+            if any(kind.startswith(MERGES) and table == table_id for kind, table in made_changes(made))
         ]
         for version, made in found:
             kinds = [kind for kind, table in changed_tables(made) if table == table_id]

@@ -41,7 +41,7 @@ class Verification:
     # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
     # engines read them.
     lost_deletes: int = 0
-    # The number of rows with the row id of another row, after a merge of files by DuckLake itself: updates refuse them.
+    # The number of rows with the row id of another row, after a merge of files by DuckLake itself: their updates fail.
     repeated_ids: int = 0
 
     @property

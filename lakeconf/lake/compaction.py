@@ -186,16 +186,21 @@ def all_tables(reader: CatalogReader) -> list[tuple[str, str]]:
         return [(schema, name) for _, schema, name in transaction.rows(_TABLES)]
 
 
-def tables_with_deletes(reader: CatalogReader) -> set[tuple[str, str]]:
-    """The schema and the name of each table with live files from which the catalog itself deletes rows.
+def tables_with_deletes(
+    reader: CatalogReader, is_chosen: Callable[[str, str], bool] = lambda *_: True
+) -> set[tuple[str, str]]:
+    """The schema and the name of each chosen table with live files from which the catalog itself deletes rows.
 
     After DuckLake has written such a file again, a flush would write these deletes as a file for the former one, and
     older snapshots would have other rows.
     """
     with reader.transaction() as transaction:
         ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-        found = transaction.rows(_TABLES)
-        return {(schema, name) for one, schema, name in found if inlined_deletes(transaction, one, newest)}
+        return {
+            (schema, name)
+            for table_id, schema, name in transaction.rows(_TABLES)
+            if is_chosen(schema, name) and inlined_deletes(transaction, table_id, newest)
+        }
 
 
 def merges(reader: CatalogReader) -> Merges:

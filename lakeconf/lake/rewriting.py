@@ -289,9 +289,9 @@ def _carried_out(
     """Runs a step that writes files again, unless other writers delete rows in the catalog meanwhile."""
 
     def checked(_: int) -> Sequence[TableInfo]:
-        found = sorted(name for name in tables_with_deletes(session.reader) if arguments in ("", of_table(*name)))
+        found = tables_with_deletes(session.reader, lambda *name: arguments in ("", of_table(*name)))
         if found:
-            raise RowsChangedError(f"{joined_name(*found[0])} has deletes in the catalog")
+            raise RowsChangedError(f"{joined_name(*min(found))} has deletes in the catalog")
         return ()
 
     try:
