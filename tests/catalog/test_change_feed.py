@@ -11,13 +11,11 @@ from lakeconf.catalog.changes import (
     BEGIN,
     END,
     ROW_ID,
-    Deletes,
-    InlinedRow,
     changed_inlined_rows,
     plan_changes,
     plan_changes_with_inlined_rows,
 )
-from lakeconf.errors import CatalogError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import CatalogError, SnapshotNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,25 +61,6 @@ def inlining(tmp_path: Path) -> Iterator[Lake]:
         attached.run("CREATE TABLE lake.t (a INTEGER)")
         attached.run("INSERT INTO lake.t VALUES (1), (2)", "INSERT INTO lake.t VALUES (3)")
         yield attached
-
-
-def test_inserted_files_are_those_of_the_range(three: Lake) -> None:
-    assert [inserted(plan(three, since, 4)) for since in (1, 2, 3, 4, 5)] == [[0, 1, 2], [0, 1, 2], [1, 2], [2], []]
-    assert [inserted(plan(three, 2, until)) for until in (1, 2, 3)] == [[], [0], [0, 1]]
-
-
-def test_plan_describes_its_range(three: Lake) -> None:
-    three.run("ALTER TABLE lake.t ADD COLUMN b INTEGER", "SET TimeZone = 'Asia/Tokyo'")
-    found = plan(three, 3, 4)
-    assert (found.since, found.until, found.oldest, found.compactions) == (3, 4, 0, ())
-    assert [column.name for column in found.inserted.columns] == ["a"]
-    assert [column.name for column in plan(three, 3, 5).deleted.columns] == ["a", "b"]
-    assert (found.inserted.time_zone, found.deleted.snapshot_id) == ("Asia/Tokyo", 4)
-    assert (found.inlined_rows, found.inlined_tables, found.deletes) == ((), (), ())
-    three.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1])")
-    assert plan(three, 3, 4).oldest == 2
-    with pytest.raises(TableNotFoundError):
-        plan_changes(three.reader, "main.unknown", 3, 4)
 
 
 @pytest.mark.parametrize("source", ["three", "inlining"])
@@ -156,31 +135,6 @@ def test_name_of_a_table_does_not_make_a_snapshot_a_compaction(three: Lake) -> N
         assert (found.compactions, len(found.inserted.files)) == ((), 1)
 
 
-def test_inlined_rows_are_those_that_the_range_changed(inlining: Lake) -> None:
-    inlining.run("DELETE FROM lake.t WHERE a = 1", "INSERT INTO lake.t VALUES (4)", OTHER)
-    everything = plan(inlining, 2, 5)
-    assert everything.inlined_rows == (
-        InlinedRow(0, 2, 4),
-        InlinedRow(1, 2, None),
-        InlinedRow(2, 3, None),
-        InlinedRow(3, 5, None),
-    )
-    assert everything.inlined_tables == ("ducklake_inlined_data_1_1",)
-    assert plan(inlining, 2, 2).inlined_rows == (InlinedRow(0, 2, 4), InlinedRow(1, 2, None))
-    assert plan(inlining, 4, 4).inlined_rows == (InlinedRow(0, 2, 4),)
-    assert plan(inlining, 3, 4).inlined_rows == (InlinedRow(0, 2, 4), InlinedRow(2, 3, None))
-    assert plan(inlining, 6, 6).inlined_tables == ()
-
-
-def test_inlined_deletes_record_their_snapshots(inlining: Lake) -> None:
-    inlining.run("INSERT INTO lake.t SELECT * FROM range(100, 200)")
-    inlining.run("DELETE FROM lake.t WHERE a IN (107, 105)", "DELETE FROM lake.t WHERE a = 101", OTHER)
-    assert [found.inlined for found in plan(inlining, 5, 5).deletes] == [((5, 5), (7, 5))]
-    assert [found.inlined for found in plan(inlining, 6, 6).deletes] == [((1, 6), (5, 5), (7, 5))]
-    assert deleted(plan(inlining, 4, 4)) == []
-    assert deleted(plan(inlining, 7, 7)) == []
-
-
 def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: Lake) -> None:
     inlining.run("DELETE FROM lake.t WHERE a = 1", "DELETE FROM lake.t WHERE a = 3", FLUSH)
     for since, until in ((4, 4), (5, 5), (4, 6)):
@@ -188,17 +142,6 @@ def test_delete_file_of_a_flush_may_have_deletes_of_later_snapshots(inlining: La
         assert (deletes.is_mixed, len(deletes.files)) == (True, 1)
     (first,) = plan(inlining, 2, 2).inserted.files
     assert first.snapshot_filter == 2
-
-
-def test_name_mappings_of_registered_files_are_loaded(three: Lake) -> None:
-    path = three.folder / "f.parquet"
-    three.run(f"COPY (SELECT 100::INTEGER AS a) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    assert plan(three, 2, 4).inserted.name_mappings == {}
-    found = plan(three, 5, 5)
-    (file,) = found.inserted.files
-    assert list(found.inserted.name_mappings) == [file.mapping_id]
-    three.run("DELETE FROM lake.t WHERE a = 100")
-    assert list(plan(three, 6, 6).deleted.name_mappings) == [file.mapping_id]
 
 
 def test_deletion_vector_is_refused_only_where_it_matters(three: Lake) -> None:
@@ -230,48 +173,9 @@ def test_two_delete_files_at_one_snapshot_are_refused(three: Lake) -> None:
         plan(three, 5, 7)
 
 
-def test_changes_of_other_tables_are_not_in_the_plan(three: Lake) -> None:
-    three.run("CREATE TABLE lake.u AS FROM range(10) AS r(a)", "DELETE FROM lake.u WHERE a = 1")
-    found = plan(three, 5, 6)
-    assert (inserted(found), deleted(found), found.inlined_rows) == ([], [], ())
-    assert [type(deletes) for deletes in plan_changes(three.reader, "u", 6, 6).deletes] == [Deletes]
-
-
 def changed(source: Lake, since: int, until: int, name: str = "t") -> list[dict[str, object]]:
     rows = plan_changes_with_inlined_rows(source.reader, name, since, until)[1]
     return sorted(rows.to_pylist(), key=lambda row: (row[ROW_ID], row[BEGIN]))
-
-
-def test_rows_have_their_snapshots_and_the_columns_of_the_end(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "DELETE FROM lake.t WHERE a = 1")
-    usual.run("ALTER TABLE lake.t ADD COLUMN \"b c\" VARCHAR DEFAULT 'x'", "INSERT INTO lake.t VALUES (3, NULL)")
-    first = {"a": 1, ROW_ID: 0, BEGIN: 2, END: 3}
-    assert changed(usual, 2, 3) == [first, {"a": 2, ROW_ID: 1, BEGIN: 2, END: None}]
-    assert changed(usual, 3, 3) == [first]
-    assert changed(usual, 3, 5) == [first | {"b c": "x"}, {"a": 3, "b c": None, ROW_ID: 2, BEGIN: 5, END: None}]
-
-
-def test_updated_row_occurs_once_for_each_version(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "UPDATE lake.t SET a = 2")
-    assert changed(usual, 2, 3) == [
-        {"a": 1, ROW_ID: 0, BEGIN: 2, END: 3},
-        {"a": 2, ROW_ID: 0, BEGIN: 3, END: None},
-    ]
-
-
-def test_rows_in_files_are_not_included(usual: Lake) -> None:
-    usual.run('CREATE SCHEMA lake."odd schema"', 'CREATE TABLE lake."odd schema"."it\'s" (a INTEGER)')
-    name = 'lake."odd schema"."it\'s"'
-    usual.run(f"INSERT INTO {name} SELECT * FROM range(100)", f"INSERT INTO {name} VALUES (5)")
-    found = changed(usual, 3, 4, '"odd schema"."it\'s"')
-    assert found == [{"a": 5, ROW_ID: 100, BEGIN: 4, END: None}]
-    assert changed(usual, 3, 3, '"odd schema"."it\'s"') == []
-
-
-def test_range_without_inlined_rows_has_only_the_columns_of_the_feed(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (filename VARIANT)")
-    plan, rows = plan_changes_with_inlined_rows(usual.reader, "t", 1, 1)
-    assert (plan.inlined_rows, rows.num_rows, rows.column_names) == ((), 0, [ROW_ID, BEGIN, END])
 
 
 def test_flush_after_planning_is_a_retryable_error(usual: Lake) -> None:

@@ -14,23 +14,6 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
 
 
-@pytest.mark.parametrize(
-    ("text", "changes"),
-    [
-        (None, []),
-        ("", []),
-        ('created_schema:"main"', []),
-        ('created_table:"main"."t"', []),
-        ("inserted_into_table:1", [("inserted_into_table", 1)]),
-        ("inserted_into_table:12,deleted_from_table:3", [("inserted_into_table", 12), ("deleted_from_table", 3)]),
-        ('created_table:"main"."t",altered_table:7', [("altered_table", 7)]),
-        ("merge_adjacent:1,inserted_into_table:1", [("merge_adjacent", 1), ("inserted_into_table", 1)]),
-    ],
-)
-def test_changes_are_listed_in_the_order_of_the_text(text: str | None, changes: list[tuple[str, int]]) -> None:
-    assert made_changes(text) == changes
-
-
 @pytest.mark.parametrize("name", ["x,dropped_table:1,", "x:1", ',"",dropped_table:1,""', "dropped_table:1", '"'])
 def test_name_that_looks_like_changes_is_none(name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
@@ -67,13 +50,6 @@ def test_deleted_rows_are_lost_with_the_snapshot_before(changed: Lake) -> None:
 
 def id_of(lake: Lake, name: str) -> int:
     return int(lake.metadata(f"SELECT min(table_id) FROM ducklake_table WHERE table_name = '{name}'")[0][0])
-
-
-def test_changes_between_excludes_the_first_and_includes_the_last(changed: Lake) -> None:
-    found = changes_between(changed.reader, 2, 4)
-    t, u = id_of(changed, "t"), id_of(changed, "u")
-    assert found == [(3, f"inserted_into_table:{t}"), (4, f"inserted_into_table:{u}")]
-    assert changes_between(changed.reader, 4, 4) == []
 
 
 def test_snapshot_without_a_record_has_unknown_changes(changed: Lake) -> None:

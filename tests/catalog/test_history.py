@@ -9,7 +9,6 @@ from catalog_lake import lake
 
 from lakeconf.catalog.history import files, history
 from lakeconf.catalog.reader import MetadataTransaction
-from lakeconf.catalog.snapshot import snapshots
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
@@ -66,15 +65,6 @@ def test_table_created_with_rows_has_both_changes(local: Lake) -> None:
         (1, ("created_table", "inserted_into_table")),
         (2, ("renamed_table", "altered_table")),
     ]
-
-
-def test_history_has_the_commit_information(local: Lake) -> None:
-    local.run("CREATE TABLE lake.t (a INTEGER)", "BEGIN", "INSERT INTO lake.t VALUES (1)")
-    local.run("CALL ducklake_set_commit_message('lake', 'me', 'a load', extra_info => '{}')", "COMMIT")
-    created, load = history(local.reader, "t", 2)
-    assert (created.author, created.message, created.extra_info) == (None, None, None)
-    assert (load.author, load.message, load.extra_info) == ("me", "a load", "{}")
-    assert [created.time, load.time] == [snapshot.time for snapshot in snapshots(local.reader)[1:]]
 
 
 def test_files_are_read_again_if_the_catalog_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from local_stores import store_of
 
 import lakeconf
-from lakeconf.catalog.stored_queries import READERS, WRITERS, called_functions, check_functions, check_only_reads
+from lakeconf.catalog.stored_queries import READERS, WRITERS, check_functions, check_only_reads
 from lakeconf.cli.app import run
 from lakeconf.errors import QueryError, SnapshotNotFoundError, UnknownNameError
 
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
-
-
-@pytest.mark.parametrize(
-    ("sql", "names"),
-    [
-        ("SELECT Lower(a) FROM range(3) AS t(a)", ["lower", "range", "t"]),
-        ('FROM dev."Merge""x" -- (\n/* f( */ (1)', ['merge"x']),
-        ("SELECT 'é f(', $$g($$, (1), h (2)", ["h"]),
-        ("FROM checkpoint()", ["checkpoint"]),
-        ("", []),
-    ],
-)
-def test_called_functions(sql: str, names: list[str]) -> None:
-    assert called_functions(sql) == names
 
 
 @pytest.mark.parametrize(

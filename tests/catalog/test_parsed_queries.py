@@ -161,12 +161,6 @@ def test_relations_are_found_at_every_depth(connection: Connection, sql: str, re
     assert (references and {str(name) for name in references.relations}) == relations
 
 
-def test_parts_of_a_name_are_kept_apart(connection: Connection) -> None:
-    assert found(connection, "FROM Lake.Raw.Events").relations == {Name("lake", "raw", "events")}
-    assert found(connection, "FROM raw.events").relations == {Name("", "raw", "events")}
-    assert str(Name("", "raw", "events")) == "raw.events"
-
-
 def test_functions_and_table_functions_are_kept_apart(connection: Connection) -> None:
     references = found(connection, "SELECT Sum(ABS(a)), a + 1 FROM Range(3) AS t(a) WHERE a IN (SELECT getenv('X'))")
     assert references.table_functions == {"range"}
@@ -175,11 +169,6 @@ def test_functions_and_table_functions_are_kept_apart(connection: Connection) ->
     assert references.local == set()
     assert not references.everything
     assert not references.past
-
-
-def test_names_of_common_table_expressions_are_local(connection: Connection) -> None:
-    references = found(connection, 'WITH Outer_One AS (SELECT 1) FROM (WITH "Inner" AS (FROM t) FROM "Inner")')
-    assert references.local == {"outer_one", "inner"}
 
 
 @pytest.mark.parametrize(

@@ -78,34 +78,12 @@ def _compare_random_lakes(
                 seen["delete files"] += any(file.delete_file for file in plan.files)
 
 
-def test_deletes_in_the_catalog_are_applied(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(100)", "DELETE FROM lake.t WHERE id < 3")
-    plans = assert_alike(usual)
-    assert [len(plan.files[0].inlined_deletes) for plan in plans] == [0, 3]
-
-
 def test_deletion_vectors_are_applied(vectors: Lake) -> None:
     vectors.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(1000)", "DELETE FROM lake.t WHERE id % 3 = 0")
     (_, plan) = assert_alike(vectors)
     deletes = plan.files[0].delete_file
     assert deletes is not None
     assert deletes.format == "puffin"
-
-
-def test_rows_of_later_snapshots_in_a_merged_file_are_invisible(usual: Lake) -> None:
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (id BIGINT)")
-    usual.run(*(f"INSERT INTO lake.t VALUES ({number})" for number in range(4)))
-    usual.run("CALL ducklake_merge_adjacent_files('lake')")
-    plans = assert_alike(usual)
-    assert any(file.snapshot_filter is not None for plan in plans for file in plan.files)
-
-
-def test_later_deletes_in_a_merged_delete_file_are_not_applied(usual: Lake) -> None:
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(100)")
-    usual.run(*(f"DELETE FROM lake.t WHERE id = {number}" for number in range(5)))
-    counts = [sum(rows(plan).values()) for plan in assert_alike(usual)]
-    assert counts[-6:] == [100, 99, 98, 97, 96, 95]
 
 
 def test_columns_that_look_like_virtual_ones_keep_their_values(usual: Lake) -> None:

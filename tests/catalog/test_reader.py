@@ -159,27 +159,13 @@ def test_reads_of_a_catalog_that_always_changes_end_with_an_error() -> None:
     assert len(reads) > 1
 
 
-def test_tables_of_the_catalog_are_found(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(20) r(i)")
-    with source.reader.transaction() as transaction:
-        names = ["ducklake_table", "ducklake_inlined_delete_1", "it's \" none"]
-        assert [transaction.has_table(name) for name in names] == [True, False, False]
-    source.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a = 3")
-    with source.reader.transaction() as transaction:
-        assert transaction.has_table("ducklake_inlined_delete_1")
-
-
 def test_sqlite_looks_for_a_table_without_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the message of its error, DuckDB loads the tables of all databases."""
 
     def refuse(_: object, sql: str) -> None:
         raise AssertionError(sql)
 
-    with (
-        lake("sqlite", tmp_path) as source,
-        source.reader.transaction() as transaction,
-        monkeypatch.context() as patch,
-    ):
+    with lake("sqlite", tmp_path) as source, source.reader.transaction() as transaction, monkeypatch.context() as patch:
         patch.setattr(type(transaction.cursor), "execute", refuse)
         assert not transaction.has_table("ducklake_inlined_delete_1")
 
@@ -238,12 +224,6 @@ def test_file_paths_are_absolute_and_use_an_overridden_data_path(
         (file,) = plan_scan(CatalogReader(connection, "lake"), "t", 2).files
         assert file.path.startswith(f"{tmp_path}/moved/main/t/")
         assert connection.rows(f"SELECT * FROM read_parquet('{file.path}')") == [(1,)]
-
-
-def test_reader_reports_encryption(tmp_path: Path) -> None:
-    for encrypted in (False, True):
-        with lake("duckdb", tmp_path / str(encrypted), options=f", ENCRYPTED {encrypted}") as attached:
-            assert attached.reader.encrypted is encrypted
 
 
 SECONDS = 20

@@ -114,12 +114,6 @@ def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: Lake) -> 
     check_every_version(source)
 
 
-def test_rewritten_file_contains_its_row_ids(source: Lake) -> None:
-    source.run(HUNDRED, "DELETE FROM lake.t WHERE a < 50")
-    source.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    assert [file.row_id_start for file in plan_at(source).files] == [None]
-
-
 def test_file_paths_match_those_of_duckdb(source: Lake) -> None:
     source.run('CREATE SCHEMA lake."odd schema"', 'CREATE TABLE lake."odd schema"."tä ble" (p VARCHAR, a INTEGER)')
     source.run('ALTER TABLE lake."odd schema"."tä ble" SET PARTITIONED BY (p)')
@@ -161,22 +155,12 @@ def test_registered_files_have_a_name_mapping_and_an_absolute_path(source: Lake)
             y.field_id,
             children=(
                 NameMapping(
-                    "list",
-                    y.children[0].field_id,
-                    children=(NameMapping("z", y.children[0].children[0].field_id),),
+                    "list", y.children[0].field_id, children=(NameMapping("z", y.children[0].children[0].field_id),)
                 ),
             ),
         ),
     )
     assert [child.source_name for child in by_id[ids["m"].field_id].children] == ["key", "value"]
-
-
-def test_plan_contains_only_the_name_mappings_of_its_files(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(50)")
-    source.run(f"COPY (SELECT 1000 AS a) TO '{source.folder}/f.parquet'")
-    source.run(f"CALL ducklake_add_data_files('lake', 't', '{source.folder}/f.parquet')")
-    assert len(plan_at(source).name_mappings) == 1
-    assert plan_scan(source.reader, "t", source.newest, where="a < 100").name_mappings == {}
 
 
 def test_two_active_delete_files_of_one_data_file_are_rejected(postgres_server: PostgresServer, tmp_path: Path) -> None:

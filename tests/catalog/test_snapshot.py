@@ -236,12 +236,6 @@ def test_fact_of_a_nested_column_is_that_of_its_fields() -> None:
     assert not has("struct", Fact.AS_SPARK)
 
 
-def test_type_is_parsed() -> None:
-    assert str(parsed_type("STRUCT(a INTEGER, b VARCHAR[])")) == "STRUCT(a INTEGER, b VARCHAR[])"
-    with pytest.raises(duckdb.Error):
-        parsed_type("no_such_type")
-
-
 def test_failed_transaction_of_the_default_connection_does_not_matter(store: Store) -> None:
     duckdb.begin()
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.tables import Column, PartitionField, TableInfo, columns_named, load_table, refuse_missing, tables
+from lakeconf.catalog.tables import Column, PartitionField, TableInfo, columns_named, load_table, tables
 from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -183,28 +183,9 @@ def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
     assert counts[0] == counts[1]
 
 
-def test_error_says_what_has_the_name(local: Lake) -> None:
-    local.run("CREATE VIEW lake.v AS SELECT 1 AS a", "CREATE MACRO lake.m(x) AS TABLE SELECT x AS a")
-    with local.reader.transaction() as transaction:
-        with pytest.raises(UnsupportedError, match=r"main\.v is a view"):
-            refuse_missing(transaction, ("main", "V"), local.newest, [])
-        with pytest.raises(UnsupportedError, match=r"main\.m is a macro"):
-            refuse_missing(transaction, ("main", "m"), local.newest, [])
-        with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*main.event\""):
-            refuse_missing(transaction, ("main", "events"), local.newest, ["main.event", "main.other"])
-        with pytest.raises(TableNotFoundError, match=r"no table 'main.v' at version 0"):
-            refuse_missing(transaction, ("main", "v"), 0, [])
-
-
 def table(*names: str) -> TableInfo:
     columns = tuple(Column(n, name, "int32", nullable=True, initial_default=None) for n, name in enumerate(names, 1))
     return TableInfo(1, "raw", "events", columns, "/data/")
-
-
-def test_columns_have_the_order_of_the_names() -> None:
-    events = table("id", "Kind", "odd, name")
-    assert [column.field_id for column in columns_named(events, ["ODD, NAME", "kind", "ID"])] == [3, 2, 1]
-    assert columns_named(events, []) == ()
 
 
 def test_only_ascii_letters_match_in_any_case() -> None:
@@ -212,21 +193,6 @@ def test_only_ascii_letters_match_in_any_case() -> None:
     assert [column.name for column in columns_named(accented, ["É", "é"])] == ["É", "é"]
     with pytest.raises(SchemaError):
         columns_named(accented, ["SS"])
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("knd", 'did you mean "kind"?'),
-        ("zzz", "use one of its columns: id, kind"),
-        ("", "use one of its columns: id, kind"),
-    ],
-)
-def test_unknown_column_is_refused(name: str, hint: str) -> None:
-    with pytest.raises(SchemaError) as refused:
-        columns_named(table("kind", "id"), ["id", name])
-    assert refused.value.message == f"the table raw.events has no column {name!r}"
-    assert refused.value.hint == hint
 
 
 def test_repeated_column_is_refused() -> None:

@@ -12,8 +12,7 @@ from lakeconf.errors import PredicateError
 
 
 @pytest.mark.parametrize(
-    ("text", "day"),
-    [("0001-01-01", date.min), ("2024-02-29", date(2024, 2, 29)), ("9999-12-31", date.max)],
+    ("text", "day"), [("0001-01-01", date.min), ("2024-02-29", date(2024, 2, 29)), ("9999-12-31", date.max)]
 )
 def test_date_from_the_first_to_the_last_year(text: str, day: date) -> None:
     assert parse_date(text) == day

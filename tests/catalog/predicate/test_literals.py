@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from lakeconf.catalog.pruning.literals import Text, between, compare, one_of
-from lakeconf.catalog.pruning.predicates import And, Comparison, In, Operator, literal_type, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import Comparison, In, Operator, literal_type, to_duckdb_sql
 from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
@@ -163,20 +163,6 @@ def test_in_has_the_result_of_duckdb(type_name: str, raws: list[Raw], literals: 
 def test_between_has_the_result_of_duckdb(type_name: str, low: Raw, high: Raw, literals: str, answers: Answers) -> None:
     (ours,) = conditions_of([between(column(type_name), low, high)])
     assert answers(type_name, ours) == answers(type_name, f"a BETWEEN {literals}")
-
-
-def test_representable_literal_stays_one_comparison() -> None:
-    assert compare(column("decimal(4,2)"), "=", Decimal("1.5")) == Comparison(
-        column("decimal(4,2)"), "=", Decimal("1.50")
-    )
-    assert compare(column("int8"), "<", Text(" 5 ")) == Comparison(column("int8"), "<", 5)
-    found = compare(column("timestamptz"), ">", Text("2026-01-31 02:00:00+02"))
-    assert found == Comparison(column("timestamptz"), ">", datetime(2026, 1, 31, tzinfo=UTC))
-    ranges = between(column("uuid"), *[Text("F79C3E09-677C-4BBD-A479-3F349CB785E7")] * 2)
-    assert isinstance(ranges, And)
-    assert [part.value for part in ranges.operands if isinstance(part, Comparison)] == [
-        "f79c3e09-677c-4bbd-a479-3f349cb785e7"
-    ] * 2
 
 
 def test_values_of_in_occur_once_and_in_order() -> None:

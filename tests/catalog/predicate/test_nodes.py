@@ -18,8 +18,6 @@ from lakeconf.catalog.pruning.predicates import (
     Or,
     StartsWith,
     certainly,
-    columns_of,
-    literal_type,
     to_duckdb_sql,
     value_sql,
 )
@@ -42,23 +40,6 @@ def column(name: str, type_name: str, field_id: int = 1, *, former: str = "", la
 
 
 A, S = column("a", "int32"), column("s", "varchar", 2)
-
-
-@pytest.mark.parametrize(
-    ("predicate", "sql"),
-    [
-        (Comparison(A, "<=", 5), """("a" <= CAST('5' AS INTEGER))"""),
-        (In(A, (1, -2)), """("a" IN (CAST('1' AS INTEGER), CAST('-2' AS INTEGER)))"""),
-        (IsNull(A), '("a" IS NULL)'),
-        (StartsWith(S, "it's%"), """starts_with("s", CAST('it''s%' AS VARCHAR))"""),
-        (Not(IsNull(A)), '(NOT ("a" IS NULL))'),
-        (And((IsNull(A), IsNull(S))), '(("a" IS NULL) AND ("s" IS NULL))'),
-        (Or((IsNull(A), Not(And((IsNull(S),))))), '(("a" IS NULL) OR (NOT (("s" IS NULL))))'),
-        (IsNull(column('o"dd, name', "list")), '("o""dd, name" IS NULL)'),
-    ],
-)
-def test_sql_of_each_predicate(predicate: Predicate, sql: str) -> None:
-    assert to_duckdb_sql(predicate) == sql
 
 
 @pytest.mark.parametrize(
@@ -90,24 +71,6 @@ def test_wrapped_column_can_be_tested_for_a_prefix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "type_name", "sql"),
-    [
-        (True, "boolean", "CAST('true' AS BOOLEAN)"),
-        (False, "boolean", "CAST('false' AS BOOLEAN)"),
-        (Decimal("1E+3"), "decimal(9,2)", "CAST('1000' AS DECIMAL(9,2))"),
-        (Decimal("1E-2"), "decimal(9,2)", "CAST('0.01' AS DECIMAL(9,2))"),
-        (1e300, "float64", "CAST('1e+300' AS DOUBLE)"),
-        (b"a\xff'", "blob", r"CAST('\x61\xFF\x27' AS BLOB)"),
-        (date(1, 2, 3), "date", "CAST('0001-02-03' AS DATE)"),
-        (datetime(2026, 1, 31, 12), "timestamp", "CAST('2026-01-31 12:00:00' AS TIMESTAMP)"),
-        ("a\0b", "varchar", "CAST('a' || chr(0) || 'b' AS VARCHAR)"),
-    ],
-)
-def test_sql_of_a_value_has_its_type(value: Value, type_name: str, sql: str) -> None:
-    assert value_sql(value, type_name) == sql
-
-
-@pytest.mark.parametrize(
     ("value", "type_name"),
     [
         (True, "boolean"),
@@ -134,22 +97,6 @@ def test_time_in_utc_keeps_its_offset() -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
     same = f"SELECT {value_sql(noon, 'timestamptz')} = TIMESTAMPTZ '2026-01-31 14:00:00+02'"
     assert duckdb.connect().execute(same).fetchall() == [(True,)]
-
-
-def test_columns_are_listed_once_and_in_order() -> None:
-    again = column("renamed", "int32", A.field_id)
-    nested = And((IsNull(S), Or((Not(Comparison(A, "=", 1)), In(again, (2,)), StartsWith(S, "x")))))
-    assert [found.field_id for found in columns_of(nested)] == [S.field_id, A.field_id]
-    assert columns_of(Not(IsNull(A))) == (A,)
-
-
-@pytest.mark.parametrize(
-    ("type_name", "name"),
-    [("int32", "INTEGER"), ("decimal(9,2)", "DECIMAL(9,2)"), ("timestamptz", "TIMESTAMP WITH TIME ZONE")]
-    + [(nested, None) for nested in ("variant", "geometry", "list", "struct", "map", "new")],
-)
-def test_only_scalar_types_have_literals(type_name: str, name: str | None) -> None:
-    assert literal_type(type_name) == name
 
 
 BOTH = (column("b", "boolean", 1), column("c", "boolean", 2))

@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import narwhals as nw
 import pytest
 
@@ -18,7 +17,6 @@ from lakeconf.catalog.pruning.predicates import (
     Not,
     Or,
     StartsWith,
-    columns_of,
     split,
     to_duckdb_sql,
 )
@@ -93,29 +91,6 @@ def test_supported_conditions(where: str, expected: object) -> None:
     assert parse(where, COLUMNS) == expected
 
 
-@pytest.mark.parametrize(
-    ("where", "equivalent"),
-    [
-        ("a < 1.5", "a <= 1"),
-        ("a >= 1.5", "a > 1"),
-        ("a > -1.5", "a > -2"),
-        ("i8 < 300", "i8 <= 127"),
-        ("i8 > 300", "i8 > 127"),
-        ("u >= -1", "u > 0 OR u <= 0"),
-        ("u < -1", "u > 0 AND u <= 0"),
-        ("a = 1.5", "a > -2147483648 AND a <= -2147483648"),
-        ("a != 1e999", "a > -2147483648 OR a <= -2147483648"),
-        ("a IN (1, 1.5, 3e9)", "a IN (1)"),
-        ("de < 1.005", "de <= 1.00"),
-        ("de > 1e20", "de > 99999999.99"),
-        ("d < TIMESTAMP '2026-01-31 12:00:00'", "d <= '2026-01-31'"),
-        ("sec > TIMESTAMP '2026-01-31 12:00:00.5'", "sec > '2026-01-31 12:00:00'"),
-    ],
-)
-def test_literal_out_of_range_becomes_an_equivalent_condition(where: str, equivalent: str) -> None:
-    assert parse(where, COLUMNS) == parse(equivalent, COLUMNS)
-
-
 def test_nan_is_a_value() -> None:
     nan = parse("isnan(f)", COLUMNS)
     assert isinstance(nan, Comparison)
@@ -170,27 +145,6 @@ def test_constant_that_is_true_may_stand_before_a_condition(constant: str, condi
     ],
 )
 def test_unsupported_condition_is_rejected_with_a_hint(where: str, message: str) -> None:
-    with pytest.raises(PredicateError, match=message) as raised:
-        parse(where, COLUMNS)
-    assert "\x1b" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("SELECT a FROM t WHERE a = 1", "is not valid SQL"),
-        ("1 = 1", "uses no column"),
-        ("false AND a = 1", "uses no column"),
-        ("a = now()", "does not support the function 'now'"),
-        ("a = ?", "does not support parameter expressions"),
-        ("a IN (SELECT 1)", "does not support subquery expressions"),
-        ("a BETWEEN SYMMETRIC 2 AND 1", "is not valid SQL"),
-        ("1 < a < 3", "is not valid SQL"),
-        ("a LIKE '1%'", "DuckDB refuses the condition"),
-        ("l.x = 1", "DuckDB refuses the condition"),
-    ],
-)
-def test_condition_that_duckdb_parses_is_rejected_with_a_hint(where: str, message: str) -> None:
     with pytest.raises(PredicateError, match=message) as raised:
         parse(where, COLUMNS)
     assert "\x1b" not in str(raised.value)
@@ -263,35 +217,3 @@ def test_unsupported_narwhals_expression_is_rejected(expression: Where, message:
 def test_decimal_that_duckdb_2_writes_as_a_cast_is_parsed() -> None:
     for text in ("1.50", "-1.5", "0.05", "007.10"):
         assert parse(f"de >= CAST('{text}' AS DECIMAL(3, 2))", COLUMNS) == parse(f"de >= {text}", COLUMNS)
-
-
-def test_generated_sql_preserves_every_value() -> None:
-    texts = ["it's", "", "\\", "%_", "é\U0001f600", "\n\t", 'a"b', "--", "\x7f", "a\x00b"]
-    with duckdb.connect() as connection:
-        for text in texts:
-            sql = to_duckdb_sql(is_("s", "=", text))
-            assert connection.execute(f"SELECT {sql} FROM (SELECT ? AS s)", [text]).fetchall() == [(True,)]
-        for number in (0.1, 1e300, -0.0, 5e-324, float("inf"), float("nan"), 0.30000000000000004):
-            sql = to_duckdb_sql(is_("f", "=", number))
-            assert connection.execute(f"SELECT {sql} FROM (SELECT ?::DOUBLE AS f)", [number]).fetchall() == [(True,)]
-        everything = (
-            "i8 = 1 AND u = 18446744073709551615 AND h < 5 AND d > '0001-01-01' AND sec = '2026-01-01' AND "
-            f"ns = '2026-01-01' AND tz < '2026-01-01 00:00:00Z' AND g = 3e38 AND big < 1e35 AND id = '{UUID}' AND NOT b"
-        )
-        predicate = parse(everything, COLUMNS)
-        types = {
-            "i8": "TINYINT",
-            "u": "UBIGINT",
-            "h": "HUGEINT",
-            "d": "DATE",
-            "sec": "TIMESTAMP_S",
-            "ns": "TIMESTAMP_NS",
-            "tz": "TIMESTAMPTZ",
-            "g": "FLOAT",
-            "big": "DECIMAL(38,2)",
-            "id": "UUID",
-            "b": "BOOLEAN",
-        }
-        assert [column.name for column in columns_of(predicate)] == list(types)
-        columns = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in types.items())
-        assert connection.execute(f"SELECT {to_duckdb_sql(predicate)} FROM (SELECT {columns})").fetchall() == [(None,)]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from math import inf, nan
+from datetime import date, datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import METADATA
 
-from lakeconf.catalog.pruning.predicates import value_sql
 from lakeconf.catalog.pruning.pruned_files import (
-    PartitionKey,
     bounds_of,
     bucket_sql,
-    comparable_sql,
-    is_nan,
-    partition_condition,
     usable_keys,
 )
 from lakeconf.catalog.tables import Column, load_table
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
-    from lakeconf.catalog.pruning.predicates import Operator, Value
     from lakeconf.connection.connection import Connection
 
 
@@ -51,32 +44,6 @@ def evaluated(connection: Connection, found: Column, low: str | None, high: str 
     texts = ", ".join("NULL::VARCHAR" if text is None else literal(text) for text in (low, high))
     (row,) = connection.rows(f"SELECT {bounds.low}, {bounds.high} FROM (VALUES ({texts})) AS t(low, high)")
     return row[0], row[1]
-
-
-@pytest.mark.parametrize(
-    ("type_name", "low", "high", "expected"),
-    [
-        *((f"int{bits}", "-5", "7", (-5, 7)) for bits in (8, 16, 32, 64)),
-        *((f"uint{bits}", "5", "7", (5, 7)) for bits in (8, 16, 32, 64)),
-        ("boolean", "0", "true", (False, True)),
-        ("varchar", "", "é", ("", "é")),
-        ("date", "2026-01-31", "9999-12-31", (date(2026, 1, 31), date(9999, 12, 31))),
-        ("decimal(4,2)", "-1.50", "99.99", (Decimal("-1.50"), Decimal("99.99"))),
-        ("float32", "0.5", "1.5", (0.5, 1.5)),
-        ("timestamp", "2026-01-31 00:00:00", "2026-01-31 00:00:00.000001", None),
-    ],
-)
-def test_text_of_the_type_is_an_exact_bound(
-    connection: Connection, type_name: str, low: str, high: str, expected: tuple[Any, Any] | None
-) -> None:
-    moments = (datetime(2026, 1, 31), datetime(2026, 1, 31, 0, 0, 0, 1))
-    assert evaluated(connection, column(type_name), low, high) == (expected or moments)
-
-
-def test_uuid_is_compared_as_a_uuid(connection: Connection) -> None:
-    text = "F79C3E09-677C-4BBD-A479-3F349CB785E7"
-    low, high = evaluated(connection, column("uuid"), text, text)
-    assert str(low) == str(high) == text.lower()
 
 
 @pytest.mark.parametrize(
@@ -117,11 +84,6 @@ def test_bounds_of_a_double_contain_the_single_and_the_quotient(connection: Conn
     largest = evaluated(connection, column("float64"), "-1e300", "1e300")
     assert largest[0] <= -1e300
     assert largest[1] >= 1e300
-
-
-@pytest.mark.parametrize("type_name", ["float32", "float64"])
-def test_nan_is_no_bound(connection: Connection, type_name: str) -> None:
-    assert evaluated(connection, column(type_name), "nan", "NaN") == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -191,66 +153,11 @@ def test_bound_at_the_end_of_the_calendar_does_not_fail(connection: Connection) 
     assert day == (None, None)
 
 
-def test_value_is_compared_in_the_type_of_the_bounds() -> None:
-    noon = datetime(2026, 1, 31, 12)
-    for name in ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"):
-        assert comparable_sql(noon, column(name)) == value_sql(noon, "timestamp")
-    zoned = noon.replace(tzinfo=UTC)
-    assert comparable_sql(zoned, column("timestamptz")) == value_sql(zoned, "timestamptz")
-    assert comparable_sql(5, column("int8")) == value_sql(5, "int8")
-
-
-def test_only_floats_are_nan() -> None:
-    assert [is_nan(value) for value in (nan, inf, 0.0, "nan", 1, Decimal("NaN"))] == [True, *[False] * 5]
-
-
 def col(type_name: str, *, former: str = "", later: str = "") -> Column:
     return Column(
         1, "a", type_name, nullable=True, initial_default=None,
         former_types=(former,) if former else (), later_types=(later,) if later else (),
     )  # fmt: skip
-
-
-def key(transform: str) -> PartitionKey:
-    return PartitionKey("key_0", 1, transform, ((1, 0),))
-
-
-@pytest.mark.parametrize(
-    ("transform", "operator", "values", "expected"),
-    [
-        ("year", "=", [date(2026, 1, 31)], "{} IN (2026)"),
-        ("year", "<", [date(2026, 1, 31)], "{} <= 2026"),
-        ("year", "<=", [datetime(2026, 1, 31)], "{} <= 2026"),
-        ("year", ">", [date(2026, 1, 31)], "{} >= 2026"),
-        ("year", ">=", [date(2026, 1, 31)], "{} >= 2026"),
-        ("year", "!=", [date(2026, 1, 31)], None),
-        ("month", "=", [date(2026, 1, 31), date(2025, 3, 1)], "{} IN (1, 3)"),
-        ("month", "<", [date(2026, 1, 31)], None),
-        ("day", "=", [date(2026, 1, 31)], "{} IN (31)"),
-        ("day", ">=", [date(2026, 1, 31)], None),
-        ("hour", "=", [datetime(2026, 1, 31, 23)], "{} IN (23)"),
-        ("hour", "!=", [datetime(2026, 1, 31, 23)], None),
-    ],
-)
-def test_condition_of_a_part_of_a_date(
-    transform: str, operator: Operator, values: list[Value], expected: str | None
-) -> None:
-    shown = expected and expected.format("TRY_CAST(key_0.value AS BIGINT)")
-    assert partition_condition(key(transform), col("timestamp"), operator, values) == shown
-
-
-def test_condition_of_a_bucket_contains_the_bucket_of_each_value() -> None:
-    found = partition_condition(key("bucket(7)"), col("varchar"), "=", ["x", "it's"])
-    assert found is not None
-    buckets = [f"murmur3_32(CAST('{text}' AS VARCHAR)) & 2147483647) % 7" for text in ("x", "it''s")]
-    assert all(bucket in found for bucket in buckets)
-    assert partition_condition(key("bucket(7)"), col("varchar"), "<", ["x"]) is None
-
-
-def test_only_bucket_is_a_bucket() -> None:
-    assert bucket_sql("bucket(16)", "x") == "(murmur3_32(x) & 2147483647) % 16"
-    for transform in ("identity", "year", "bucket", "bucket()", "bucket(x)", "my_bucket(3)", "bucket(3) "):
-        assert bucket_sql(transform, "x") is None
 
 
 @pytest.mark.parametrize(
@@ -268,12 +175,7 @@ def test_bucket_is_the_one_that_ducklake_writes(local: Lake, values: list[str], 
 
 MOMENTS = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 USABLE = {
-    "identity": [
-        col("float64"),
-        col("timestamptz"),
-        col("list"),
-        col("int8", former="int4"),
-    ],
+    "identity": [col("float64"), col("timestamptz"), col("list"), col("int8", former="int4")],
     "bucket(4)": [*map(col, ("int8", "uint64", "varchar", "date", "decimal(4,2)"))],
     "year": [*map(col, (*MOMENTS, "date")), col("date", later="timestamp")],
     "day": [*map(col, (*MOMENTS, "date"))],
@@ -286,55 +188,12 @@ UNUSABLE = {
         col("int64", former="uint8"),
         col("int8", later="int64"),
     ],
-    "year": [
-        col("timestamptz"),
-        col("timestamp", later="timestamptz"),
-        col("varchar"),
-    ],
+    "year": [col("timestamptz"), col("timestamp", later="timestamptz"), col("varchar")],
     "month": [col("timestamptz"), col("int32")],
     "hour": [col("date"), col("timestamptz")],
     "truncate(4)": [col("varchar")],
     "week": [col("date")],
 }
-
-
-@pytest.fixture
-def keyed(local: Lake) -> Lake:
-    """A lake with a table of two columns that has been partitioned three times."""
-    local.run("CREATE TABLE lake.other (a INTEGER)", "ALTER TABLE lake.other SET PARTITIONED BY (a)")
-    local.run("CREATE TABLE lake.t (a TIMESTAMP, b INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (year(a), b)")
-    local.run("ALTER TABLE lake.t SET PARTITIONED BY (b, day(a))", "ALTER TABLE lake.t SET PARTITIONED BY (year(a))")
-    local.run("INSERT INTO lake.t VALUES ('2026-01-31', 1)")
-    return local
-
-
-def test_each_key_lists_the_partitionings_that_contain_it(keyed: Lake) -> None:
-    table = load_table(keyed.reader, "t", keyed.newest)
-    ids = sorted(number for (number,) in keyed.metadata(
-        f"SELECT partition_id FROM ducklake_partition_info WHERE table_id = {table.table_id}"
-    ))  # fmt: skip
-    with keyed.reader.transaction() as transaction:
-        keys = usable_keys(transaction, table.table_id, table.columns)
-        only_b = usable_keys(transaction, table.table_id, table.columns[1:])
-    first, second, third = ids
-    assert [(one.name, one.transform, one.partitionings) for one in keys[1]] == [
-        ("key_0", "day", ((second, 1),)),
-        ("key_1", "year", ((first, 0), (third, 0))),
-    ]
-    assert [(one.name, one.transform, one.partitionings) for one in keys[2]] == [
-        ("key_2", "identity", ((first, 1), (second, 0)))
-    ]
-    assert list(only_b) == [2]
-
-
-def test_values_of_a_key_are_listed_by_file_and_partitioning(keyed: Lake) -> None:
-    table = load_table(keyed.reader, "t", keyed.newest)
-    keyed.run("INSERT INTO lake.other VALUES (5)")
-    with keyed.reader.transaction() as transaction:
-        (_, by_year) = usable_keys(transaction, table.table_id, table.columns)[1]
-        rows: list[tuple[Any, ...]] = transaction.rows(by_year.table_sql(table.table_id))
-    file_id = keyed.metadata(f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = {table.table_id}")[0][0]
-    assert sorted(rows) == [(file_id, partition_id, "2026") for partition_id, _ in by_year.partitionings]
 
 
 def test_key_is_usable_if_it_depends_only_on_the_value(local: Lake) -> None:
