@@ -99,8 +99,7 @@ def test_backend_without_a_file_and_without_a_server_has_no_location(reader: Cat
 
 def test_reader_of_a_store_reads_its_metadata_schema(tmp_path: Path) -> None:
     named = store_of(
-        tmp_path,
-        {"type": "postgres", "host": "h", "database": "d", "user": "u", "metadata_schema": "lake"},
+        tmp_path, {"type": "postgres", "host": "h", "database": "d", "user": "u", "metadata_schema": "lake"}
     )
     store = type(named)("dev", named.metadata_backend, named.storage_backend, alias="other")
     with connect() as connection:

@@ -348,9 +348,3 @@ def test_killed_writer_releases_its_lock(catalog: Path) -> None:
     hold = FORK.replace("child = os.fork()", "child = 1")
     subprocess.run([sys.executable, "-c", hold, str(catalog), "killed"], check=False)
     assert held(lock_file(catalog, "writers")) == "not at all"
-
-
-def test_forked_process_ignores_a_lock_file_that_is_already_closed() -> None:
-    file_locks._open_descriptors.add(1 << 20)
-    file_locks._close_in_child()
-    assert file_locks._open_descriptors == set()

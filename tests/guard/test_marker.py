@@ -391,10 +391,6 @@ def test_marker_without_places_of_the_catalog(filled: Lake) -> None:
     one.before_cleanup()
 
 
-def test_repr_of_a_marker_does_not_say_whether_it_was_compared(usual: Lake) -> None:
-    assert "_checked" not in repr(marker(usual))
-
-
 # Object storage.
 
 

@@ -100,19 +100,6 @@ def key(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def test_a_lock_needs_one_connection(one: ServerLocks, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[object] = []
-    really_open = one._open
-
-    def counted() -> object:
-        opened.append(really_open())
-        return opened[-1]
-
-    monkeypatch.setattr(one, "_open", counted)
-    with one.shared():
-        assert len(opened) == 1
-
-
 def test_keys_of_a_lake_and_of_tables(one: ServerLocks, database: Database) -> None:
     with one.shared():
         assert database.held() == [((1 << 32) + key("lake"), "ShareLock")]
@@ -275,14 +262,6 @@ def test_lock_that_was_lost_can_be_released(one: ServerLocks, database: Database
         database.sql(KILL)
     with one.exclusive():
         assert len(database.held()) == 1
-
-
-def test_error_of_a_lost_lock_has_the_hint_of_the_connection(one: ServerLocks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "check_connection", lambda *_: "SELECT error('gone')")
-    with one.shared() as held:
-        with pytest.raises(ConnectionFailed, match=r"so nothing was written: .*gone") as caught:
-            held.check()
-        assert caught.value.hint == "try again"
 
 
 def test_lock_lost_before_the_commit_fails_the_write(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
