@@ -89,21 +89,6 @@ def test_queries_of_one_frame_do_not_affect_each_other(spark: SparkSession, even
     assert sorted(frame.collect()) == [(2, "view"), (3, "buy")]
 
 
-def test_a_missing_file_is_an_error(spark: SparkSession, events_folder: Path) -> None:
-    with open_lake(events_folder) as lake:
-        (first, _) = lake.table("raw.events").files()
-    frame = source_of(spark, events_folder).load()
-    Path(first.path).unlink()
-    with pytest.raises(PySparkException, match="StorageError"):
-        frame.collect()
-
-
-def test_empty_tables_have_no_rows(spark: SparkSession, project: Path) -> None:
-    with open_lake(project) as lake:
-        lake.create_table("raw.events", {"id": "BIGINT"})
-    assert source_of(spark, project).load().collect() == []
-
-
 def test_problems_are_reported_when_the_frame_is_made(spark: SparkSession, events_folder: Path) -> None:
     with pytest.raises(PySparkException, match=r"TableNotFoundError: no table 'raw\.event'"):
         source_of(spark, events_folder, table="raw.event").load()

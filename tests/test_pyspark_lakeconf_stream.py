@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
 from packaging.version import Version
-from pyspark.errors import StreamingQueryException
 from source_project import open_lake, stream_of
 
 if TYPE_CHECKING:
@@ -71,22 +69,3 @@ def test_a_stream_returns_all_changes_in_batches(spark: SparkSession, project: P
         [("update_postimage", 1, "seen"), ("update_preimage", 1, "view")],
     ]
     assert [{snapshot for snapshot, *_ in batch} for batch in batches] == [{first}, {first + 1}, {first + 2}]
-
-
-def test_expired_changes_stop_the_stream_and_the_error_says_how_to_restart(
-    spark: SparkSession, project: Path, lake: Lake
-) -> None:
-    assert drained(spark, project)
-    lake.table("raw.events").append([{"id": 3, "kind": "buy"}])
-    lake.table("raw.events").append([{"id": 4, "kind": "buy"}])
-    lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
-    with pytest.raises(StreamingQueryException, match="start the stream again with a new checkpoint"):
-        drained(spark, project)
-
-
-def test_new_columns_stop_the_stream_until_it_starts_again(spark: SparkSession, project: Path, lake: Lake) -> None:
-    assert drained(spark, project)
-    lake.table("raw.events").append([{"id": 3, "kind": "buy"}])
-    lake.table("raw.events").evolve(add={"size": "INTEGER"})
-    lake.table("raw.events").append([{"id": 4, "kind": "buy", "size": 7}])
-    assert drained(spark, project) == [[(3, "buy", None), (4, "buy", 7)]]

@@ -52,10 +52,7 @@ def test_changes_of_random_lakes_are_those_of_duckdb() -> None:
 
 
 @examples(12, prove=300)
-@given(
-    **LAKES,
-    back=st.integers(0, 12),
-)
+@given(**LAKES, back=st.integers(0, 12))
 def _compare_random_lakes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool, back: int
 ) -> None:
@@ -116,24 +113,6 @@ def table(request: pytest.FixtureRequest, usual: Lake) -> Lake:
 
 def kinds(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((row["change_type"], row["id"], row["kind"]) for row in found.to_pylist())
-
-
-def test_updated_rows_are_no_inserted_rows(table: Lake) -> None:
-    table.run("UPDATE lake.t SET kind = 'c' WHERE id = 1", "INSERT INTO lake.t VALUES (3, 'd')")
-    last = table.newest
-    assert kinds(changed(table, last - 1, last)) == [
-        ("insert", 3, "d"),
-        ("update_postimage", 1, "c"),
-        ("update_preimage", 1, "a"),
-    ]
-    assert changed(table, last - 1, last, kinds=False).to_pylist() == [{"id": 3, "kind": "d"}]
-
-
-def test_a_row_that_was_inserted_and_deleted_in_the_range_is_both(table: Lake) -> None:
-    table.run("DELETE FROM lake.t WHERE id = 1")
-    last = table.newest
-    assert kinds(changed(table, last - 1, last)) == [("delete", 1, "a"), ("insert", 1, "a"), ("insert", 2, "b")]
-    assert changed(table, last - 1, last, kinds=False).num_rows == 2
 
 
 def test_columns_of_another_snapshot_get_their_names_defaults_and_types(table: Lake) -> None:

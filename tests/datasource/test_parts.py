@@ -53,13 +53,6 @@ def test_small_files_are_read_together(plan: ScanPlan, sizes: list[int], groups:
     assert [file.file_size_bytes for part in parts for file in part.files] == sizes
 
 
-def test_a_part_only_has_the_name_mappings_of_its_files(plan: ScanPlan) -> None:
-    (file,) = plan.files
-    files = (replace(file, file_size_bytes=60 * MIB, mapping_id=1), replace(file, file_size_bytes=60 * MIB))
-    parts = divided(replace(plan, files=files, name_mappings={1: (), 2: ()}))
-    assert [part.name_mappings for part in parts] == [{1: ()}, {}]
-
-
 def test_a_secret_from_a_variable_is_sent_as_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import lakeconf
 from lakeconf.datasource.planning import Options, options_of, plan, resolve
-from lakeconf.engines.spark.read.parts import Files, Rows
+from lakeconf.engines.spark.read.parts import Files
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -46,25 +46,6 @@ def test_files_without_matching_rows_are_skipped(events_folder: Path) -> None:
     assert len(paths(Options("raw.events"))) == 2
     assert len(paths(Options("raw.events", where="id < 3"))) == 1
     assert paths(Options("raw.events", where="id > 3", columns="kind")) == []
-
-
-def test_rows_in_the_catalog_become_a_part(tmp_path: Path) -> None:
-    (tmp_path / "lakeconf.toml").write_text(INLINING)
-    options = Options("t", config=str(tmp_path / "lakeconf.toml"))
-    with lakeconf.init(tmp_path).get_store().open() as lake:
-        lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR"}).append([{"id": 1, "kind": "view"}])
-    (part,) = plan(options, resolve(options)[1])
-    assert isinstance(part, Rows)
-    assert b"view" in part.stream
-    assert "view" not in repr(part)
-
-
-INLINING = """\
-[stores.dev]
-attach_options = { data_inlining_row_limit = 10 }
-metadata_backend = { type = "sqlite", uri = "catalog.sqlite" }
-storage_backend = { type = "local", path = "data" }
-"""
 
 
 def test_missing_tables_and_expired_snapshots_are_reported(events_folder: Path) -> None:
