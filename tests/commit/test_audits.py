@@ -8,9 +8,9 @@ import narwhals as nw
 import pytest
 
 from lakeconf.commit import audits
-from lakeconf.commit.audits import Audit, is_query
+from lakeconf.commit.audits import Audit
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import AuditError, QueryError, SchemaError
+from lakeconf.errors import AuditError, SchemaError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -89,13 +89,6 @@ def test_audit_that_may_write_is_refused(lake: Lake) -> None:
     assert "ducklake_cleanup_old_files() changes the lake without its locks" in caught.message
 
 
-def test_check_for_one_query_names_the_audit(lake: Lake) -> None:
-    with pytest.raises(AuditError) as caught:
-        audits._broken(Audit("few", "SELECT 1; SELECT 2"), lake._session.writer)
-    assert caught.value.message == "the audit 'few' is not a single query"
-    assert caught.value.hint == "write one SELECT that returns the rows that violate the condition"
-
-
 def test_audit_that_cannot_be_run_is_refused(lake: Lake) -> None:
     error = refused(lake, "FROM missing")
     assert error.message.startswith("the audit 'few' cannot be run, so nothing was written: ")
@@ -140,34 +133,3 @@ def test_error_of_an_audit_shows_no_secret(lake: Lake) -> None:
         with pytest.raises(AuditError, match="cannot be run") as caught:
             audits.run(Audit("few", check, source), writer, session.reader)
         assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        ("SELECT 1", True),
-        ("FROM t", True),
-        ("VALUES (1)", True),
-        ("WITH one AS (SELECT 1) FROM one", True),
-        ("(SELECT 1)", True),
-        ("-- é\n/* pragma */ select 1;", True),
-        ("FROM pragma_version()", True),
-        ("SELECT 1; SELECT 2", False),
-        ("SELECT 1; DROP TABLE t", False),
-        ("", False),
-        ("-- nothing", False),
-        ("DELETE FROM t", False),
-        ("INSERT INTO t VALUES (1)", False),
-        ("CALL pragma_version()", False),
-        ("PRAGMA version", False),
-        ("  /* é */ pragma\tversion", False),
-        ("é", None),
-        ("SELEC 1", None),
-    ],
-)
-def test_query_is_one_select(sql: str, expected: bool | None) -> None:
-    if expected is None:
-        with pytest.raises(QueryError):
-            is_query(sql)
-    else:
-        assert is_query(sql) is expected

@@ -169,12 +169,7 @@ def lose_reply_and_server(proxy: FaultProxy) -> None:
 
 
 def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
-    direct: Store,
-    hurt: Store,
-    postgres_proxy: FaultProxy,
-    spark: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    direct: Store, hurt: Store, postgres_proxy: FaultProxy, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
     with direct.open() as lake:

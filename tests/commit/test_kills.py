@@ -12,17 +12,7 @@ from killed_writers import after, check
 from local_stores import config_of, on_postgres, store_of
 from spark_session import spark_settings
 from strength import PROVE
-from writing_process import (
-    FIRST_BYTES,
-    MOVES,
-    OPERATIONS,
-    TABLE,
-    WAITS,
-    PreparedWriters,
-    frame,
-    read,
-    start,
-)
+from writing_process import FIRST_BYTES, MOVES, OPERATIONS, TABLE, WAITS, PreparedWriters, frame, read, start
 
 import lakeconf
 

@@ -113,12 +113,6 @@ def test_frame_without_rows_changes_nothing(lake: Lake, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("lakeconf-*[0-9a-f]"))
 
 
-def test_later_appends_reuse_the_mapping_of_the_columns(lake: Lake) -> None:
-    lake.table("t").append(SECOND)
-    mappings = "SELECT count(*) FROM __ducklake_metadata_dev.ducklake_column_mapping"
-    assert lake._session.writer.rows(mappings) == [(1,)]
-
-
 def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake, store: Store) -> None:
     with store.open() as other:
         run_plain(

@@ -11,7 +11,6 @@ from local_stores import on_postgres, store_of
 from plain_sql import run_plain
 from strength import PROVE
 
-from lakeconf.commit.change import Statements
 from lakeconf.commit.deletions import Outcome
 from lakeconf.write import decision as rule
 from lakeconf.write.row_changes import delete, overwrite
@@ -114,14 +113,6 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
         assert {row[1] for row in rows(empty, name, version)} == ids_before
-
-
-def test_overwrite_of_a_small_table_is_one_statement(empty: Lake) -> None:
-    make_twins(empty, "ours")
-    with Writing(empty._scope) as transaction:
-        overwrite(transaction, "ours", frame=frame(3), where=None, evolve=False)
-        change, _ = transaction.changes
-        assert change.body == Statements(('DELETE FROM "dev"."main"."ours"',), deletes=True)
 
 
 @pytest.mark.usefixtures("searching")

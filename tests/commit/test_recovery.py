@@ -168,48 +168,6 @@ def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source:
     await_commits(source.reader, "COMMIT")  # then the rollback fails, as on a lost connection
 
 
-def test_transaction_reads_the_snapshot_at_which_it_began(source: Lake) -> None:
-    catalog = catalog_of(source)
-    assert catalog.begin() == 2
-    commit(source, more())
-    assert catalog.writer.rows("SELECT count(*) FROM lake.t") == [(100,)]
-    catalog.roll_back()
-    assert catalog.writer.rows("SELECT count(*) FROM lake.t") == [(200,)]
-    catalog.roll_back()  # no transaction is open
-    assert catalog.begin() == 3
-
-
-def test_snapshot_of_the_last_commit(source: Lake) -> None:
-    catalog = catalog_of(source)
-    begun = catalog.begin()
-    catalog.commit()
-    assert catalog.last_committed(begun) == begun == 2, "a commit without changes creates no snapshot"
-    assert catalog.last_committed(7) == 7
-    begun = catalog.begin()
-    catalog.writer.execute(more())
-    catalog.commit()
-    assert catalog.last_committed(begun) == 3
-    commit(source, more())
-    assert (catalog.begin(), catalog.last_committed(4)) == (4, 4)
-
-
-def test_connection_without_a_commit_knows_no_snapshot(tmp_path: Path) -> None:
-    with lake("duckdb", tmp_path) as empty:
-        assert catalog_of(empty).last_committed(0) == 0
-
-
-def test_retries_are_disabled_only_inside_the_block(source: Lake) -> None:
-    retries = "SELECT current_setting('ducklake_max_retry_count')"
-    writer = source.connection
-    writer.execute("SET ducklake_max_retry_count = 7")
-    with recovery.without_retries(writer):
-        assert writer.rows(retries) == [(0,)]
-    assert writer.rows(retries) == [(7,)]
-    with pytest.raises(ZeroDivisionError), recovery.without_retries(writer):
-        raise ZeroDivisionError
-    assert writer.rows(retries) == [(7,)]
-
-
 # Keeping the files of a commit.
 
 
@@ -274,11 +232,6 @@ def file_of(source: Lake, kind: str) -> tuple[Path, int]:
     )
     ((path, begin),) = found
     return source.folder / "data" / "main" / "t" / path, begin
-
-
-def test_existing_files_of_a_snapshot_pass(source: Lake) -> None:
-    for version in source.versions():
-        catalog_of(source).check_written(version)
 
 
 @pytest.mark.parametrize("kind", ["data", "delete"])

@@ -10,11 +10,11 @@ import pytest
 from plain_sql import run_plain
 from staged_changes import file_groups
 
-from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
+from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit.change import Replacement
-from lakeconf.commit.staged_commit import COLUMNS, add_replacement, check_replaced
+from lakeconf.commit.staged_commit import add_replacement, check_replaced
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
 
 if TYPE_CHECKING:
@@ -66,34 +66,6 @@ def test_other_numbers_of_rows_are_refused(two_tables: Lake) -> None:
     info, replacement = planned(two_tables, 8)
     with pytest.raises(CommitError, match=r"the rewrite of main.t has 8 rows instead of 7: nothing was written"):
         check_replaced(two_tables._session.reader, info, [replacement], two_tables.snapshot_id)
-
-
-def test_rows_for_the_extension_have_its_columns() -> None:
-    deletes = DeleteFile("/data/main/t/z.parquet", "parquet", 1, 10, delete_file_id=9)
-    files = (
-        DataFile(7, "/elsewhere/x.parquet", 3, 50, None, 2),
-        DataFile(8, "/data/main/t/y.parquet", 5, 50, None, 3, delete_file=deletes),
-    )
-    group = FileGroup(files, 2, ((0, "a"), (1, None)))
-    rows: dict[str, Any] = defaultdict(list)
-    rows["data_file"].append((0,) * 16)
-    new = footer("1.parquet", 5, BOUNDS, ALL_NULL)
-    add_replacement(rows, Replacement(TABLE, group, new), lambda path: path.replace("/data/", "/hidden/"), {})
-    for table, values in rows.items():
-        assert {len(row) for row in values} == {COLUMNS[table].count(",") + 1}, table
-    assert [(row[0], row[3], row[6], row[10], row[15]) for row in rows["data_file"][1:]] == [
-        (1, "/hidden/main/t/1.parquet", 5, 2, 1),
-    ]
-    assert rows["data_file_partition"] == [(1, 0, "a"), (1, 1, None)]
-    assert rows["data_file_column_stats"] == [
-        (1, 4, 1, 80, True, 5, True, 1, True, "1.5", True, "2.5", True, True, True, None),
-        (1, 4, 2, 8, True, 5, True, 5, False, None, False, None, False, None, False, None),
-    ]
-    assert rows["compaction"] == [(1, 4, "rewrite_delete", None, 1)]
-    assert rows["compaction_source"] == [
-        (1, 0, 7, "", 0, 2, None, 0, None, None, None, None),
-        (1, 1, 8, "", 0, 3, None, 0, 9, "", 0, None),
-    ]
 
 
 def test_columns_without_values_get_the_bounds_of_the_table() -> None:

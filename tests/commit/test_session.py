@@ -6,27 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from local_stores import store_of
 
-import lakeconf
-from lakeconf.commit.session import described
-from lakeconf.errors import CommitError, LakeconfError
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.run_journal import ModelRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lakeconf import Lake, Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
 
 
 @pytest.fixture
@@ -69,17 +56,6 @@ def test_stream_sink_is_rejected_in_a_transaction(lake: Lake) -> None:
         tx.stream_sink("t")
 
 
-def test_transaction_rejects_a_key_used_twice(lake: Lake) -> None:
-    rows = pa.table({"id": [1]})
-    with lake.transaction() as tx:
-        tx.table("t").append(rows, idempotency_key="first")
-        assert tx.table("t").idempotency_keys("first") == []  # not committed yet
-        with pytest.raises(CommitError, match=r"already contains a write to main\.t with the idempotency key 'first'"):
-            tx.table("T").append(rows, idempotency_key="first")
-    assert lake.table("t").idempotency_keys("f") == ["first"]
-    assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
-
-
 def test_closing_a_transaction_or_past_version_keeps_the_session_open(lake: Lake) -> None:
     with lake.at(version=1) as past:
         assert past.tables() == ["main.t"]
@@ -88,16 +64,3 @@ def test_closing_a_transaction_or_past_version_keeps_the_session_open(lake: Lake
             tx.table("t").append(pa.table({"id": [1]}))
         tx.table("t").append(pa.table({"id": [2]}))
     assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,), (2,)]
-
-
-def test_columns_after_statements_that_are_rolled_back(tmp_path: Path) -> None:
-    with store_of(tmp_path).open() as lake:
-        lake.create_table("t", {"id": "BIGINT"})
-        before, session = lake.snapshot_id, lake._session
-        added = ("ALTER TABLE dev.t ADD COLUMN s VARCHAR", "CREATE TABLE dev.other (n INTEGER NOT NULL)")
-        assert described(session, added, "dev.t") == [("id", "BIGINT", True), ("s", "VARCHAR", True)]
-        assert described(session, added, "dev.other") == [("n", "INTEGER", False)]
-        with pytest.raises(LakeconfError, match="zzz"):
-            described(session, ("ALTER TABLE dev.t DROP COLUMN zzz",), "dev.t")
-        assert described(session, (), "dev.t") == [("id", "BIGINT", True)]
-        assert lake.refresh() == before

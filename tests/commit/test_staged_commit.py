@@ -18,7 +18,7 @@ from staged_changes import COLUMNS, staged, with_key
 from strength import mixed
 
 import lakeconf
-from lakeconf.commit.change import Files, Statements
+from lakeconf.commit.change import Files
 from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
 
 if TYPE_CHECKING:
@@ -261,14 +261,6 @@ def test_file_outside_the_data_path_is_refused(lake: Lake, tmp_path: Path) -> No
     staged_rows = replace(change.body.staged, files=(str(outside),))
     transaction.changes = [replace(change, body=replace(change.body, staged=staged_rows)), gone]
     with pytest.raises(CommitError, match="outside the data path"):
-        transaction.commit()
-    assert rows(lake) == FIRST
-
-
-def test_a_change_with_statements_is_refused(lake: Lake) -> None:
-    transaction = staged(lake, {4: "new"})
-    transaction.changes[0] = replace(transaction.changes[0], body=Statements(("SELECT 1",)))
-    with pytest.raises(AssertionError, match="runs no statements"):
         transaction.commit()
     assert rows(lake) == FIRST
 

@@ -35,16 +35,8 @@ ROUNDED: dict[str, tuple[str, pa.Array, pa.Array]] = {
         pa.array([Decimal("2.00")], pa.decimal128(9, 2)),
         pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
     ),
-    "seconds": (
-        "TIMESTAMP_S",
-        pa.array([2_000_000], pa.timestamp("us")),
-        pa.array([2_600_000], pa.timestamp("us")),
-    ),
-    "milliseconds": (
-        "TIMESTAMP_MS",
-        pa.array([2_000], pa.timestamp("us")),
-        pa.array([2_600], pa.timestamp("us")),
-    ),
+    "seconds": ("TIMESTAMP_S", pa.array([2_000_000], pa.timestamp("us")), pa.array([2_600_000], pa.timestamp("us"))),
+    "milliseconds": ("TIMESTAMP_MS", pa.array([2_000], pa.timestamp("us")), pa.array([2_600], pa.timestamp("us"))),
     "time as text": ("TIME", pa.array(["12:00:00.123456"]), pa.array(["12:00:00.1234567"])),
     "interval as text": ("INTERVAL", pa.array(["00:00:01.5"]), pa.array(["00:00:01.0000005"])),
 }
