@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from local_stores import store_of
 
-from lakeconf.catalog.column_types import parsed_type
 from lakeconf.errors import SchemaError
 from lakeconf.write.ddl import constant
-from lakeconf.write.schema_changes import ColumnNames, fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,21 +80,6 @@ def test_name_that_is_free_when_it_is_used_is_accepted(changes: dict[str, Any], 
     table = lake.create_table("t", TYPES)
     table.evolve(**changes)
     assert [*table.schema] == columns
-
-
-def test_change_of_an_unknown_column_is_left_to_others() -> None:
-    names = ColumnNames(TYPES)
-    names.rename(["x"], "y")
-    names.rename(["x", "y"], "z")
-    names.add(["x", "y"], "DATE")
-    names.add(["x"], "DATE")
-
-
-def test_fields_of_types() -> None:
-    assert [*fields(parsed_type("STRUCT(x INTEGER, y DATE)"))] == ["x", "y"]
-    assert [*fields(parsed_type("INTEGER[]"))] == ["element"]
-    assert [*fields(parsed_type("MAP(INTEGER, DATE)"))] == ["key", "value"]
-    assert fields(parsed_type("INTEGER")) == {}
 
 
 TWO_HOURS = dt.timezone(dt.timedelta(hours=2))

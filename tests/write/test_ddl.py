@@ -8,10 +8,9 @@ import duckdb
 import pytest
 from catalog_lake import lake
 
-from lakeconf.catalog.column_types import columns_of
-from lakeconf.catalog.tables import NO_ID, PartitionField, load_table
+from lakeconf.catalog.tables import NO_ID, load_table
 from lakeconf.errors import SchemaError
-from lakeconf.write.ddl import Definition, described_columns, new_table, type_sql
+from lakeconf.write.ddl import Definition, new_table, type_sql
 from lakeconf.write.schema_changes import Evolution, evolution_for
 
 if TYPE_CHECKING:
@@ -22,13 +21,6 @@ COLUMNS = {"id": "bigint not  null", "At": "TIMESTAMP", 'o"dd, name': "VARCHAR"}
 
 def defined(**options: Any) -> tuple[str, ...]:
     return Definition(COLUMNS, **options).statements('"dev"."raw"', '"dev"."raw"."events"')
-
-
-def test_table_is_created_with_its_schema() -> None:
-    assert defined() == (
-        'CREATE SCHEMA IF NOT EXISTS "dev"."raw"',
-        'CREATE TABLE "dev"."raw"."events" ("id" BIGINT NOT NULL, "At" TIMESTAMP, "o""dd, name" VARCHAR)',
-    )
 
 
 @pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
@@ -56,22 +48,6 @@ def test_transform_fits_the_types_for_which_duckdb_has_its_function(transform: s
         assert refused.value.hint == "use the column itself as the key, or bucket(16, a)"
     else:
         assert definition.statements("s", "t")[-1] == f'ALTER TABLE t SET PARTITIONED BY ({transform}("a"))'
-
-
-def test_options_of_a_definition_follow_its_creation() -> None:
-    keys = ["year(AT)", " month(at) ", "day(at)", "hour(at)", "bucket(4,  ID)", "id"]
-    order = ["AT desc nulls last", "id ASC", 'o"dd, name', "id Nulls First"]
-    table = '"dev"."raw"."events"'
-    found = defined(partitioned_by=keys, sorted_by=order, comment="it's", column_comments={"ID": "a key", "at": ""})
-    parts = 'year("At"), month("At"), day("At"), hour("At"), bucket(4, "id"), "id"'
-    assert found[2:] == (
-        f"ALTER TABLE {table} SET PARTITIONED BY ({parts})",
-        f'ALTER TABLE {table} SET SORTED BY ("At" DESC NULLS LAST, "id" ASC, "o""dd, name", "id" NULLS FIRST)',
-        f"COMMENT ON TABLE {table} IS 'it''s'",
-        f"COMMENT ON COLUMN {table}.\"id\" IS 'a key'",
-        f"COMMENT ON COLUMN {table}.\"At\" IS ''",
-    )
-    assert defined(comment="")[2:] == (f"COMMENT ON TABLE {table} IS ''",)
 
 
 @pytest.mark.parametrize(
@@ -117,55 +93,12 @@ def test_ducklake_creates_what_the_definition_says(tmp_path: Path) -> None:
     assert ours.partition_fields == made.partition_fields
 
 
-def test_new_table_without_keys_has_no_partitioning() -> None:
-    table = new_table("raw", "events", "/data/", [("Id", "BIGINT", False), ("at", "DATE", True)], [])
-    assert (table.partition_id, table.partition_fields, table.full_name) == (None, (), "raw.events")
-    assert [(column.name, column.field_id, column.nullable) for column in table.columns] == [
-        ("Id", 1, False),
-        ("at", 2, True),
-    ]
-    keyed = new_table(
-        "raw", "events", "/", [("Id", "BIGINT", True), ("at", "DATE", True)], ["year(AT)", "bucket(3, ID)"]
-    )
-    assert keyed.partition_fields == (PartitionField(0, 2, "year"), PartitionField(1, 1, "bucket(3)"))
-
-
-def test_unchanged_columns_keep_their_ids() -> None:
-    known = columns_of({"a": "INTEGER", "s": "STRUCT(x INTEGER)", "c": "DATE"}, required={"a"})
-    described = [
-        ("s", "STRUCT(x INTEGER)", True),
-        ("a", "INTEGER", False),
-        ("c", "TIMESTAMP", True),
-        ("d", "DATE", True),
-    ]
-    found = {column.name: column for column in described_columns(described, known)}
-    assert list(found) == ["s", "a", "c", "d"]
-    assert (found["s"], found["a"]) == (known[1], known[0])
-    assert min(found["c"].field_id, found["d"].field_id) > 4
-    nullable = described_columns([("a", "INTEGER", True)], known)[0]
-    assert nullable.field_id > 4
-    assert [column.field_id for column in described_columns([("x", "DATE", True)], ())] == [1]
-
-
 def test_reserved_names_are_refused_in_every_change() -> None:
     for evolution in (Evolution(add={"s.__lakeconf_x": "DATE"}), Evolution(rename={"a": "__lakeconf_x"})):
         with pytest.raises(SchemaError, match="__lakeconf_x"):
             evolution.statements("t", {"a": "DATE", "s": "STRUCT(a DATE)"})
     with pytest.raises(SchemaError, match="__lakeconf_x"):
         Definition({"__lakeconf_x": "DATE"}).statements("s", "t")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (" int ", "INTEGER"),
-        ("decimal(5, 2)", "DECIMAL(5,2)"),
-        ("struct(a int, b varchar[])", "STRUCT(a INTEGER, b VARCHAR[])"),
-        ("timestamptz", "TIMESTAMP WITH TIME ZONE"),
-    ],
-)
-def test_type_has_the_spelling_of_duckdb(text: str, found: str) -> None:
-    assert type_sql("c", text) == found
 
 
 @pytest.mark.parametrize(

@@ -271,11 +271,7 @@ def test_explain_shows_the_way_of_each_write(
             assert transaction.table("t").explain().writes["delete"].startswith("duckdb: ")
 
 
-OTHERS = {
-    "columns": "ALTER TABLE t RENAME day TO d",
-    "name": "ALTER TABLE t RENAME TO u",
-    "no table": "DROP TABLE t",
-}
+OTHERS = {"columns": "ALTER TABLE t RENAME day TO d", "name": "ALTER TABLE t RENAME TO u", "no table": "DROP TABLE t"}
 
 
 @pytest.mark.parametrize("engine", [None, "spark", "duckdb"])

@@ -33,48 +33,6 @@ def stock(lake: Lake) -> list[tuple[Any, ...]]:
     return rows(lake, "SELECT * FROM dev.stock")
 
 
-def changes(lake: Lake) -> list[tuple[Any, ...]]:
-    version = lake.snapshot_id
-    return rows(lake, f"SELECT change_type, rowid, id FROM dev.table_changes('stock', {version}, {version})")
-
-
-def test_merge_updates_matched_rows_and_inserts_new_ones(lake: Lake) -> None:
-    before = lake.snapshot_id
-    assert lake.table("stock").merge(DELIVERY, on="id") == before + 1
-    assert stock(lake) == [(1, "a", 10), (2, "B", 5), (3, None, 0), (4, None, 40), (9, "i", 90)]
-
-
-def test_merged_row_keeps_its_row_id_and_is_an_update_in_the_feed(lake: Lake) -> None:
-    before = dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
-    lake.table("stock").merge(DELIVERY, on="id")
-    assert sorted((kind, key) for kind, _, key in changes(lake)) == [
-        ("insert", 9),
-        ("update_postimage", 2),
-        ("update_postimage", 3),
-        ("update_preimage", 2),
-        ("update_preimage", 3),
-    ]
-    assert {key: row for kind, row, key in changes(lake) if kind != "insert"} == {key: before[key] for key in (2, 3)}
-
-
-def test_merge_applies_the_first_clause_whose_condition_is_true(lake: Lake) -> None:
-    lake.table("stock").merge(
-        DELIVERY,
-        on="id",
-        matched=[
-            Delete(when=nw.col("source_amount") == 0),
-            Update({"amount": nw.col("target_amount") + nw.col("source_amount"), "name": "topped up"}),
-        ],
-        not_matched=Insert(when=nw.col("source_amount") > 90),
-    )
-    assert stock(lake) == [(1, "a", 10), (2, "topped up", 25), (4, None, 40)]
-
-
-def test_merge_deletes_rows_missing_from_the_frame(lake: Lake) -> None:
-    lake.table("stock").merge(DELIVERY, on="id", not_matched_by_source=Delete(when=nw.col("target_amount") > 10))
-    assert stock(lake) == [(1, "a", 10), (2, "B", 5), (3, None, 0), (9, "i", 90)]
-
-
 def test_columns_that_the_frame_lacks_keep_their_values_and_are_inserted_with_their_default(lake: Lake) -> None:
     stock_table, before = lake.table("stock"), dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
     stock_table.evolve(add={"origin": "VARCHAR", "size": "DECIMAL(5, 2)"}, defaults={"origin": "north", "size": 1.5})
@@ -121,12 +79,6 @@ def test_merge_cannot_insert_without_a_value_for_a_required_or_computed_column(l
         tx.table("strict").evolve(add={"size": "BIGINT"}, defaults={"size": 1})
         with pytest.raises(SchemaError, match="which this transaction adds"):
             tx.table("strict").merge(whole, on="id")
-
-
-def test_merge_on_several_columns_does_not_match_null(lake: Lake) -> None:
-    frame = pa.table({"id": [4, 2], "name": [None, "b"], "amount": pa.array([1, 2], pa.int64())})
-    lake.table("stock").merge(frame, on=["id", "name"])
-    assert stock(lake) == [(1, "a", 10), (2, "b", 2), (3, "c", 30), (4, None, 1), (4, None, 40)]
 
 
 def test_merge_rejects_two_source_rows_for_one_target_row(lake: Lake) -> None:

@@ -175,10 +175,14 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 # A merge with every kind of change, whatever the random merges contain.
 EACH = Merge(
-    [(1, "a", 1), (2, "b", 2), (3, None, 3)],
-    [(1, "a", 5), (2, "b", -2), (4, "", 4)],
+    [(1, "a", 1), (2, "b", 2), (3, None, 3), (5, "e", 5)],
+    [(1, "a", 5), (2, "b", -2), (4, "", 4), (5, "E", -1)],
     ("k",),
-    [("sum", Condition(" AND source.v >= 0", nw.col("source_v") >= 0)), ("delete", ALWAYS)],
+    [
+        ("sum", Condition(" AND source.v >= 0", nw.col("source_v") >= 0)),
+        ("all", Condition(" AND source.v >= -1", nw.col("source_v") >= -1)),
+        ("delete", ALWAYS),
+    ],
     ALWAYS,
     ALWAYS,
 )

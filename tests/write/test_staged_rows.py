@@ -9,26 +9,15 @@ import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 
-from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.engine import ROW_ID, Staged
-from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError, UnsupportedError
-from lakeconf.write.writes import check_condition, check_matches, check_required
+from lakeconf.errors import LakeconfError, PredicateError, UnsupportedError
+from lakeconf.write.writes import check_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeconf import Lake, LakeTransaction
-
-
-NAMES = ("a", "b, c", 'd"e')
-INFO = TableInfo(
-    1,
-    "raw",
-    "events",
-    tuple(Column(n, name, "int32", nullable=n == 1, initial_default=None) for n, name in enumerate(NAMES, 1)),
-    "/data/",
-)
 
 
 @pytest.fixture(scope="module")
@@ -50,40 +39,6 @@ def test_every_row_must_satisfy_the_condition(writer: Connection) -> None:
     assert refused.value.hint == "filter the frame, or widen the condition"
     with pytest.raises(PredicateError, match=r"^1 rows"):
         check_condition(writer, staged("(1, 0, 0, 0)"), "a = 2 OR a = 3")
-
-
-@pytest.mark.parametrize(("on", "shown"), [(["a"], "a"), (["B, C"], "b, c"), (['d"e', "a"], 'd"e, a')])
-def test_several_rows_for_one_row_of_the_table_are_refused(writer: Connection, on: list[str], shown: str) -> None:
-    rows = ["(1, 5, NULL, 7)", "(1, 5, NULL, 7)", "(2, 6, 0, 8)"]
-    with pytest.raises(CommitError) as refused:
-        check_matches(writer, INFO, staged(*rows), on)
-    assert refused.value.message == (f"2 rows of the frame match one row of raw.events on {shown}: nothing was written")
-    assert refused.value.hint == "keep one row of the frame for each key, or match on more columns"
-
-
-def test_new_rows_and_single_matches_are_accepted(writer: Connection) -> None:
-    check_matches(writer, INFO, staged("(1, 5, 0, NULL)", "(1, 5, 0, NULL)", "(1, 5, 0, 7)", "(1, 5, 0, 8)"), ["b, c"])
-    check_matches(writer, INFO, staged("(1, 5, 0, 7)"), ["a"])
-
-
-@pytest.mark.parametrize(
-    ("rows", "column"),
-    [(["(1, NULL, 0, 0)"], "b, c"), (["(1, 0, 0, 0)", "(1, 0, NULL, 0)"], 'd"e'), (["(1, NULL, NULL, 0)"], "b, c")],
-)
-def test_null_in_a_required_column_is_refused(writer: Connection, rows: list[str], column: str) -> None:
-    with pytest.raises(SchemaError) as refused:
-        check_required(writer, INFO, staged(*rows), NAMES)
-    assert repr(column) in refused.value.message
-    assert "raw.events" in refused.value.message
-
-
-def test_null_is_accepted_where_it_is_allowed(writer: Connection) -> None:
-    check_required(writer, INFO, staged("(NULL, 0, 0, 0)"), NAMES)
-    check_required(writer, INFO, staged("(1, NULL, NULL, 0)"), ["a"])
-    check_required(writer, INFO, Staged("FROM a_table_that_does_not_exist"), ["a"])
-    check_required(writer, INFO, staged("(1, NULL, 0, 0)", "(2, 0, 0, 0)"), NAMES, "a = 2")
-    with pytest.raises(SchemaError):
-        check_required(writer, INFO, staged("(1, NULL, 0, 0)", "(2, 0, 0, 0)"), NAMES, "a = 1")
 
 
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import QueryError, SchemaError, UnsupportedError
+from lakeconf.errors import QueryError, SchemaError
 from lakeconf.write.execute import Statement, parse_statement
 
 if TYPE_CHECKING:
@@ -55,23 +55,6 @@ def test_names_of_the_lake_and_of_other_databases(parse: Parse) -> None:
     assert (found.name_of(own), found.name_of(raw)) == ("main.u", "raw.u")
     with pytest.raises(QueryError, match=r"other\.raw\.u is a table of another database"):
         found.name_of(other)
-
-
-@pytest.mark.parametrize(
-    ("sql", "error"),
-    [
-        ("INSERT INTO t VALUES (1) RETURNING a", UnsupportedError),
-        ("INSERT INTO t VALUES (1) ON CONFLICT (a) DO NOTHING", UnsupportedError),
-        ("MERGE INTO t USING u USING (a) WHEN MATCHED THEN DELETE", UnsupportedError),
-        ("TRUNCATE t", QueryError),
-        ("WITH update AS (SELECT 1) FROM update", QueryError),
-        ("DELETE FROM t; PRAGMA version", QueryError),
-        ("DELETE FROM a.b.c.d", QueryError),
-    ],
-)
-def test_other_statements_are_refused(sql: str, error: type[Exception], parse: Parse) -> None:
-    with pytest.raises(error):
-        parse(sql)
 
 
 ROW = [{"id": 1}]
