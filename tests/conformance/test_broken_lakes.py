@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer, S3Server
 
-    Break = Callable[["Case"], None]
+    Break = Callable[["Case"], object]
 
 ROWS = [{"id": number} for number in range(50)]
 FAILED, WARNED = "dev does not work: {} failed", "dev works; look at the warnings: {}"
@@ -68,6 +68,21 @@ class Case:
         with lakeconf.init(config).get_store("dev").open() as lake:
             lake.create_table("t", {"id": "BIGINT"}, if_not_exists=True).append(ROWS)
 
+    def written(self) -> Case:
+        self.write()
+        return self
+
+    def with_catalog(self, **metadata: Any) -> Case:
+        self.metadata = metadata
+        return self
+
+    def on_postgres(self, **changes: Any) -> Case:
+        return self.with_catalog(**on_postgres(self.postgres) | changes)
+
+    def in_bucket(self, server: S3Server, **changes: Any) -> Case:
+        self.storage = in_bucket(server) | changes
+        return self
+
     def statement(self, sql: str) -> None:
         with closing(sqlite3.connect(self.catalog)) as connection, connection:
             connection.execute(sql)
@@ -90,25 +105,8 @@ class Case:
             path.write_text("\n".join(lines))
 
 
-def on_the_servers(case: Case) -> None:
-    case.metadata, case.storage = on_postgres(case.postgres), in_bucket(case.s3())
-
-
-def nothing(case: Case) -> None:
-    case.write()
-
-
-def no_lake(case: Case) -> None: ...
-
-
 def healthy_servers(case: Case) -> None:
-    on_the_servers(case)
-    case.write()
-
-
-def healthy_duckdb(case: Case) -> None:
-    case.metadata = {"type": "duckdb", "uri": str(case.folder / "catalog")}
-    case.write()
+    case.on_postgres().in_bucket(case.s3()).write()
 
 
 def locks_of_a_killed_process(case: Case) -> None:
@@ -137,8 +135,7 @@ def catalog_without_tables(case: Case) -> None:
 
 
 def catalog_on_postgres_dropped(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres)
-    case.write()
+    case.on_postgres().write()
     case.postgres.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", str(case.metadata["database"]))
 
 
@@ -147,16 +144,6 @@ def corrupt_catalog(case: Case) -> None:
     content = bytearray(case.catalog.read_bytes())
     content[100:4096] = b"\xff" * 3996
     case.catalog.write_bytes(content)
-
-
-def catalog_of_another_type(case: Case) -> None:
-    case.write()
-    case.metadata["type"] = "duckdb"
-
-
-def catalog_of_a_newer_ducklake(case: Case) -> None:
-    case.write()
-    case.statement("UPDATE ducklake_metadata SET value = '9.9' WHERE key = 'version'")
 
 
 def older_catalog(case: Case) -> None:
@@ -169,43 +156,10 @@ def older_catalog(case: Case) -> None:
     shutil.copy(case.folder / "backup", case.catalog)
 
 
-def lost_file(case: Case) -> None:
-    case.write()
-    case.data_file().unlink()
-
-
-def lost_data_path(case: Case) -> None:
-    case.write()
-    shutil.rmtree(case.folder / "data")
-
-
-def truncated_file(case: Case) -> None:
-    case.write()
-    os.truncate(case.data_file(), 100)
-
-
 def foreign_marker(case: Case) -> None:
     case.write()
     marker = case.folder / "data" / MARKER
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"lake": "another"}))
-
-
-def no_marker(case: Case) -> None:
-    case.write()
-    (case.folder / "data" / MARKER).unlink()
-
-
-def another_data_path(case: Case) -> None:
-    case.write()
-    case.storage["path"] = str(case.folder / "other")
-
-
-def file_as_data_path(case: Case) -> None:
-    (case.folder / "data").touch()
-
-
-def unwritable_data_path(case: Case) -> None:
-    case.storage["path"] = "/proc/lakeconf"
 
 
 def full_disk(case: Case) -> None:
@@ -228,98 +182,100 @@ def wrong_clock(case: Case) -> None:
     case.patch().setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
 
 
-def role_that_cannot_create(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres)
+def as_reader(case: Case) -> None:
     name, password = case.postgres.create_role(case.metadata["database"], read_only=True)
     case.metadata |= {"user": name, "password": password}
 
 
 def role_that_cannot_create_a_schema(case: Case) -> None:
-    role_that_cannot_create(case)
-    case.metadata["metadata_schema"] = "lake"
+    as_reader(case.on_postgres(metadata_schema="lake"))
 
 
 def role_that_only_reads(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres)
-    case.write()
-    name, password = case.postgres.create_role(case.metadata["database"], read_only=True)
-    case.metadata |= {"user": name, "password": password}
-
-
-def wrong_password(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres) | {"password": "planted-wrong"}
-
-
-def wrong_host(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres) | {"host": "nowhere.invalid"}
-
-
-def wrong_port(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres) | {"port": 1}
-
-
-def missing_database(case: Case) -> None:
-    case.metadata = on_postgres(case.postgres, "no_such_database")
-
-
-def missing_bucket(case: Case) -> None:
-    case.storage = in_bucket(case.s3(), "no-such-bucket")
-
-
-def wrong_secret(case: Case) -> None:
-    case.storage = in_bucket(case.s3(iam=True)) | {"secret": "planted-wrong"}
+    case.on_postgres().write()
+    as_reader(case)
 
 
 def bucket_that_cannot_be_written(case: Case) -> None:
     server = case.s3(iam=True)
     assert server.read_only is not None
-    case.storage = in_bucket(server) | {"key_id": server.read_only.key_id, "secret": server.read_only.secret}
-
-
-def missing_variable(case: Case) -> None:
-    case.metadata["uri"] = "${LAKECONF_TEST_MISSING}"
+    case.in_bucket(server, key_id=server.read_only.key_id, secret=server.read_only.secret)
 
 
 NO_CATALOG = "has the files of a lake: nothing was created"
+CATALOG, FILES = FAILED.format("catalog"), FAILED.format("files")
+READABLE, WRITABLE = FAILED.format("data path readable"), FAILED.format("data path writable")
 # Each with the verdict, and a part of what is said.
-CASES: list[tuple[Break, str, str]] = [
-    (nothing, "dev works", "and no others"),
-    (no_lake, "dev has no lake yet: the first write creates it", "none yet"),
-    (healthy_servers, "dev works", "differ by 0 s"),
-    (healthy_duckdb, "dev works", "and no others"),
-    (locks_of_a_killed_process, "dev works", "and no others"),
-    (lost_catalog, FAILED.format("catalog"), NO_CATALOG),
-    (empty_catalog, FAILED.format("catalog"), NO_CATALOG),
-    (catalog_without_tables, FAILED.format("catalog"), NO_CATALOG),
-    (catalog_on_postgres_dropped, FAILED.format("catalog"), NO_CATALOG),
-    (corrupt_catalog, FAILED.format("catalog"), "damaged"),
-    (catalog_of_another_type, FAILED.format("catalog"), 'set type = "sqlite"'),
-    (catalog_of_a_newer_ducklake, FAILED.format("catalog"), "9.9"),
-    (older_catalog, WARNED.format("files"), "the catalog was restored from a backup"),
-    (lost_file, FAILED.format("files"), "snapshots need 1 file"),
-    (lost_data_path, FAILED.format("files"), "snapshots need 1 file"),
-    (truncated_file, FAILED.format("files"), "another size than in the catalog"),
-    (foreign_marker, FAILED.format("marker"), "belongs to another lake"),
-    (no_marker, WARNED.format("marker"), "doctor --store STORE --repair"),
-    (another_data_path, FAILED.format("catalog"), "override_data_path"),
-    (file_as_data_path, FAILED.format("data path writable"), "Not a directory"),
-    (unwritable_data_path, FAILED.format("data path writable"), "cannot be written"),
-    (full_disk, FAILED.format("catalog, data path writable"), "the disk is full"),
-    (wrong_clock, FAILED.format("clock"), "set the clock"),
-    (role_that_cannot_create, FAILED.format("catalog"), "it lacks CREATE and USAGE on the schema public"),
-    (role_that_cannot_create_a_schema, FAILED.format("catalog"), "it lacks CREATE on the database"),
-    (role_that_only_reads, FAILED.format("catalog"), "the role may not change the catalog's table"),
-    (wrong_password, FAILED.format("catalog"), "check `user` and `password`"),
-    (wrong_host, FAILED.format("catalog"), "cannot be resolved"),
-    (wrong_port, FAILED.format("catalog"), "check `host` and `port`"),
-    (missing_database, FAILED.format("catalog"), "create the database"),
-    (missing_bucket, FAILED.format("data path readable"), "create the bucket"),
-    (wrong_secret, FAILED.format("data path readable"), "check key_id, secret"),
-    (bucket_that_cannot_be_written, FAILED.format("data path writable"), "permit this on the bucket"),
-]
+CASES: dict[str, tuple[Break, str, str]] = {
+    "nothing": (Case.written, "dev works", "and no others"),
+    "no_lake": (lambda _: None, "dev has no lake yet: the first write creates it", "none yet"),
+    "healthy_servers": (healthy_servers, "dev works", "differ by 0 s"),
+    "healthy_duckdb": (
+        lambda case: case.with_catalog(type="duckdb", uri=str(case.folder / "catalog")).written(),
+        "dev works",
+        "and no others",
+    ),
+    "locks_of_a_killed_process": (locks_of_a_killed_process, "dev works", "and no others"),
+    "lost_catalog": (lost_catalog, CATALOG, NO_CATALOG),
+    "empty_catalog": (empty_catalog, CATALOG, NO_CATALOG),
+    "catalog_without_tables": (catalog_without_tables, CATALOG, NO_CATALOG),
+    "catalog_on_postgres_dropped": (catalog_on_postgres_dropped, CATALOG, NO_CATALOG),
+    "corrupt_catalog": (corrupt_catalog, CATALOG, "damaged"),
+    "catalog_of_another_type": (
+        lambda case: case.written().metadata.update(type="duckdb"),
+        CATALOG,
+        'set type = "sqlite"',
+    ),
+    "catalog_of_a_newer_ducklake": (
+        lambda case: case.written().statement("UPDATE ducklake_metadata SET value = '9.9' WHERE key = 'version'"),
+        CATALOG,
+        "9.9",
+    ),
+    "older_catalog": (older_catalog, WARNED.format("files"), "the catalog was restored from a backup"),
+    "lost_file": (lambda case: case.written().data_file().unlink(), FILES, "snapshots need 1 file"),
+    "lost_data_path": (lambda case: shutil.rmtree(case.written().folder / "data"), FILES, "snapshots need 1 file"),
+    "truncated_file": (
+        lambda case: os.truncate(case.written().data_file(), 100),
+        FILES,
+        "another size than in the catalog",
+    ),
+    "foreign_marker": (foreign_marker, FAILED.format("marker"), "belongs to another lake"),
+    "no_marker": (
+        lambda case: (case.written().folder / "data" / MARKER).unlink(),
+        WARNED.format("marker"),
+        "doctor --store STORE --repair",
+    ),
+    "another_data_path": (
+        lambda case: case.written().storage.update(path=str(case.folder / "other")),
+        CATALOG,
+        "override_data_path",
+    ),
+    "file_as_data_path": (lambda case: (case.folder / "data").touch(), WRITABLE, "Not a directory"),
+    "unwritable_data_path": (lambda case: case.storage.update(path="/proc/lakeconf"), WRITABLE, "cannot be written"),
+    "full_disk": (full_disk, FAILED.format("catalog, data path writable"), "the disk is full"),
+    "wrong_clock": (wrong_clock, FAILED.format("clock"), "set the clock"),
+    "role_that_cannot_create": (
+        lambda case: as_reader(case.on_postgres()),
+        CATALOG,
+        "it lacks CREATE and USAGE on the schema public",
+    ),
+    "role_that_cannot_create_a_schema": (role_that_cannot_create_a_schema, CATALOG, "it lacks CREATE on the database"),
+    "role_that_only_reads": (role_that_only_reads, CATALOG, "the role may not change the catalog's table"),
+    "wrong_password": (lambda case: case.on_postgres(password="planted-wrong"), CATALOG, "check `user` and `password`"),
+    "wrong_host": (lambda case: case.on_postgres(host="nowhere.invalid"), CATALOG, "cannot be resolved"),
+    "wrong_port": (lambda case: case.on_postgres(port=1), CATALOG, "check `host` and `port`"),
+    "missing_database": (lambda case: case.on_postgres(database="no_such_database"), CATALOG, "create the database"),
+    "missing_bucket": (lambda case: case.in_bucket(case.s3(), bucket="no-such-bucket"), READABLE, "create the bucket"),
+    "wrong_secret": (
+        lambda case: case.in_bucket(case.s3(iam=True), secret="planted-wrong"),
+        READABLE,
+        "check key_id, secret",
+    ),
+    "bucket_that_cannot_be_written": (bucket_that_cannot_be_written, WRITABLE, "permit this on the bucket"),
+}
 
 
-@pytest.mark.parametrize(("break_it", "verdict", "said"), CASES, ids=[case[0].__name__ for case in CASES])
+@pytest.mark.parametrize(("break_it", "verdict", "said"), CASES.values(), ids=CASES)
 def test_verdict(
     break_it: Break, verdict: str, said: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any,
     capsys: pytest.CaptureFixture[str],
@@ -357,7 +313,7 @@ def test_read_only_media(kind: str, request: pytest.FixtureRequest, tmp_path: Pa
 
     verdict, said = diagnosed()
     if kind == "sqlite":
-        assert verdict == FAILED.format("catalog")
+        assert verdict == CATALOG
         assert "has a write-ahead log, which SQLite cannot read in a read-only folder" in said
         case.statement("PRAGMA journal_mode = DELETE")
         verdict, said = diagnosed()
@@ -368,7 +324,7 @@ def test_configuration_that_cannot_be_read(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = Case(request, tmp_path)
-    missing_variable(case)
+    case.metadata["uri"] = "${LAKECONF_TEST_MISSING}"
     case.save()
     monkeypatch.chdir(tmp_path)
     assert run(["doctor", "--store", "dev"]) == 1

@@ -60,7 +60,7 @@ def test_the_life_of_a_table_in_a_lake(
         assert rows(lake.at(version=written)) == list(zip(range(10), ROWS["name"].to_pylist(), strict=True))
         changes = lake.sql(
             f"SELECT change_type, count(*) AS n FROM ducklake_table_changes('{store.alias}', 'raw', 't', "
-            f"{written + 1}, {lake.snapshot_id}) GROUP BY ALL ORDER BY ALL",
+            f"{written + 1}, {lake.snapshot_id}) GROUP BY ALL ORDER BY ALL"
         )
         assert changes.collect("pyarrow").rows() == [
             ("delete", 2),
@@ -82,7 +82,7 @@ def test_the_life_of_a_table_in_a_lake(
         )
         assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         listed = lake.sql(
-            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')",
+            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
         )
         live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
         assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
@@ -130,7 +130,7 @@ def test_the_life_of_a_partitioned_table(store: Store, engine: Any, files: Calla
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert rows(lake) == expected
         listed = lake.sql(
-            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')",
+            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
         )
         live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
         assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)

@@ -42,10 +42,7 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
 
 
 @examples(3, prove=250)
-@given(
-    **LAKES,
-    start=st.integers(0, 12),
-)
+@given(**LAKES, start=st.integers(0, 12))
 def _compare_random_lakes(
     spark: SparkSession,
     request: pytest.FixtureRequest,

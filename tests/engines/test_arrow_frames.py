@@ -12,7 +12,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.connection.connection import connect
-from lakeconf.engines.frames import check_types, exact_units, frame_type, with_leaves, with_null_types
+from lakeconf.engines.frames import check_types, exact_units, frame_type, with_null_types
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ NESTED = {
         {"a": 1, "b": value},
     ),
     "map key": lambda inner, value: (pa.map_(inner, pa.int8()), [(value, 1)]),
-    "map value": lambda inner, value: (
-        pa.map_(pa.string(), pa.field("v", inner, nullable=False)),
-        [("k", value)],
-    ),
+    "map value": lambda inner, value: (pa.map_(pa.string(), pa.field("v", inner, nullable=False)), [("k", value)]),
     "list of lists": lambda inner, value: (pa.list_(pa.large_list(inner)), [[value]]),
 }
 
@@ -110,13 +107,6 @@ def test_types_that_duckdb_holds_exactly_are_not_copied() -> None:
     assert exact_units(table) is table
 
 
-def test_nanoseconds_in_lists_of_polars_are_rejected() -> None:
-    """Its lists are large lists of Arrow."""
-    frame = pl.DataFrame({"x": [[1001]]}, schema={"x": pl.List(pl.Datetime("ns", "UTC"))})
-    with pytest.raises(SchemaError, match="would lose data: 1001"):
-        exact_units(frame.to_arrow())
-
-
 NULLS = {
     "null": (pa.null(), '"NULL"'),
     "list": (pa.list_(pa.null()), '"NULL"[]'),
@@ -155,36 +145,6 @@ def test_lists_of_nulls_keep_their_length() -> None:
     }
     _, _, rows = types_in_duckdb(pa.table(columns))
     assert rows == [([None, None], {"a": None}, {"k": None}), ([], None, {}), (None, {"a": None}, None)]
-
-
-def test_types_without_nulls_keep_their_names() -> None:
-    types = [
-        pa.int32(),
-        pa.list_(pa.string()),
-        pa.list_(pa.int8(), 2),
-        pa.struct({"a": pa.int8()}),
-        pa.map_(pa.string(), pa.int8()),
-    ]
-    table = pa.table({f"c{number}": pa.nulls(1, type_) for number, type_ in enumerate(types)})
-    with connect() as connection:
-        relation = connection.from_arrow(table)
-        assert with_null_types(relation, table) is relation
-        names = list(map(frame_type, relation.types))
-    assert names == ["INTEGER", "VARCHAR[]", "TINYINT[2]", "STRUCT(a TINYINT)", "MAP(VARCHAR, TINYINT)"]
-
-
-def test_leaves_of_a_type_are_converted_and_its_nesting_is_kept() -> None:
-    def wider(found: pa.DataType) -> pa.DataType:
-        return pa.int64() if found == pa.int8() else found
-
-    def nested(leaf: pa.DataType) -> pa.DataType:
-        entries = pa.map_(pa.string(), pa.field("v", pa.list_view(leaf), nullable=False), keys_sorted=True)
-        runs = pa.run_end_encoded(pa.int16(), leaf)
-        return pa.struct([pa.field("a", entries, nullable=False), pa.field("b", runs), pa.field("c", pa.date32())])
-
-    assert with_leaves(nested(pa.int8()), wider) == nested(pa.int64())
-    assert with_leaves(pa.large_list_view(pa.int8()), wider) == pa.large_list_view(pa.int64())
-    assert with_leaves(pa.date32(), wider) == pa.date32()
 
 
 def test_decimals_that_duckdb_lacks_become_those_that_it_has() -> None:
@@ -241,11 +201,7 @@ def test_frame_with_a_type_that_duckdb_lacks_is_refused(tmp_path: Path) -> None:
 
 def test_known_extension_types_keep_their_meaning(tmp_path: Path) -> None:
     frame = pa.table(
-        {
-            "u": pa.array([b"\1" * 16], pa.uuid()),
-            "j": pa.array(['{"a":1}'], pa.json_()),
-            "b": pa.array([1], pa.bool8()),
-        }
+        {"u": pa.array([b"\1" * 16], pa.uuid()), "j": pa.array(['{"a":1}'], pa.json_()), "b": pa.array([1], pa.bool8())}
     )
     check_types(frame.schema)
     with store_of(tmp_path).open() as lake:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.changes import Deletes, changes_sql, check_range, plan_changes, refuse_hidden
+from lakeconf.catalog.changes import Deletes, changes_sql, plan_changes
 from lakeconf.catalog.data_file import DeleteFile
-from lakeconf.catalog.snapshot import snapshots
-from lakeconf.catalog.tables import load_table
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError, UnsupportedError
+from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
 
-MICROSECOND = dt.timedelta(microseconds=1)
 ALL = 2**63 - 1
 
 
@@ -27,69 +23,6 @@ def lake(files: Lake) -> Lake:
     files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
     assert files.newest == 5
     return files
-
-
-def time_of(lake: Lake, version: int) -> dt.datetime:
-    return next(snapshot.time for snapshot in snapshots(lake.reader) if snapshot.snapshot_id == version)
-
-
-@pytest.mark.parametrize(
-    ("since", "until", "expected"),
-    [(0, None, (0, 4)), (4, None, (4, 4)), (2, 3, (2, 3)), (4, 4, (4, 4)), (0, 0, (0, 0))],
-)
-def test_range_by_version_includes_both_ends(
-    lake: Lake, since: int, until: int | None, expected: tuple[int, int]
-) -> None:
-    assert check_range(lake.reader, 4, since, until) == expected
-
-
-def test_range_by_time_includes_commits_at_its_ends(lake: Lake) -> None:
-    second, third, fourth = (time_of(lake, version) for version in (2, 3, 4))
-    assert check_range(lake.reader, 5, second, fourth) == (2, 4)
-    assert check_range(lake.reader, 5, second + MICROSECOND, fourth - MICROSECOND) == (3, 3)
-    assert check_range(lake.reader, 5, third, None) == (3, 5)
-    assert check_range(lake.reader, 5, 1, third) == (1, 3)
-
-
-def test_range_after_the_snapshot_of_the_lake_is_rejected(lake: Lake) -> None:
-    for until in (5, time_of(lake, 5)):
-        with pytest.raises(LakeconfError) as refused:
-            check_range(lake.reader, 4, 2, until)
-        assert refused.value.message == "changes until snapshot 5 were requested, but the lake reads snapshot 4"
-        assert refused.value.hint == "call lake.refresh(), or omit `until`"
-
-
-def test_empty_range_is_rejected(lake: Lake) -> None:
-    with pytest.raises(LakeconfError, match=r"^no changes since snapshot 4 until snapshot 3: the range is empty$"):
-        check_range(lake.reader, 5, 4, 3)
-    with pytest.raises(LakeconfError, match="since snapshot 6 until snapshot 5: the range is empty"):
-        check_range(lake.reader, 5, time_of(lake, 5) + MICROSECOND, None)
-
-
-@pytest.mark.parametrize(
-    ("since", "until", "lost", "oldest"), [(1, None, 3, 4), (0, 3, 3, 4), (2, 2, 2, 4), (-1, 1, -1, 0)]
-)
-def test_range_with_expired_or_unknown_snapshots_is_rejected(
-    lake: Lake, since: int, until: int | None, lost: int, oldest: int
-) -> None:
-    lake.run("CALL ducklake_expire_snapshots('lake', versions => [2, 3])")
-    with pytest.raises(SnapshotNotFoundError) as refused:
-        check_range(lake.reader, 5, since, until)
-    assert refused.value.message == f"the changes of snapshot {lost} are not available: it has expired or never existed"
-    assert refused.value.hint == f"read the changes from snapshot {oldest} on"
-    assert check_range(lake.reader, 5, 4, None) == (4, 5)
-
-
-@pytest.mark.parametrize("name", ["snapshot_id", "RowId", "CHANGE_TYPE"])
-def test_column_that_hides_a_column_of_the_feed_is_rejected(files: Lake, name: str) -> None:
-    files.run(f'CREATE TABLE lake.t (a INTEGER, "{name}" INTEGER)', "CREATE TABLE lake.ok (row_id INTEGER)")
-    refuse_hidden(load_table(files.reader, "ok", files.newest))
-    with pytest.raises(UnsupportedError) as refused:
-        refuse_hidden(load_table(files.reader, "t", files.newest))
-    assert refused.value.message == f"main.t has a column '{name}', which hides a column of the change feed"
-    assert refused.value.hint == "rename the column; the change feed has the columns snapshot_id, rowid, change_type"
-    with pytest.raises(UnsupportedError, match="which hides a column of the change feed"):
-        changes_sql(files.reader, plan_changes(files.reader, "t", 1, 1))
 
 
 def changes(lake: Lake, condition: str = "true", since: int = 1) -> list[tuple[Any, ...]]:
@@ -102,14 +35,6 @@ def test_query_quotes_names(files: Lake) -> None:
     query = changes_sql(files.reader, plan_changes(files.reader, """o's.t'1""", 1, 2))
     assert query == f"FROM (FROM ducklake_table_changes('lake', 'o''s', 't''1', 1, 2) LIMIT {ALL})"
     assert files.rows(query) == []
-
-
-def test_filter_on_the_query_selects_from_its_rows(lake: Lake) -> None:
-    """Below a filter on the snapshot, DuckDB would look for the snapshot that inserted a deleted row."""
-    lake.run("DELETE FROM lake.t WHERE a = 1")
-    assert changes(lake) == [*((n + 2, "insert", n) for n in range(4)), (6, "delete", 1)]
-    assert changes(lake, "snapshot_id = 6") == [(6, "delete", 1)]
-    assert changes(lake, "snapshot_id = 3") == [(3, "insert", 1)]
 
 
 def test_query_omits_rewrites_of_files(lake: Lake) -> None:

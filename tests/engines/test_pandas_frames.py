@@ -14,7 +14,7 @@ import pytest
 
 from lakeconf import Lake, Store
 from lakeconf.engines.frames import check_dtypes, is_pandas, with_index, without_types
-from lakeconf.engines.schema_check import exact_casts, has_text, placeholder_message, rounded_columns
+from lakeconf.engines.schema_check import exact_casts, placeholder_message, rounded_columns
 from lakeconf.errors import SchemaError
 
 FRAME = pd.DataFrame({"id": [1, 2, 3], "kind": ["a", "b", "c"]})
@@ -232,11 +232,6 @@ def test_fields_of_a_struct_are_compared_by_name() -> None:
     assert rounded_columns({"s": "STRUCT(a VARCHAR, b TIME)"}, {"s": "STRUCT(b TIME, a VARCHAR)"}) == []
 
 
-def test_columns_are_selected_in_the_order_of_the_table() -> None:
-    casts = exact_casts({"B": "INTEGER", 'q"': "DATE", "more": "DATE"}, {"b": "BIGINT", 'Q"': "DATE"})
-    assert casts == 'CAST("B" AS BIGINT) AS "b", CAST("q""" AS DATE) AS "Q"""'
-
-
 POISON = "a{SNAPSHOT_ID}"
 TEXTS = [
     ("VARCHAR", "VARCHAR", "'{}'"),
@@ -279,15 +274,3 @@ def test_rounding_and_placeholders_are_both_checked() -> None:
         cast("{'d': 1.50, 't': 'x'}", given, wanted)
     with pytest.raises(duckdb.InvalidInputException, match="placeholder"):
         cast(f"{{'d': 1.00, 't': '{POISON}'}}", given, wanted)
-
-
-@pytest.mark.parametrize(
-    ("type_name", "expected"),
-    [
-        *((name, True) for name in ("VARCHAR", "BLOB", "VARIANT", "JSON")),
-        *((name, True) for name in ("VARCHAR[][]", "STRUCT(a DATE, b BLOB)", "MAP(DATE, VARCHAR)", "VARCHAR[3]")),
-        *((name, False) for name in ("DATE", "UUID", "INTEGER[]", "STRUCT(varchar DATE)", "MAP(DATE, DATE)", "BIT")),
-    ],
-)
-def test_types_with_text_at_any_depth(type_name: str, expected: bool) -> None:
-    assert has_text(duckdb.sqltype(type_name)) is expected

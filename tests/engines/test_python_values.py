@@ -12,13 +12,11 @@ import pyarrow as pa
 import pytest
 from local_stores import store_of
 
-from lakeconf.engines.python_rows import arrow_rows, arrow_types, check_values, is_null, is_rows
+from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from lakeconf import Lake
 
 
 UTC = dt.UTC
@@ -57,11 +55,6 @@ def test_other_values_are_kept() -> None:
     check_values("v", [pd.Timedelta(1000, "ns"), dt.timedelta(1)])
 
 
-def test_missing_values_of_pandas_are_null() -> None:
-    assert all(map(is_null, (None, pd.NA, pd.NaT)))
-    assert not any(map(is_null, (float("nan"), 0, "", Decimal("NaN"), pd.Timestamp(0), np.array([]))))
-
-
 def test_records_of_pandas_are_rows(tmp_path: Path) -> None:
     """`to_dict("records")` returns NA and NaT, and a frame from Parquet has arrays in place of lists."""
     frame = pd.DataFrame(
@@ -78,14 +71,6 @@ def test_records_of_pandas_are_rows(tmp_path: Path) -> None:
         table.append(frame.to_dict("records"))
         table.append(frame.astype({"t": "datetime64[us]"}))
         assert lake.sql("FROM raw.t ORDER BY n").to_native().fetchall() == [expected[0]] * 2 + [expected[1]] * 2
-
-
-@pytest.mark.parametrize(
-    ("frame", "expected"),
-    [([], True), (({"a": 1},), True), ([{"a": 1}, 2], False), ({"a": [1]}, False), ("rows", False), (None, False)],
-)
-def test_only_lists_of_mappings_are_rows(frame: object, *, expected: bool) -> None:
-    assert is_rows(frame) is expected
 
 
 def test_names_keep_their_first_spelling_and_order() -> None:
@@ -155,32 +140,6 @@ def test_other_types_stay_so_that_the_table_refuses_them(value: object, wanted: 
 def test_rows_without_one_type_are_refused(rows: Any) -> None:
     with pytest.raises(SchemaError):
         arrow_rows(rows)
-
-
-def test_types_of_a_table_are_found_by_name(two_tables: Lake) -> None:
-    found = arrow_types(two_tables._session.reader.connection, {"Id": "SMALLINT", 'o"dd': "STRUCT(a DECIMAL(9, 2))[]"})
-    assert found["id"] == pa.int16()
-    assert found['o"dd'].value_type.field("a").type == pa.decimal128(9, 2)
-
-
-def test_no_rows_have_the_columns_of_the_table() -> None:
-    assert arrow_rows([], {"a": pa.int8()}).schema == pa.schema([("a", pa.int8())])
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, 5)],
-        [dt.datetime(2026, 1, 1), None, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)],
-        [dt.time(5, tzinfo=dt.UTC)],
-        ["a", b"\xff"],
-        [[dt.date(2026, 1, 1)], [], [None, dt.datetime(2026, 1, 1, 5)]],
-        [{"x": {"a": "b"}}, {"x": None}, {"x": {"a": b"b"}}],
-    ],
-)
-def test_values_that_arrow_would_convert_to_one_type_with_a_loss_are_refused(values: list[object]) -> None:
-    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits"):
-        arrow_rows([{"v": value} for value in values])
 
 
 @pytest.mark.parametrize(

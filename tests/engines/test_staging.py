@@ -11,16 +11,7 @@ import pytest
 
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import connect
-from lakeconf.engines.engine import (
-    PREFIX,
-    announce,
-    is_announced,
-    is_manifest_of,
-    is_staged,
-    manifest_path,
-    placed_path,
-    staging_folder,
-)
+from lakeconf.engines.engine import announce, is_announced, is_manifest_of, is_staged, placed_path, staging_folder
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
@@ -36,12 +27,6 @@ LAKE = "it's a lake"
 def connection() -> Iterator[Connection]:
     with connect() as connection:
         yield connection
-
-
-def test_staging_folder_is_below_the_folder_of_the_table() -> None:
-    table = TableInfo(1, "s", "t", (), "s3://bucket/lake/s/t/")
-    assert PREFIX == "lakeconf-"
-    assert staging_folder(table, "0a1b") == "s3://bucket/lake/s/t/lakeconf-0a1b/"
 
 
 def test_staged_files_have_names_of_their_own() -> None:
@@ -86,14 +71,6 @@ def test_other_files_are_not_announced(path: str) -> None:
     assert not is_announced(f"/data/t/{path}", ["/data/t/lakeconf-0a1b.parquet"])
 
 
-def test_manifest_is_a_parquet_file_next_to_the_folder() -> None:
-    assert (
-        manifest_path("/data/t/lakeconf-0a1b/")
-        == manifest_path("/data/t/lakeconf-0a1b")
-        == ("/data/t/lakeconf-0a1b.parquet")
-    )
-
-
 def test_manifest_names_the_process_and_the_lake(connection: Connection, tmp_path: Path) -> None:
     folder = tmp_path / "o'ne" / "t" / "lakeconf-0a1b"
     announce(connection, f"{folder}/", LAKE)
@@ -104,14 +81,6 @@ def test_manifest_names_the_process_and_the_lake(connection: Connection, tmp_pat
     assert (host, pid, lake) == (socket.gethostname(), os.getpid(), LAKE)
     age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(started).replace(tzinfo=dt.UTC)
     assert abs(age) < dt.timedelta(minutes=5)
-
-
-def test_existing_folder_of_a_table_is_kept(connection: Connection, tmp_path: Path) -> None:
-    (tmp_path / "other.parquet").touch()
-    announce(connection, f"{tmp_path}/lakeconf-1/", LAKE)
-    announce(connection, f"{tmp_path}/lakeconf-2/", LAKE)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"other.parquet", "lakeconf-1.parquet", "lakeconf-2.parquet"}
 
 
 def test_folder_that_cannot_be_created_is_named(connection: Connection, tmp_path: Path) -> None:

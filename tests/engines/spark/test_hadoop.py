@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 import lakeconf
 from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
 from lakeconf.engines.spark.hadoop import catalog_uri, check_session, configure_session, spark_uri
-from lakeconf.engines.spark.internals import hadoop_version
 from lakeconf.errors import SparkError, StorageError
 from lakeconf.secret import Secret
 
@@ -100,12 +99,6 @@ def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: 
     check_session(spark, backend.location, settings)
     write_and_read(spark, backend)
     assert s3_server.objects(backend.bucket_name, "lake/a b+/t/part=1/")
-
-
-def test_spark_signs_requests_as_the_server_requires(spark: SparkSession, s3_iam_server: S3Server) -> None:
-    backend = storage(s3_iam_server)
-    configure_session(spark, backend.hadoop_settings())
-    write_and_read(spark, backend)
 
 
 @pytest.mark.parametrize(("field", "error"), [("key_id", "InvalidAccessKeyId"), ("secret", "SignatureDoesNotMatch")])
@@ -266,14 +259,6 @@ def test_lake_over_tls_with_a_private_certificate_authority(
     del storage["ca_cert_file"]
     with lakeconf.init(config).get_store().open() as lake, pytest.raises(StorageError, match="`ca_cert_file`"):
         lake.table("t").append(pa.table({"id": pa.array([10], pa.int64())}))
-
-
-def test_local_files_need_no_settings(spark: SparkSession, tmp_path: Path) -> None:
-    check_session(spark, f"{tmp_path}/", {})
-
-
-def test_hadoop_version_matches_the_packages(spark: SparkSession) -> None:
-    assert hadoop_version(spark) == "3.5.0"
 
 
 @pytest.mark.parametrize(

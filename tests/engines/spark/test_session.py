@@ -12,13 +12,11 @@ from catalog_lake import lake
 from packaging.requirements import Requirement
 from pyspark.sql import SparkSession
 from source_tree import project_file
-from spark_rows import access_to, scan
+from spark_rows import scan
 from strength import PROVE
 
 import lakeconf
-from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
-from lakeconf.engines.spark.read.native_scan import read
 from lakeconf.engines.spark.sessions import from_arrow, private_session
 from lakeconf.engines.spark.versions import TESTED, check_streams, check_version
 from lakeconf.errors import SchemaError, SparkError, SparkVersionError, UnsupportedError
@@ -181,14 +179,6 @@ def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> 
     assert spark.sql("SELECT count(*) FROM seen_by_sql JOIN seen_by_sql USING (A)").collect()[0][0] == 172
 
 
-def test_spark_connect_session_is_rejected(rich: Lake) -> None:
-    class Connected:
-        """Like `pyspark.sql.connect.session.SparkSession`, which has no JVM."""
-
-    with pytest.raises(SparkError, match="Spark Connect"):
-        read(Connected(), access_to(rich), plan_scan(rich.reader, "t", rich.newest), None)  # type: ignore[arg-type]
-
-
 def test_frame_columns_have_no_metadata(spark: SparkSession, rich: Lake) -> None:
     assert [field.metadata for field in scan(spark, rich, "t").schema] == [{}] * 16
 
@@ -231,10 +221,7 @@ def test_nanoseconds_of_arrow_are_not_truncated_at_any_depth(spark: SparkSession
 
 def test_unsigned_integers_of_arrow_are_widened_at_any_depth(spark: SparkSession) -> None:
     table = pa.table(
-        {
-            "a": pa.array([[255]], pa.list_(pa.uint8())),
-            "b": pa.array([{"x": 2**64 - 1}], pa.struct({"x": pa.uint64()})),
-        }
+        {"a": pa.array([[255]], pa.list_(pa.uint8())), "b": pa.array([{"x": 2**64 - 1}], pa.struct({"x": pa.uint64()}))}
     )
     assert from_arrow(spark, table).collect() == [([255], (Decimal(2**64 - 1),))]
 

@@ -70,13 +70,6 @@ def test_evolution(connect: SparkSession, files: Lake) -> None:
     assert_alike(connect, files, "t")
 
 
-def test_time_travel_into_merged_files(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(3)))
-    files.run("UPDATE lake.t SET a = a + 10 WHERE a = 1", "CALL ducklake_merge_adjacent_files('lake')")
-    files.run("DELETE FROM lake.t WHERE a = 2")
-    assert_alike(connect, files, "t")
-
-
 def test_registered_files_with_partitions_in_their_paths(connect: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, moment TIMESTAMP)")
     folder = files.folder / "moment=2024-03-10 02%3A30%3A00"
@@ -182,23 +175,6 @@ def test_changes_of_a_replaced_file_fail_jobs(connect: SparkSession, files: Lake
     os.utime(path, (1, 1))
     with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
         frame.count()
-
-
-def test_missing_delete_file_raises(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)", "DELETE FROM lake.t WHERE a = 4")
-    (path,) = (files.folder / "data").rglob("*-delete.parquet")
-    path.unlink()
-    with pytest.raises(StorageError, match="is missing, but the catalog lists it"):
-        scan(connect, files, "t")
-
-
-def test_replaced_file_raises(connect: SparkSession, files: Lake) -> None:
-    """An empty Parquet file in place of the data would be no rows without an error."""
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
-    (path,) = (files.folder / "data").rglob("*.parquet")
-    files.run(f"COPY (SELECT 1::BIGINT AS a LIMIT 0) TO '{path}' (FORMAT parquet)")
-    with pytest.raises(StorageError, match="it was truncated or replaced"):
-        scan(connect, files, "t")
 
 
 def test_file_that_spark_would_skip_raises(connect: SparkSession, files: Lake) -> None:

@@ -16,12 +16,7 @@ MORE = (*(f"{READ}/test_{name}.py" for name in ("alone", "nested_fields")), f"{L
 TESTS = (*ALWAYS, *MORE, f"{LAKE}/test_conditions.py") if PROVE else ALWAYS
 # The page about Spark Connect lists what is refused.
 REFUSED = (
-    *(
-        "in_a_condition",
-        "scan_returns and price",
-        "negative_zero",
-        "on_a_decimal_promoted",
-    ),
+    *("in_a_condition", "scan_returns and price", "negative_zero", "on_a_decimal_promoted"),
     *("case_of_non_ascii_letters", "none_of_the_selected_fields and drop", "none_of_the_selected_fields and add"),
 )
 # These look into the JVM, or at what only a classic session needs: field ids.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from local_stores import config_of, in_bucket
-from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
 
 import lakeconf
 from lakeconf.engines.spark.connect import connect_engine as module
@@ -78,13 +77,6 @@ def test_frame_without_rows_creates_no_snapshot(lake: lakeconf.Lake, connect: Sp
     assert lake.refresh() == before
     assert left(tmp_path) == []
     assert list((tmp_path / "data").rglob("part-*")) == []
-
-
-def test_partitioned_table(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
-    table = lake.create_table("t", {"id": "BIGINT", "part": "BIGINT"}, partitioned_by=["part"])
-    table.append(connect.sql("SELECT id, id % 3 AS part FROM range(30)"))
-    assert sorted(path.parent.name for path in (tmp_path / "data").rglob("*.parquet")) == ["part=0", "part=1", "part=2"]
-    assert table.scan().to_native().count() == 30
 
 
 def test_buckets_are_those_of_duckdb(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
@@ -191,10 +183,3 @@ def test_folder_in_a_bucket_is_removed(s3_server: S3Server, tmp_path: Path) -> N
         remove_staged(writer, folder)
         remove_staged(writer, folder)
         assert writer.rows(f"SELECT file FROM glob('{folder}**')") == []
-
-
-def test_width_of_a_row_is_sparks_default_size() -> None:
-    nested = StructType([StructField("s", StringType()), StructField("d", DecimalType(38, 0))])
-    row = StructType([StructField("a", LongType()), StructField("b", ArrayType(nested))])
-    assert module._width(row) == 8 + 20 + 16
-    assert module._width(MapType(StringType(), DecimalType(5, 2))) == 28

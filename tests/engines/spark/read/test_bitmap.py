@@ -29,22 +29,6 @@ FILE = DataFile(1, "/f.parquet", 10, 100, 0, 1, delete_file=DELETES)
 PLAIN = replace(FILE, delete_file=None)
 
 
-@pytest.mark.parametrize(
-    ("deletes", "expected"),
-    [
-        (DELETES, True),
-        (replace(DELETES, path="s3://b/d.parquet"), False),
-        (replace(DELETES, path="data/d.parquet"), False),
-        *((replace(DELETES, path=f"/a{sign}b/d.parquet"), True) for sign in "*?[]"),
-        (replace(DELETES, delete_count=5_000_000), True),
-        (replace(DELETES, delete_count=5_000_001), False),
-    ],
-    ids=str,
-)
-def test_delete_files_that_the_driver_reads(deletes: DeleteFile, *, expected: bool) -> None:
-    assert _is_at_hand([PLAIN, replace(FILE, delete_file=deletes)]) is expected
-
-
 def test_limits_apply_to_all_files_together() -> None:
     assert _is_at_hand([PLAIN] * 500)
     assert not _is_at_hand([PLAIN] * 501)
@@ -89,13 +73,6 @@ def test_each_deleted_row_has_a_bit(three: Lake) -> None:
     assert deleted([replace(third, inlined_deletes=())], {third.path: 0}, 64, three.newest) == set()
 
 
-def test_deletes_behind_the_end_of_a_file_do_not_reach_the_next_one(three: Lake) -> None:
-    plan = plan_scan(three.reader, "t", three.newest)
-    first = min(plan.files, key=lambda file: file.data_file_id)
-    short = replace(first, record_count=64, inlined_deletes=(2, 64, 65))
-    assert deleted([short], {first.path: 0}, 64, three.newest) == {0, 1, 2, 63}
-
-
 def test_damaged_or_missing_delete_file_is_an_error(three: Lake) -> None:
     (file, *_) = [file for file in plan_scan(three.reader, "t", three.newest).files if file.delete_file]
     assert file.delete_file is not None
@@ -105,28 +82,6 @@ def test_damaged_or_missing_delete_file_is_an_error(three: Lake) -> None:
     Path(file.delete_file.path).unlink()
     with pytest.raises(StorageError, match="is missing"):
         _bits([file], {file.path: 0}, 128, three.newest)
-
-
-def test_condition_selects_the_rows_that_are_not_deleted(spark: SparkSession, three: Lake) -> None:
-    plan = plan_scan(three.reader, "t", three.newest)
-    condition = bitmap_condition(spark, plan.files, three.newest)
-    assert condition is not None
-    found = {a for (a,) in relation(spark, plan.files, NUMBERS).where(condition).collect()}
-    assert set(range(174)) - found == {0, 1, 2, 63, 64, 99, 100, 163, 173}
-
-
-def test_condition_fails_for_a_row_of_another_file(spark: SparkSession, three: Lake) -> None:
-    plan = plan_scan(three.reader, "t", three.newest)
-    condition = bitmap_condition(spark, plan.files[:2], three.newest)
-    assert condition is not None
-    with pytest.raises(Exception, match="a file that is not in the plan of this scan"):
-        relation(spark, plan.files, NUMBERS).where(condition).collect()
-
-
-def test_no_condition_above_the_limits(spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_scan(three.reader, "t", three.newest)
-    monkeypatch.setattr(scan_source, "_MOST_FILES", 2)
-    assert bitmap_condition(spark, plan.files, three.newest) is None
 
 
 def test_delete_files_are_read_once_for_a_snapshot(

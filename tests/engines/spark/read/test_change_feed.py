@@ -8,9 +8,8 @@ import pytest
 from catalog_lake import lake
 from spark_changes import assert_changes_alike, changes
 
-from lakeconf.catalog.changes import changes_sql, plan_changes
 from lakeconf.connection.connection import load_extension
-from lakeconf.errors import CatalogError, StorageError, UnsupportedError
+from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,43 +163,9 @@ def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None
             changes(spark, encrypted, encrypted.newest, encrypted.newest)
 
 
-def test_changes_from_deletion_vectors_are_rejected(spark: SparkSession, files: Lake) -> None:
-    files.run(*BASE, "CALL lake.set_option('write_deletion_vectors', true)", "DELETE FROM lake.t WHERE a = 3")
-    assert changes(spark, files, 1, 3).count() == 53
-    with pytest.raises(UnsupportedError, match="does not record the snapshots"):
-        changes(spark, files, 4, 4)
-
-
-def test_inlined_rows_of_an_expired_snapshot_are_rejected(spark: SparkSession, usual: Lake) -> None:
-    usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a = 1000")
-    usual.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2, 3])")
-    assert changes(spark, usual, 4, 4).count() == 40
-    with pytest.raises(UnsupportedError, match="inserted in a snapshot that has expired"):
-        changes(spark, usual, 4, 5)
-    usual.run(FLUSH)
-    assert changes(spark, usual, 4, 5).where("change_type = 'delete'").count() == 1
-
-
 def test_error_names_the_missing_file(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE)
     (path,) = (usual.folder / "data").rglob("*.parquet")
     path.unlink()
     with pytest.raises(StorageError, match=f"{path.name} is missing"):
         changes(spark, usual, 1, 2)
-
-
-def test_two_simultaneous_delete_files_are_rejected(usual: Lake) -> None:
-    usual.run(*BASE, "CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM lake.t WHERE a = 3")
-    usual.metadata("INSERT INTO ducklake_delete_file SELECT * REPLACE (99 AS delete_file_id) FROM ducklake_delete_file")
-    with pytest.raises(CatalogError, match="has two delete files"):
-        plan_changes(usual.reader, "t", 1, usual.newest)
-
-
-def test_plan_omits_files_that_did_not_change_in_the_range(usual: Lake) -> None:
-    usual.run(*BASE, MANY.format(50, 90), "DELETE FROM lake.t WHERE a IN (60, 1000)", MANY.format(90, 120))
-    plan = plan_changes(usual.reader, "t", 5, 6)
-    assert [file.begin_snapshot for file in plan.inserted.files] == [6]
-    assert [file.begin_snapshot for file in plan.deleted.files] == [4]
-    assert [deletes.inlined for deletes in plan.deletes] == [((10, 5),)]
-    assert [(row.begin_snapshot, row.end_snapshot) for row in plan.inlined_rows] == [(3, 5)]
-    assert "ducklake_table_changes('lake', 'main', 't', 5, 6)" in changes_sql(usual.reader, plan)

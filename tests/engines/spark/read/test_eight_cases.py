@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 INSERT = "INSERT INTO lake.t SELECT i, i FROM range({}, {}) r(i)"
 CASES = {
     "inlined rows beside a file": (["INSERT INTO lake.t VALUES (1, 1), (2, 2)"], "count(*)", 102),
-    "a renamed column": (
-        ["ALTER TABLE lake.t RENAME COLUMN b TO bb", INSERT.format(100, 200)],
-        "count(bb)",
-        200,
-    ),
+    "a renamed column": (["ALTER TABLE lake.t RENAME COLUMN b TO bb", INSERT.format(100, 200)], "count(bb)", 200),
     "an added column with a default": (
         ["ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t SELECT i, i, i FROM range(100) r(i)"],
         "sum(c)",

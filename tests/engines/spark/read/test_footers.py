@@ -80,24 +80,6 @@ def test_types_that_ducklake_writes(spark: SparkSession, files: Lake) -> None:
     assert all(field.children == () for field in fields)
 
 
-def test_nested_fields_have_their_children(spark: SparkSession, files: Lake) -> None:
-    files.run(
-        "CREATE TABLE lake.t (s STRUCT(a INTEGER, l DATE[]), m MAP(VARCHAR, STRUCT(b BIGINT)))",
-        "INSERT INTO lake.t VALUES ({'a': 1, 'l': ['2024-01-01']}, MAP {'k': {'b': 1}})",
-    )
-    (file,) = plan_scan(files.reader, "t", files.newest).files
-    (found,) = read(spark, file.path)
-    assert [field.name for field in found.children] == ["s", "m"]
-    struct, entries = found.children
-    assert (struct.type, entries.type) == ("struct", "map")
-    integer, dates = struct.children
-    assert (integer.name, integer.field_id, integer.type) == ("a", 2, "int32")
-    ((element),) = dates.children
-    assert (dates.type, element.field_id, element.type) == ("list", 4, "date")
-    key, value = entries.children
-    assert (key.type, value.type, value.children[0].type) == ("varchar", "struct", "int64")
-
-
 def test_types_of_other_writers(spark: SparkSession, tmp_path: Path) -> None:
     columns = {
         MILLISECONDS: pa.array([0], pa.timestamp("ms", "UTC")),
@@ -179,15 +161,6 @@ def test_missing_file_and_file_of_another_size_are_errors(spark: SparkSession, t
     for wrong in (size - 1, size + 1):
         with pytest.raises(StorageError, match="or has another size"):
             footers(private, [(str(path), wrong)])
-
-
-def test_unusual_names_are_kept(spark: SparkSession, tmp_path: Path) -> None:
-    names = ["a\tb", "ü %20+", "line\nbreak", "", "\\", "s.t"]
-    table = pa.table({name: pa.array([{name: 1, "x": [1]}]) for name in names})
-    pq.write_table(table, tmp_path / "ü \n%.parquet")
-    (found,) = read(spark, tmp_path / "ü \n%.parquet")
-    assert [field.name for field in found.children] == names
-    assert [(child.name, child.type) for child in found.children[1].children] == [("ü %20+", "int64"), ("x", "list")]
 
 
 def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(

@@ -45,14 +45,6 @@ def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
-def test_second_delete_on_a_file(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 100))
-    files.run(
-        "DELETE FROM lake.t WHERE a IN (1, 2)", "DELETE FROM lake.t WHERE a = 7", "DELETE FROM lake.t WHERE a > 50"
-    )
-    assert_alike(spark, files, "t")
-
-
 def test_deletes_in_files_of_the_same_size(spark: SparkSession, files: Lake) -> None:
     ranges = [(1000 * i, 1000 * i + 10) for i in range(1, 9)]
     fill(files, *ranges)
@@ -60,13 +52,6 @@ def test_deletes_in_files_of_the_same_size(spark: SparkSession, files: Lake) -> 
     assert len(sizes) < len(ranges) - 3
     files.run(*(f"DELETE FROM lake.t WHERE a = {1000 * i + i}" for i in range(1, 9)))
     assert_alike(spark, files, "t", newest=5)
-
-
-def test_deletes_of_one_file_in_the_catalog_and_in_a_delete_file(spark: SparkSession, usual: Lake) -> None:
-    fill(usual, (0, 200))
-    usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 101)")
-    usual.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM lake.t WHERE a = 150")
-    assert_alike(spark, usual, "t")
 
 
 def test_updated_rows_keep_their_ids(spark: SparkSession, usual: Lake) -> None:
@@ -89,14 +74,6 @@ def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) ->
 def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
-    assert_alike(spark, files, "t")
-
-
-def test_registered_file_with_column_names_in_another_case(spark: SparkSession, files: Lake) -> None:
-    files.run(TABLE)
-    register(files, files.folder / "x.parquet", "SELECT 'b' AS B, 1 AS A")
-    fill_more = "INSERT INTO lake.t VALUES (2, 'c')"
-    files.run(fill_more, "DELETE FROM lake.t WHERE a = 1")
     assert_alike(spark, files, "t")
 
 
@@ -150,18 +127,6 @@ def test_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -
         "SELECT 4000000000::UINTEGER AS i, 0.1::FLOAT AS d, 9::DECIMAL(9, 0) AS n, 7::UINTEGER AS u",
     )
     assert_alike(spark, files, "t")
-
-
-def test_hive_partition_values_are_read_from_the_path(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER, q VARCHAR, d DATE)")
-    rows = "(1, 7, 'x', DATE '2024-01-02'), (2, NULL, 'a/b c%ü', NULL), (3, 9, NULL, DATE '1999-12-31')"
-    select = f"SELECT * FROM (VALUES {rows}) v(a, p, q, d)"
-    files.run(f"COPY ({select}) TO '{files.folder}/hive' (FORMAT parquet, PARTITION_BY (p, q, d))")
-    files.run(
-        f"CALL ducklake_add_data_files('lake', 't', '{files.folder}/hive/**/*.parquet', hive_partitioning => true)"
-    )
-    assert_alike(spark, files, "t")
-    assert scan(spark, files, "t", columns=["p"]).where("p = 7").count() == 1
 
 
 def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, files: Lake) -> None:

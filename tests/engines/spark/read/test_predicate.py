@@ -97,10 +97,7 @@ def condition(spark: SparkSession, predicate: Predicate, kind: str) -> str:
 
 def test_only_old_dates_and_times_are_compared_as_numbers(spark: SparkSession) -> None:
     """Spark pushes other filters down to the statistics in files."""
-    for day, as_number in (
-        (dt.date(1582, 10, 14), True),
-        (dt.date(1582, 10, 15), False),
-    ):
+    for day, as_number in ((dt.date(1582, 10, 14), True), (dt.date(1582, 10, 15), False)):
         assert ("unix_date" in condition(spark, Comparison(column("date"), "<", day), "DATE")) is as_number
     for moment, as_number in (
         (dt.datetime(1900, 12, 31, 23, 59, 59, 999_999, dt.UTC), True),

@@ -13,10 +13,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
 
-from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read import primitive_types as primitive
-from lakeconf.engines.spark.read.file_index import MILLISECONDS
-from lakeconf.engines.spark.read.primitive_types import casts_alike, leaf_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,88 +102,3 @@ def test_variant_null_is_null(spark: SparkSession) -> None:
     texts = spark.createDataFrame([("null",), ("1",), (None,)], "t STRING").selectExpr("parse_json(t) AS x")
     found = texts.select(primitive.null_from_variant_null(F.col("x")).isNull().alias("n")).collect()
     assert found == [(True,), (False,), (True,)]
-
-
-def leaf(stored: str, wanted: str) -> tuple[str, bool] | None:
-    """The requested type, and if its values are converted."""
-    found = leaf_reading(stored, Column(1, "c", wanted, nullable=True, initial_default=None))
-    return None if found is None else (found[0].simpleString(), found[1] is not None)
-
-
-@pytest.mark.parametrize(
-    ("stored", "wanted", "expected"),
-    [
-        ("int32", "int32", ("int", False)),
-        ("int16", "int64", ("smallint", True)),
-        ("uint32", "uint64", ("bigint", True)),
-        ("varchar", "varchar", ("string", False)),
-        ("varchar", "json", ("string", False)),
-        ("json", "varchar", ("string", False)),
-        ("varchar", "blob", None),
-        ("uuid", "uuid", ("binary", True)),
-        ("uuid", "varchar", None),
-        ("time", "time", ("bigint", True)),
-        ("time", "timetz", None),
-        ("interval", "interval", ("binary", True)),
-        ("variant", "variant", ("variant", True)),
-        ("timestamp", "timestamp", ("timestamp_ntz", False)),
-        ("timestamp", "timestamp_ns", ("timestamp_ntz", False)),
-        ("timestamp_ns", "timestamp", ("bigint", True)),
-        ("timestamp_ms", "timestamp_s", ("bigint", True)),
-        ("timestamp_ms", "timestamptz", None),
-        ("timestamp", "timestamptz", None),
-        ("INT96", "timestamp", ("timestamp", True)),
-        ("INT96", "timestamptz", None),
-        (MILLISECONDS, "timestamptz", ("timestamp", False)),
-        (MILLISECONDS, "timestamp", None),
-        ("date", "timestamp", ("date", True)),
-        ("date", "timestamptz", None),
-        ("float64", "int128", ("double", True)),
-        ("float64", "uint128", ("double", True)),
-        ("float32", "int128", None),
-        ("int64", "int128", ("bigint", True)),
-        ("float32", "float64", ("float", True)),
-        ("float64", "float32", None),
-        ("decimal(5,2)", "decimal(9,2)", ("decimal(5,2)", True)),
-        ("decimal(5,2)", "float64", None),
-        ("FIXED_LEN_BYTE_ARRAY", "blob", None),
-    ],
-)
-def test_reading_of_a_stored_type(stored: str, wanted: str, expected: tuple[str, bool] | None) -> None:
-    assert leaf(stored, wanted) == expected
-
-
-def test_converted_leaves_have_the_type_of_the_column(spark: SparkSession) -> None:
-    number = leaf_reading("int16", Column(1, "c", "float64", nullable=True, initial_default=None))
-    moment = leaf_reading("INT96", Column(1, "c", "timestamp", nullable=True, initial_default=None))
-    assert number is not None
-    assert moment is not None
-    assert number[1] is not None
-    assert moment[1] is not None
-    source = spark.range(1).selectExpr("CAST(7 AS SMALLINT) AS n", "current_timestamp() AS m")
-    found = source.select(number[1](F.col("n")).alias("n"), moment[1](F.col("m")).alias("m"))
-    assert found.dtypes == [("n", "double"), ("m", "timestamp_ntz")]
-
-
-@pytest.mark.parametrize(
-    ("stored", "wanted", "expected"),
-    [
-        *(
-            ("int8", wanted, True)
-            for wanted in ("int16", "uint64", "boolean", "int128", "uint128", "float32", "float64")
-        ),
-        ("boolean", "int8", True),
-        ("uint8", "decimal(5,0)", True),
-        *(("int8", wanted, False) for wanted in ("varchar", "date", "json", "timestamp")),
-        ("int128", "int64", False),
-        ("decimal(5,2)", "decimal(9,4)", True),
-        ("decimal(5,2)", "int64", False),
-        ("float32", "float64", True),
-        ("float64", "float32", False),
-        *(("date", wanted, True) for wanted in ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")),
-        ("date", "timestamptz", False),
-        ("varchar", "json", False),
-    ],
-)
-def test_casts_with_the_result_of_duckdb(stored: str, wanted: str, *, expected: bool) -> None:
-    assert casts_alike(stored, wanted) is expected

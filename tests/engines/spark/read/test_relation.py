@@ -66,28 +66,6 @@ def test_names_of_files_in_rows_are_those_of_spark(private: SparkSession, writte
     )
 
 
-def test_requested_schema_replaces_that_of_the_files(private: SparkSession, written: list[Planned]) -> None:
-    assert relation(private, written[:1], StructType([StructField("other", LongType())])).columns == ["other"]
-    contents = relation(private, written[:1], source="binaryFile").select("length").collect()
-    assert contents == [(written[0].file_size_bytes,)]
-
-
-def test_missing_file_is_named(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
-    missing = Planned(str(tmp_path / "missing.parquet"), 10)
-    with pytest.raises(StorageError) as refused:
-        relation(private, [*written, missing], NUMBERS)
-    assert refused.value.message == f"{missing.path} is missing, but the catalog lists it"
-
-
-def test_file_of_another_size_is_named(private: SparkSession, written: list[Planned]) -> None:
-    size = written[0].file_size_bytes
-    with pytest.raises(StorageError) as refused:
-        relation(private, [Planned(written[0].path, size + 1)], NUMBERS)
-    assert refused.value.message == (
-        f"{written[0].path} has {size} bytes, but the catalog says {size + 1}: it was truncated or replaced"
-    )
-
-
 def test_empty_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
     """Spark would skip it."""
     (tmp_path / "a.parquet").touch()
@@ -169,22 +147,6 @@ def over(spark: SparkSession, files: list[tuple[str, int]]) -> DataFrame:
     return with_file_index(spark.read.schema("id BIGINT").parquet(), in_texts(files, 10_000))
 
 
-def index_of(frame: DataFrame) -> object:
-    return frame._jdf.queryExecution().analyzed().relation().location()
-
-
-def test_rows_and_facts_are_those_of_the_files(spark: SparkSession, files: list[tuple[str, int]]) -> None:
-    planned = over(spark, files[:2])
-    listed = spark.read.parquet(*(uri for uri, _ in files[:2]))
-    assert sorted(row.id for row in planned.collect()) == list(range(6))
-    assert sorted(planned.inputFiles()) == sorted(uri for uri, _ in files[:2])
-    assert planned.where("id = 4").select("_metadata.file_name").count() == 1
-    before, after = index_of(listed), index_of(planned)
-    assert after.sizeInBytes() == before.sizeInBytes()  # type: ignore[attr-defined]
-    assert str(after.partitionSchema()) == str(before.partitionSchema())  # type: ignore[attr-defined]
-    assert str(after.rootPaths().mkString()) == str(before.rootPaths().mkString())  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("refreshed", [False, True])
 def test_missing_file_fails_the_job(spark: SparkSession, files: list[tuple[str, int]], *, refreshed: bool) -> None:
     planned = over(spark, files)
@@ -197,16 +159,6 @@ def test_missing_file_fails_the_job(spark: SparkSession, files: list[tuple[str, 
         spark.table("planned").count()
 
 
-def test_file_that_is_missing_after_the_first_action_fails_the_job(
-    spark: SparkSession, files: list[tuple[str, int]]
-) -> None:
-    planned = over(spark, files)
-    assert planned.count() == 9
-    Path(files[1][0].removeprefix("file://")).unlink()
-    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist|FileNotFound"):
-        planned.select("id").collect()
-
-
 def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(
     spark: SparkSession, files: list[tuple[str, int]]
 ) -> None:
@@ -216,18 +168,6 @@ def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(
     other.replace(files[1][0].removeprefix("file://"))
     with pytest.raises(Exception, match=r"bytes, but the catalog says \d+: it was truncated or replaced"):
         planned.count()
-
-
-def test_same_files_are_equal(spark: SparkSession, files: list[tuple[str, int]]) -> None:
-    """Spark reuses and caches plans that are equal."""
-    first, second = index_of(over(spark, files)), index_of(over(spark, files))
-    assert first.equals(second)  # type: ignore[attr-defined]
-    assert first.hashCode() == second.hashCode()  # type: ignore[attr-defined]
-    assert first.toString() == second.toString() == "PlannedFiles(3 files)"  # type: ignore[attr-defined]
-    (uri, size), *others = files
-    for different in (others, [(uri, size + 1), *others], [*others, (uri, size)], [(uri + "2", size), *others]):
-        assert not first.equals(index_of(over(spark, different)))  # type: ignore[attr-defined]
-    assert not first.equals(index_of(spark.read.parquet(uri)))  # type: ignore[attr-defined]
 
 
 def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, files: list[tuple[str, int]]) -> None:
@@ -250,8 +190,3 @@ def test_numbers_of_many_files_are_those_of_the_list(spark: SparkSession, tmp_pa
     found = listed.select(file_number().alias("number"), "_metadata.file_name").coalesce(2).collect()
     assert len(found) == 1100
     assert all(row.file_name == f"{row.number}.parquet" for row in found)
-
-
-def test_texts_have_a_number_of_files() -> None:
-    assert in_texts([("a", 1), ("b", 2), ("c", 3)], 2) == ["1\0a\0" + "2\0b\0", "3\0c\0"]
-    assert in_texts([], 2) == []

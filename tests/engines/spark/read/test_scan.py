@@ -11,10 +11,9 @@ from spark_rows import access_to
 
 from lakeconf.catalog.pruning.scan_plan import plan_scan, plan_with_inlined_rows
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
-from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, FILENAME, ROW_ID
+from lakeconf.engines.engine import FILENAME, ROW_ID
 from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.read.native_scan import read
-from lakeconf.engines.spark.read.parts import SNAPSHOT_ID
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.errors import UnsupportedError
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
-
-
-IDS = [ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ID, FILE_ROW_NUMBER]
 
 
 def rows(
@@ -50,26 +46,6 @@ def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(lake.rows(f"SELECT *, rowid, snapshot_id, {virtual} FROM lake.t"))
 
 
-def test_frame_has_the_columns_of_the_plan_and_no_metadata(spark: SparkSession, usual: Lake) -> None:
-    usual.run(
-        "CREATE TABLE lake.t (a INTEGER, b VARCHAR, c DATE)",
-        "INSERT INTO lake.t SELECT range, 'x', NULL FROM range(20)",
-    )
-    usual.run("INSERT INTO lake.t VALUES (20, 'y', '2026-01-01')")
-    plan, inlined = plan_with_inlined_rows(usual.reader, "t", usual.newest, ["c", "A"])
-    frame = read(spark, access_to(usual), plan, inlined)
-    assert frame.dtypes == [("c", "date"), ("a", "int")]
-    assert all(field.metadata == {} for field in frame.schema.fields)
-    assert frame.count() == 21
-
-
-def test_table_without_rows_keeps_its_schema(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (a DECIMAL(9, 2), s STRUCT(x INTEGER))")
-    frame = read(spark, access_to(usual), plan_scan(usual.reader, "t", usual.newest), None, row_ids=True)
-    assert frame.columns == ["a", "s", *IDS]
-    assert frame.collect() == []
-
-
 def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> None:
     """In files with and without deletes, in merged and rewritten files that contain the ids, and in the catalog."""
     usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t FROM range(100, 120)")
@@ -80,22 +56,6 @@ def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> No
     found = rows(spark, usual, ids=True)
     assert found == with_ids(usual)
     assert {path is None for *_, path, _, _ in found} == {True, False}
-
-
-def test_rows_of_later_snapshots_in_a_merged_file_are_left_out(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
-    files.run("CALL ducklake_merge_adjacent_files('lake')")
-    assert rows(spark, files, version=2) == [(1,)]
-    assert rows(spark, files, version=3) == [(1,), (2,)]
-    ((_, row_id, snapshot, *_),) = rows(spark, files, version=2, ids=True)
-    assert (row_id, snapshot) == (0, 2)
-
-
-def test_column_that_a_file_lacks_has_its_default(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    files.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "ALTER TABLE lake.t ADD COLUMN c INTEGER")
-    files.run("INSERT INTO lake.t VALUES (2, NULL, 3)")
-    assert [tuple(map(str, row)) for row in rows(spark, files)] == [("1", "7", "None"), ("2", "None", "3")]
 
 
 @pytest.mark.parametrize("name", [ROW_ID, FILENAME])
@@ -159,17 +119,6 @@ def test_engine_that_replaces_the_parquet_reader_is_rejected(
         SparkEngine(spark, files.reader, files.reader.connection, {}, access_to(files))
     assert value in str(caught.value)
     assert "read and write with DuckDB" in str(caught.value)
-
-
-def test_photon_enabled_after_startup_is_rejected(spark: SparkSession) -> None:
-    spark.conf.set("spark.databricks.photon.enabled", "true")
-    try:
-        with pytest.raises(UnsupportedError, match="Photon"):
-            refuse_accelerators(spark)
-        spark.conf.set("spark.databricks.photon.enabled", "false")
-        refuse_accelerators(spark)
-    finally:
-        spark.conf.unset("spark.databricks.photon.enabled")
 
 
 def test_other_extensions_are_accepted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

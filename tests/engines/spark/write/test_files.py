@@ -10,8 +10,6 @@ import pytest
 from local_stores import store_of
 from merge_cases import unknown_files
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.classic.dataframe import DataFrame
-from strength import some
 
 import lakeconf
 from lakeconf.engines.spark.write.storage import in_order
@@ -27,25 +25,6 @@ if TYPE_CHECKING:
 
 
 _SPARK_SQL = "org.apache.spark.sql.execution"
-COLUMNS = {
-    "id": "BIGINT",
-    "kind": "VARCHAR",
-    "day": "DATE",
-    "moment": "TIMESTAMP",
-    "zoned": "TIMESTAMPTZ",
-    "small": "SMALLINT",
-    "flag": "BOOLEAN",
-    "price": "DECIMAL(10, 2)",
-    "weight": "DOUBLE",
-}
-ROWS = """
-    SELECT i AS id, CASE i % 4 WHEN 0 THEN 'a b/%ü=' WHEN 1 THEN 'plain' WHEN 2 THEN '007' END AS kind,
-        DATE '2024-01-30' + (i % 5)::INTEGER AS day, TIMESTAMP '1969-12-31 22:30:00' + INTERVAL (i) HOUR AS moment,
-        TIMESTAMPTZ '2024-01-01 00:00:00+00' + INTERVAL (i) HOUR AS zoned, (i % 3 - 1)::SMALLINT AS small,
-        CASE i % 3 WHEN 0 THEN NULL ELSE i % 3 = 1 END AS flag, (i / 4)::DECIMAL(10, 2) AS price,
-        CASE WHEN i % 5 = 0 THEN 'nan'::DOUBLE ELSE i / 3 END AS weight
-    FROM range(12) AS r(i)
-"""
 
 
 @pytest.fixture
@@ -79,61 +58,6 @@ def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
     )
 
 
-@pytest.mark.parametrize(
-    "keys",
-    some(
-        [
-            ["kind", "small", "flag"],
-            ["month(day)", "kind"],
-            ["year(moment)", "month(moment)"],
-            ["bucket(3, id)"],
-            ["weight", "price"],
-            ["hour(moment)"],
-        ],
-        2,
-    ),
-)
-def test_partitioned_table_equals_that_of_duckdb(lake: Lake, keys: list[str]) -> None:
-    for table in ("ours", "theirs"):
-        lake.create_table(table, COLUMNS, partitioned_by=keys)
-    lake._session.writer.execute(f"INSERT INTO theirs {ROWS}")
-    lake.refresh()
-    lake.table("ours").append(lake.sql(ROWS).collect("pyarrow"))
-    assert rows(lake, "FROM ours") == rows(lake, "FROM theirs") == rows(lake, ROWS)
-    assert values(lake, "ours") == values(lake, "theirs")
-    for condition in (
-        "kind IS NULL",
-        "kind = '007'",
-        "day > DATE '2024-01-31'",
-        "small < 0",
-        "flag",
-        "moment < '1970-01-01'",
-    ):
-        where = f"WHERE {condition}"
-        assert rows(lake, f"FROM ours {where}") == rows(lake, f"FROM theirs {where}"), condition
-        read = lake.table("ours").scan(where=condition.replace("flag", "flag = true")).collect("pyarrow").to_native()
-        assert len(read) == len(rows(lake, f"FROM theirs {where}")), condition
-    lake.table("ours").append(lake.sql(f"{ROWS} LIMIT 0").collect("pyarrow"))
-    lake.table("ours").delete("small = 1")
-    lake.table("ours").merge(lake.sql(f"SELECT * REPLACE (7::SMALLINT AS small) FROM ({ROWS}) WHERE id = 3"), on="id")
-    lake.maintenance.compact()
-    after = f"SELECT * REPLACE (CASE id WHEN 3 THEN 7 ELSE small END AS small) FROM ({ROWS}) WHERE small <> 1"
-    assert rows(lake, "FROM ours") == rows(lake, after)
-    assert sorted(lake.table("ours").scan().collect("pyarrow").to_native()["id"].to_pylist()) == [
-        row[0] for row in sorted(rows(lake, after))
-    ]
-
-
-@pytest.mark.parametrize("text", ["''", "'__HIVE_DEFAULT_PARTITION__'", "repeat('long', 50)"])
-def test_partition_value_that_a_path_would_change_is_kept(lake: Lake, text: str, tmp_path: Path) -> None:
-    lake.create_table("t", {"id": "BIGINT", "kind": "VARCHAR"}, partitioned_by=["kind"])
-    query = f"SELECT 1::BIGINT AS id, {text} AS kind UNION ALL SELECT 2, NULL UNION ALL SELECT 3, 'x'"
-    lake.table("t").append(lake.sql(query).collect("pyarrow"))
-    assert rows(lake, "FROM t") == rows(lake, query)
-    assert {row[1] for row in values(lake, "t")} == {row[1] for row in rows(lake, query)}
-    assert not list((tmp_path / "env=prod").rglob("lakeconf-*"))
-
-
 def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
     lake.create_table("t", {"env": "VARCHAR"})
     lake.table("t").append(lake.sql("SELECT 'mine' AS env").collect("pyarrow"))
@@ -146,7 +70,14 @@ def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     ("codec", "written"),
-    [("uncompressed", "UNCOMPRESSED"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("zstd", "ZSTD"), (None, "ZSTD")],
+    [
+        ("uncompressed", "UNCOMPRESSED"),
+        ("snappy", "SNAPPY"),
+        ("gzip", "GZIP"),
+        ("zstd", "ZSTD"),
+        ("lz4", "LZ4_RAW"),
+        (None, "ZSTD"),
+    ],
 )
 def test_compression_follows_the_setting_of_the_lake(
     lake: Lake, tmp_path: Path, codec: str | None, written: str
@@ -192,10 +123,7 @@ def test_encrypted_lake_is_not_written_unencrypted(config: dict[str, Any], spark
         lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id"))
     before = sorted(tmp_path.rglob("*.parquet"))
     with store.open(spark) as lake:
-        for write in (
-            lambda frame: lake.table("t").append(frame),
-            lambda frame: lake.table("t").merge(frame, on="id"),
-        ):
+        for write in (lambda frame: lake.table("t").append(frame), lambda frame: lake.table("t").merge(frame, on="id")):
             with pytest.raises(UnsupportedError, match="would write them unencrypted"):
                 write(spark.range(3))
         assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == [(1,)]
@@ -249,13 +177,6 @@ def test_file_sizes_are_near_the_target_file_size(lake: Lake, spark: SparkSessio
     assert min(whole) > 0.5 * 200_000
 
 
-def test_target_file_size_can_be_a_fraction(lake: Lake, spark: SparkSession) -> None:
-    table = lake.create_table("s.t", {"id": "BIGINT"})
-    lake._session.writer.execute("CALL dev.set_option('target_file_size', '1.5GiB')")
-    table.append(spark.range(0, 3, 1, 1))
-    assert len(table.files()) == 1
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -281,28 +202,6 @@ def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSess
             spark.conf.unset(key)
     assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
     assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))
-
-
-def test_number_of_analysed_frames_does_not_depend_on_the_number_of_columns(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each takes a time in Spark that would be most of a small write."""
-    select, selected = DataFrame.select, list[int]()
-
-    def selecting(self: DataFrame, *columns: Any) -> Any:
-        selected.append(len(columns))
-        return select(self, *columns)
-
-    found = []
-    for count in (1, 9):
-        frame = spark.range(3).selectExpr(*(f"CAST(id AS STRING) AS c{number}" for number in range(count)))
-        table = lake.create_table(f"t{count}", frame)
-        with monkeypatch.context() as patch:
-            patch.setattr(DataFrame, "select", selecting)
-            table.append(frame)
-        found.append(len(selected))
-        selected.clear()
-    assert found[0] == found[1] > 0
 
 
 def test_no_file_without_rows_is_left(tmp_path: Path, spark: SparkSession) -> None:

@@ -193,8 +193,7 @@ COLUMNS = {"id": "BIGINT", "day": "DATE", "kind": "VARCHAR", "moment": "TIMESTAM
 
 
 @pytest.mark.parametrize(
-    "keys",
-    some([["year(day)", "year(moment)", "small"], ["kind", "year(day)"], ["small", "hour(moment)", "day"]], 2),
+    "keys", some([["year(day)", "year(moment)", "small"], ["kind", "year(day)"], ["small", "hour(moment)", "day"]], 2)
 )
 def test_tables_with_several_keys_live_as_those_of_duckdb(lake: Lake, keys: list[str]) -> None:
     twins(lake, COLUMNS, keys, MANY)

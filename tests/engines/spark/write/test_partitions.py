@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 
 from lakeconf.catalog.data_file import FolderKey
@@ -29,43 +27,7 @@ if TYPE_CHECKING:
 
 
 DAY = FolderKey("day", Column(1, "day", "date", nullable=True, initial_default=None), "identity")
-YEAR = replace(DAY, name="year", transform="year")
 KIND = FolderKey("kind", Column(2, "kind", "varchar", nullable=True, initial_default=None), "identity")
-
-
-def folder_of(tmp_path: Path, rows: str, *keys: FolderKey) -> str | None:
-    """The folder of a file with rows of a day and a kind."""
-    path = f"{tmp_path}/file.parquet"
-    with connect() as writer:
-        made = f"SELECT day::DATE AS day, kind::VARCHAR AS kind FROM (VALUES {rows}) AS v(day, kind)"
-        writer.execute(f"COPY ({made}) TO '{path}' (FORMAT parquet)")
-        return folders(writer, [path], keys).get(path)
-
-
-@pytest.mark.parametrize(
-    ("rows", "keys", "folder"),
-    [
-        ("('2024-01-01', 'a'), ('2024-01-01', 'b')", [DAY], "day=2024-01-01/"),
-        ("('2024-01-01', 'a'), ('2024-01-02', 'a')", [DAY], None),
-        ("('2024-01-01', 'a'), ('2024-12-31', 'a')", [YEAR, KIND], "year=2024/kind=a/"),
-        ("('2023-12-31', 'a'), ('2024-12-31', 'a')", [YEAR, KIND], None),
-        ("('2024-01-01', 'a'), (NULL, 'a')", [DAY], None),
-        ("(NULL, 'a'), (NULL, 'a')", [DAY, KIND], "day=__HIVE_DEFAULT_PARTITION__/kind=a/"),
-        ("('infinity', 'a')", [YEAR], None),
-        ("('infinity', 'a')", [DAY], "day=infinity/"),
-        ("('2024-01-01', 'A'), ('2024-01-01', 'a')", [KIND], None),
-        ("('2024-01-01', '')", [KIND], "kind=/"),
-        ("('2024-01-01', 'nUlL')", [KIND], None),
-        ("('2024-01-01', '__HIVE_DEFAULT_PARTITION__')", [KIND], None),
-        ("('2024-01-01', 'a' || chr(0))", [KIND], None),
-        (r"('2024-01-01', '\xFF')", [KIND], None),
-        ("('2024-01-01', 'a b/ü')", [KIND], "kind=a%20b%2F%C3%BC/"),
-        (f"('2024-01-01', '{'x' * 250}')", [KIND], f"kind={'x' * 250}/"),
-        (f"('2024-01-01', '{'x' * 251}')", [KIND], None),
-    ],
-)
-def test_footer_proves_the_folder(tmp_path: Path, rows: str, keys: list[FolderKey], folder: str | None) -> None:
-    assert folder_of(tmp_path, rows, *keys) == folder
 
 
 @pytest.mark.parametrize(("others", "folder"), [("false", "day=2024-01-01/"), ("i >= 4096", None), ("i = 3000", None)])
@@ -141,13 +103,6 @@ def left_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_each_task_writes_a_file_with_all_its_rows(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "%20 é =%41" / "new"
-    files = write(spark.range(0, 10, 1, 2), folder)
-    assert [pq.read_table(file)["id"].to_pylist() for file in files] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    assert left_in(folder) == files
-
-
 def test_files_without_a_report_are_removed(spark: SparkSession, tmp_path: Path) -> None:
     """An attempt whose executor is killed leaves its files: complete, incomplete, and temporary ones."""
     folder, foreign = tmp_path / "new", tmp_path / "foreign.parquet"
@@ -172,23 +127,6 @@ def test_each_file_has_rows_with_the_same_values_of_the_separating_columns(spark
     assert [table.column_names for table in found] == [["id"]] * 12
     assert [len({(id_ % 3, id_ % 2) for id_ in table["id"].to_pylist()}) for table in found] == [1] * 12
     assert sorted(id_ for table in found for id_ in table["id"].to_pylist()) == list(range(30))
-
-
-def test_a_frame_without_rows_has_no_file_for_a_partition(spark: SparkSession, tmp_path: Path) -> None:
-    assert write(spark.range(0).selectExpr("id", "id AS part"), tmp_path / "new", "part") == []
-
-
-def test_existing_folder_is_refused_and_keeps_its_files(spark: SparkSession, tmp_path: Path) -> None:
-    before = write(spark.range(1), tmp_path / "new")
-    with pytest.raises(Py4JJavaError, match="the staging folder exists"):
-        write(spark.range(2), tmp_path / "new")
-    assert left_in(tmp_path / "new") == before
-
-
-def test_failed_job_reports_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.range(0, 10, 1, 2).selectExpr("if(id = 9, raise_error('planted'), id) AS id")
-    with pytest.raises(Exception, match="planted"):
-        write(frame, tmp_path / "new")
 
 
 def test_job_runs_with_the_settings_of_the_frames_session(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from spark_rows import access_to
 from lakeconf.catalog.tables import load_table
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
 from lakeconf.engines.spark.classic_engine import SparkEngine
-from lakeconf.engines.spark.write.staged_files import conformed, stage_rows, staged_frame
+from lakeconf.engines.spark.write.staged_files import stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage
 from lakeconf.errors import SchemaError, StorageError
 
@@ -58,32 +58,11 @@ def test_positions_are_sorted_in_one_file_for_each_data_file(
     assert [path.name for path in (usual.folder / "data").rglob("*.parquet")] == []
 
 
-def test_without_rows_there_are_no_files(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (a BIGINT)")
-    with usual.connection.cursor() as writer:
-        writer.execute("USE lake")
-        engine = SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
-        info = load_table(usual.reader, "t", usual.newest)
-        rows = spark.range(5).selectExpr(f"id AS {FILE_ID}", f"id AS {FILE_ROW_NUMBER}")
-        found = engine.sort_positions(nw.from_native(rows.where(f"{FILE_ID} > 9")), StagingRequest(info, {}, "a2"))
-        assert found.paths == {}
-        engine.release(found.staged)
-
-
 TYPES = {"action": "INTEGER", "a.b": "VARCHAR", "n": "VARCHAR"}
 
 
 def request_of(lake: Lake, token: str = "0a1b") -> StagingRequest:
     return StagingRequest(load_table(lake.reader, "t", lake.newest), TYPES, token)
-
-
-def test_columns_are_selected_and_cast_to_the_types_of_the_table(spark: SparkSession, files: Lake) -> None:
-    files.run('CREATE TABLE lake.t (a BIGINT, "B.c" VARCHAR, u UUID)')
-    frame = spark.range(1).selectExpr("'x' AS `b.C`", "1 AS more", "CAST(7 AS SMALLINT) AS A", "'u' AS u")
-    found = conformed(frame, load_table(files.reader, "t", files.newest).columns)
-    assert found.sparkSession is spark
-    assert found.dtypes == [("a", "bigint"), ("B.c", "string"), ("u", "string")]
-    assert found.collect() == [(7, "x", "u")]
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -214,13 +214,3 @@ def test_other_texts_and_nulls_are_kept(spark: SparkSession, value: str) -> None
     found = checked(given)
     assert found.schema["x"].dataType == given.schema["x"].dataType
     assert found.collect() == given.collect()
-
-
-@pytest.mark.parametrize(
-    "value", ["1", "array(1)", "map(1, DATE '2024-01-01')", "named_struct('a', array(1.5))", "parse_json('1')"]
-)
-def test_types_without_text_are_not_checked(spark: SparkSession, value: str) -> None:
-    frame = spark.range(1).selectExpr(f"{value} AS x")
-    (field,) = frame.schema.fields
-    column = F.col("x")
-    assert without_placeholders(column, field.dataType, "x") is column
