@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT 'call ducklake_expire_snapshots(1)' AS \"set_option\"",
-        "SELECT 1 -- merge_adjacent_files()",
-        "SELECT expire_snapshots FROM t",
-        "CALL pragma_version()",
-        "CALL dev.table_info()",
-        "PIVOT (FROM t) ON a USING count(*)",
-        "DESCRIBE t",
-        "WITH query(a) AS (SELECT 1) FROM query AS set_option(b)",
-        "FROM ducklake_list_files('dev', 't')",
+        *("SELECT 'call ducklake_expire_snapshots(1)' AS \"set_option\"", "SELECT 1 -- merge_adjacent_files()"),
+        *("SELECT expire_snapshots FROM t", "CALL pragma_version()", "CALL dev.table_info()"),
+        *("PIVOT (FROM t) ON a USING count(*)", "DESCRIBE t"),
+        *("WITH query(a) AS (SELECT 1) FROM query AS set_option(b)", "FROM ducklake_list_files('dev', 't')"),
     ],
 )
 def test_sql_that_reads_is_accepted(sql: str, two_tables: Lake) -> None:

@@ -75,12 +75,7 @@ def test_stored_sql_is_loaded_without_binding_it(stored: Lake) -> None:
 
 def test_safe_view_and_macros_may_be_used(stored: Lake) -> None:
     for sql in (
-        "FROM v",
-        "SELECT f(1)",
-        "FROM rows_of(3)",
-        "SELECT f(a) FROM v, rows_of(2)",
-        "SELECT 1",
-        "SHOW TABLES",
+        *("FROM v", "SELECT f(1)", "FROM rows_of(3)", "SELECT f(a) FROM v, rows_of(2)", "SELECT 1", "SHOW TABLES"),
     ):
         check(stored, sql)
     StoredQueries.load(stored.reader).check(None)

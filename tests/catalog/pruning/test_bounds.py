@@ -11,7 +11,6 @@ from catalog_lake import METADATA
 
 from lakeconf.catalog.pruning.pruned_files import (
     bounds_of,
-    bucket_sql,
     usable_keys,
 )
 from lakeconf.catalog.tables import Column, load_table
@@ -49,15 +48,7 @@ def evaluated(connection: Connection, found: Column, low: str | None, high: str 
 @pytest.mark.parametrize(
     "type_name",
     [
-        "int8",
-        "decimal(4,2)",
-        "float32",
-        "float64",
-        "date",
-        "timestamp",
-        "timestamp_s",
-        "timestamptz",
-        "boolean",
+        *("int8", "decimal(4,2)", "float32", "float64", "date", "timestamp", "timestamp_s", "timestamptz", "boolean"),
         "uuid",
     ],
 )
@@ -158,19 +149,6 @@ def col(type_name: str, *, former: str = "", later: str = "") -> Column:
         1, "a", type_name, nullable=True, initial_default=None,
         former_types=(former,) if former else (), later_types=(later,) if later else (),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("values", "type_name"),
-    [(["1", "2", "-3"], "INTEGER"), (["'a'", "''", "'é'"], "VARCHAR"), (["DATE '2026-01-31'"], "DATE")],
-)
-def test_bucket_is_the_one_that_ducklake_writes(local: Lake, values: list[str], type_name: str) -> None:
-    local.run(f"CREATE TABLE lake.t (a {type_name})", "ALTER TABLE lake.t SET PARTITIONED BY (bucket(5, a))")
-    for value in values:
-        local.run(f"INSERT INTO lake.t VALUES ({value})")
-    written = local.metadata("SELECT partition_value FROM ducklake_file_partition_value ORDER BY data_file_id")
-    computed = local.rows(f"SELECT {', '.join(str(bucket_sql('bucket(5)', value)) for value in values)}")
-    assert [int(text) for (text,) in written] == list(computed[0])
 
 
 MOMENTS = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
