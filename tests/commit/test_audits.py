@@ -45,6 +45,7 @@ def keep(condition: Callable[[], nw.Expr]) -> Callable[[nw.LazyFrame[Any]], nw.L
 
 def test_audit_without_violations_passes(lake: Lake) -> None:
     run(lake, "FROM t WHERE id > 6")
+    run(lake, "-- é\n/* pragma */ SELECT * FROM t WHERE id > 6;")
     run(lake, keep(lambda: nw.col("id") > 6), "dev.main.t")
     assert len(lake.table("t").scan().collect()) == 0, "only the transaction sees the rows"
 
@@ -53,9 +54,7 @@ def test_audit_without_violations_passes(lake: Lake) -> None:
     ("count", "found", "more"),
     [
         (1, "1 row", ""),
-        (2, "2 rows", ""),
         (5, "5 rows", ""),
-        (6, "6 rows", "\n  and 1 more"),
         (7, "7 rows", "\n  and 2 more"),
     ],
 )
@@ -73,7 +72,11 @@ def test_violations_are_counted_and_a_sample_is_shown(kind: str, count: int, fou
 
 
 @pytest.mark.parametrize(
-    "sql", ["DELETE FROM t", "SELECT 1; SELECT 2", "PRAGMA version", "", "COMMIT", "SELECT 1; DELETE FROM t"]
+    "sql",
+    [
+        *("DELETE FROM t", "SELECT 1; SELECT 2", "PRAGMA version", "CALL pragma_version()", "", "COMMIT"),
+        "SELECT 1; DELETE FROM t",
+    ],
 )
 def test_audit_that_is_not_one_query_is_refused(sql: str, lake: Lake) -> None:
     error = refused(lake, sql)

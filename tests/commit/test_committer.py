@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from local_stores import on_postgres, store_of
+from local_stores import ids, on_postgres, store_of
 
 from lakeconf.commit import committer
 from lakeconf.commit.recovery import AttachedCatalog
@@ -22,7 +22,7 @@ from lakeconf.errors import CommitUnknownError, ConnectionFailed
 if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer
 
-    from lakeconf import Lake, Store
+    from lakeconf import Store
 
 MORE = pa.table({"id": pa.array([1, 2], pa.int64())})
 
@@ -30,11 +30,6 @@ MORE = pa.table({"id": pa.array([1, 2], pa.int64())})
 @pytest.fixture(params=["duckdb", "spark"])
 def engine(request: pytest.FixtureRequest) -> Any:
     return None if request.param == "duckdb" else request.getfixturevalue("spark")
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Store:
-    return store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
 
 
 @pytest.fixture
@@ -48,10 +43,6 @@ def hurt(tmp_path: Path, postgres_server: PostgresServer, database: str, postgre
     return store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
 
 
-def ids(lake: Lake) -> list[int]:
-    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
-
-
 def staged(folder: Path) -> list[Path]:
     return sorted(folder.glob("data/main/t/lakeconf-*/*"))
 
@@ -61,9 +52,9 @@ def interrupt() -> None:
 
 
 def test_interrupt_after_the_commit_keeps_its_files(
-    sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with sqlite.open(engine) as lake:
+    with store.open(engine) as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -76,9 +67,9 @@ def test_interrupt_after_the_commit_keeps_its_files(
 
 
 def test_interrupt_before_the_commit_leaves_no_files(
-    sqlite: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with sqlite.open(engine) as lake:
+    with store.open(engine) as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, before=interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -90,15 +81,15 @@ def test_interrupt_before_the_commit_leaves_no_files(
 
 
 def test_second_interrupt_during_the_outcome_lookup_keeps_the_files(
-    sqlite: Store, engine: Any, monkeypatch: pytest.MonkeyPatch
+    store: Store, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with sqlite.open(engine) as lake:
+    with store.open(engine) as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=interrupt)
         monkeypatch.setattr("lakeconf.commit.recovery.find_commit", lambda *_: interrupt())
         with pytest.raises(KeyboardInterrupt):
             lake.table("t").append(MORE)
-    with sqlite.open(engine) as lake:
+    with store.open(engine) as lake:
         assert ids(lake) == [1, 2]
 
 
@@ -285,12 +276,12 @@ def release_later(holders: list[subprocess.Popen[str]]) -> None:
 
 
 def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
-    sqlite: Store, spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(13, os.strerror(13))
 
-    with sqlite.open(spark) as lake:
+    with store.open(spark) as lake:
         lake.create_table("t", like=MORE)
         monkeypatch.setattr(type(lake._session.engine), "release", refuse)
         assert lake.table("t").append(MORE) == 2
@@ -299,7 +290,7 @@ def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
 
 
 def test_a_commit_whose_files_cannot_be_checked_now_does_not_fail(
-    sqlite: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A caller who is told that the write failed would repeat it."""
 
@@ -307,7 +298,7 @@ def test_a_commit_whose_files_cannot_be_checked_now_does_not_fail(
         raise ConnectionFailed("server closed the connection")
 
     monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.1)
-    with sqlite.open() as lake:
+    with store.open() as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=unreachable)
         monkeypatch.setattr("lakeconf.commit.recovery.check_written", unreachable)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from commit_hooks import at_commit
 from lake_fixtures import lake_with
-from local_stores import on_postgres, store_of
+from local_stores import ids, on_postgres, store_of
 from plain_sql import run_plain
 
 from lakeconf.errors import CatalogError, CommitConflictError, CommitError
@@ -105,10 +105,6 @@ def test_append_uses_columns_changed_in_the_same_transaction(lake: Lake) -> None
 
 
 HUNDRED = pa.table({"id": pa.array(range(100), pa.int64())})
-
-
-def ids(lake: Lake, table: str = "t") -> list[int]:
-    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def doubled(tmp_path: Path, server: PostgresServer) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from commit_hooks import during
-from local_stores import on_sqlite, store_of
+from local_stores import ids, on_sqlite, store_of
 from plain_sql import run_plain
 from registering_process import run
 
@@ -32,10 +32,6 @@ def lakes(tmp_path: Path) -> Iterator[list[Lake]]:
         for lake in (one, other):
             lake.refresh()
         yield [one, other]
-
-
-def ids(lake: Lake) -> list[int]:
-    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def test_a_flush_conflicts_with_a_write_that_depends_on_rows(lakes: list[Lake]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from local_stores import on_postgres
+from local_stores import ids, on_postgres
 
 import lakeconf
 from lakeconf.commit.recovery import KeptFiles
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from servers import FaultProxy, PostgresServer
 
-    from lakeconf import Lake, Store
+    from lakeconf import Store
     from lakeconf.connection.connection import Connection
 
 
@@ -44,11 +44,6 @@ def stores(
 
 def rows(*numbers: int) -> pa.Table:
     return pa.table({"id": pa.array(numbers, pa.int64())})
-
-
-def ids(lake: Lake, version: int | None = None) -> list[int]:
-    lake = lake if version is None else lake.at(version=version)
-    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def test_lost_commit_replies_lose_no_rows(
@@ -87,7 +82,7 @@ def test_lost_commit_replies_lose_no_rows(
         assert "restored " in caplog.text
         assert lake.table("t").idempotency_keys() == ["one"]
     with direct.open() as other:
-        assert {version: ids(other, version) for version in history} == history
+        assert {version: ids(other.at(version=version)) for version in history} == history
 
 
 def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(

@@ -17,9 +17,13 @@ from writing_process import FIRST_BYTES, MOVES, OPERATIONS, TABLE, WAITS, Prepar
 import lakeconf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from servers import FaultProxy, PostgresServer
+    from writing_process import Rows
+
+    from lakeconf import Store
 
 
 # For each point, whether the writer has committed when it is killed.
@@ -47,14 +51,19 @@ def sqlite(tmp_path: Path) -> dict[str, Any]:
     return config_of(tmp_path)
 
 
+def written(store: Store, partitioned_by: Sequence[str] = ()) -> Rows:
+    """The rows of a new table after two writes."""
+    with store.open() as lake:
+        lake.create_table(TABLE, frame(0), partitioned_by=partitioned_by)
+        for number in range(2):
+            lake.table(TABLE).append(frame(number))
+        return read(lake)
+
+
 def kill_forks(config: dict[str, Any], tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
     """Kills a writer for each (operation, point) pair; each writer first reports the rows it finds."""
     store = lakeconf.init(config).get_store("dev")
-    with store.open() as lake:
-        lake.create_table(TABLE, frame(0))
-        for number in range(2):
-            lake.table(TABLE).append(frame(number))
-        rows = read(lake)
+    rows = written(store)
     with PreparedWriters() as writers:
         for number, (operation, point) in enumerate(pairs, start=2):
             found, word, code = writers.write(config, operation, number, point)
@@ -91,11 +100,7 @@ def test_killed_spark_writer_leaves_a_consistent_lake(sqlite: dict[str, Any], tm
     """Each writer is a process with its own JVM; `make prove` runs every (operation, point) pair."""
     settings = {**spark_settings(), "spark.master": "local[2]"}
     store = lakeconf.init(sqlite).get_store("dev")
-    with store.open() as lake:
-        lake.create_table(TABLE, frame(0))
-        for number in range(2):
-            lake.table(TABLE).append(frame(number))
-        rows = read(lake)
+    rows = written(store)
     pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "resolve")]
     for number, (operation, point) in enumerate(pairs, start=2):
         writer = start(sqlite, settings, operation=operation, number=number, point=point)
@@ -109,11 +114,7 @@ def test_killed_spark_writer_of_a_partitioned_table_leaves_a_consistent_lake(
 ) -> None:
     settings = {**spark_settings(), "spark.master": "local[2]"}
     store = lakeconf.init(sqlite).get_store("dev")
-    with store.open() as lake:
-        lake.create_table(TABLE, like=frame(0), partitioned_by=["id"])
-        for number in range(2):
-            lake.table(TABLE).append(frame(number))
-        rows = read(lake)
+    rows = written(store, partitioned_by=["id"])
     points = [MOVES, *POINTS] if PROVE else [MOVES, "before the commit", "resolve"]
     for number, point in enumerate(points, start=2):
         writer = start(sqlite, settings, operation="append", number=number, point=point)
@@ -126,11 +127,7 @@ def test_killed_spark_writer_of_a_partitioned_table_leaves_a_consistent_lake(
 
 def test_writer_killed_at_a_random_time_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:
     store = lakeconf.init(config).get_store("dev")
-    with store.open() as lake:
-        lake.create_table(TABLE, frame(0))
-        for number in range(2):
-            lake.table(TABLE).append(frame(number))
-        rows = read(lake)
+    rows = written(store)
     chance = random.Random(0)  # noqa: S311 - the same kills every time
     for number in range(2, 42 if PROVE else 4):
         operation = chance.choice(OPERATIONS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import config_of, on_postgres, store_of
+from local_stores import config_of, ids, on_postgres, store_of
 
 import lakeconf
 from lakeconf.connection.connection import Connection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer
 
-    from lakeconf import Lake, Table
+    from lakeconf import Table
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 WRITES: dict[str, Callable[[Table], object]] = {
@@ -52,11 +52,7 @@ POINTS: dict[str, type[LakeconfError] | None] = {
 
 
 class Database:
-    """A database whose connections can be terminated.
-
-    Attributes:
-        ended: How often the connections were terminated.
-    """
+    """A database whose connections can be terminated; `ended` counts how often they were."""
 
     def __init__(self, server: PostgresServer) -> None:
         self.server, self.name, self.ended = server, server.create_database(), 0
@@ -92,10 +88,6 @@ class Database:
 @pytest.fixture
 def database(postgres_server: PostgresServer) -> Database:
     return Database(postgres_server)
-
-
-def ids(lake: Lake) -> list[int]:
-    return sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def files(folder: Path) -> set[str]:

@@ -11,7 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from local_stores import on_postgres, on_sqlite, store_of
+from local_stores import ids, on_catalog, store_of
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import AuditError, CommitConflictError
@@ -28,10 +28,7 @@ NOBODY = pa.table({"id": pa.array([], pa.int64())})
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A store with a table `t` of one row and an empty table `other`."""
-    catalog = (
-        on_postgres(request.getfixturevalue("postgres_server")) if request.param == "postgres" else on_sqlite(tmp_path)
-    )
-    store = store_of(tmp_path, catalog)
+    store = store_of(tmp_path, on_catalog(request, tmp_path))
     with store.open() as lake:
         lake.create_table("t", like={"id": "BIGINT"}).append(one(1))
         lake.create_table("other", like={"id": "BIGINT"})
@@ -40,10 +37,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def one(number: int) -> pa.Table:
     return pa.table({"id": pa.array([number], pa.int64())})
-
-
-def ids(lake: Lake, table: str = "t") -> list[int]:
-    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
 
 
 def changed(lake: Lake) -> pa.Table:

@@ -9,7 +9,6 @@ import pytest
 from lakeconf.catalog.pruning.where import predicate_of
 from lakeconf.catalog.tables import load_table
 from lakeconf.commit.deletions import (
-    Found,
     Outcome,
     Positions,
     RowsMoved,
@@ -40,11 +39,7 @@ def lake(usual: Lake) -> Lake:
 
 
 def outcome(lake: Lake, where: str | None, searched: list[str] | None = None) -> Outcome:
-    """The rows that satisfy a condition now; DuckDB finds them instead of executors.
-
-    Args:
-        searched: Collects the files that are searched.
-    """
+    """The rows that satisfy a condition now; DuckDB finds them in the files that `searched` collects."""
     info = load_table(lake.reader, "t", lake.newest)
     predicate = None if where is None else predicate_of(where, info.columns)
 
@@ -107,22 +102,6 @@ def test_rows_of_a_condition(lake: Lake, where: str | None) -> None:
     assert deleted(lake, found) == expected
 
 
-def test_files_are_dropped_if_all_their_rows_go(lake: Lake) -> None:
-    dropped, files, _ = outcome(lake, "i < 30").deleted(lake.reader, lake.connection, lake.newest)
-    assert [file.record_count for file in dropped] == [20]
-    assert [(file.row_count, file.data_file.delete_file is not None) for file in files] == [(10, True)]
-    searched = list[str]()
-    outcome(lake, None, searched)
-    assert len(searched) == 1  # the file with deletes in the catalog; the others are dropped without a search
-
-
-@pytest.mark.parametrize("where", [None, "i >= 40"])
-def test_statements_delete_all_rows_of_a_file_with_deletes_in_the_catalog(lake: Lake, where: str | None) -> None:
-    """DuckLake's change feed would be wrong otherwise."""
-    assert outcome(lake, where).by_statements
-    assert not outcome(lake, "i < 45").by_statements
-
-
 def test_file_elsewhere_is_not_dropped(lake: Lake) -> None:
     path = lake.folder / "added.parquet"
     lake.run(f"COPY (SELECT 200::BIGINT AS i) TO '{path}'", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
@@ -158,41 +137,12 @@ def test_other_files_are_searched_again(lake: Lake, other: str, *, moves: bool) 
     assert deleted(lake, found) == matching(lake, "i % 3 = 0")
 
 
-def test_a_known_number_of_rows_is_deleted_or_none(lake: Lake) -> None:
-    info, found = load_table(lake.reader, "t", lake.newest), outcome(lake, "i IN (3, 101)")
-    known = Outcome(info, found.folder, found.found, found.search, "rowid IN (62, 63)", row_count=3)
-    with pytest.raises(CommitConflictError, match="expected to change 3 rows"):
-        known.deleted(lake.reader, lake.connection, lake.newest)
-    earlier = Found(lake.newest - 1, known.found.files, known.found.positions)
-    with pytest.raises(RowsMoved):
-        Outcome(info, found.folder, earlier, found.search, "true", row_count=3).deleted(
-            lake.reader, lake.connection, lake.newest
-        )
-
-
 def test_repeated_or_unsorted_positions_are_refused(lake: Lake) -> None:
     for number, positions in enumerate(((3, 3), (5, 3))):
         path = f"{lake.folder}/{number}.parquet"
         listed = ", ".join(f"({position}::BIGINT)" for position in positions)
         lake.run(f"COPY (FROM (VALUES {listed}) AS v({FILE_ROW_NUMBER})) TO '{path}' (FORMAT parquet)")
         assert found_positions(lake.connection, {1: path}) is None
-
-
-def test_earlier_deletes_keep_their_snapshots(usual: Lake) -> None:
-    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)")
-    usual.run("CREATE TABLE lake.t AS SELECT i FROM range(20) AS r(i)")
-    usual.run("DELETE FROM lake.t WHERE i = 7")
-    first = usual.newest
-    usual.run("DELETE FROM lake.t WHERE i = 1")
-    (file,) = outcome(usual, "i = 4").deleted(usual.reader, usual.connection, usual.newest).files
-    rows = usual.rows(f"SELECT pos, _ducklake_internal_snapshot_id FROM '{file.path}'")
-    assert rows == [(1, first + 1), (4, first + 2), (7, first)]
-    earlier = file.data_file.delete_file
-    assert earlier is not None
-    assert earlier.begin_snapshot == first
-    assert usual.metadata("SELECT delete_file_id FROM ducklake_delete_file WHERE end_snapshot IS NULL") == [
-        (earlier.delete_file_id,)
-    ]
 
 
 def test_deletion_vectors_cannot_be_extended(vectors: Lake) -> None:

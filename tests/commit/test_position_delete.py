@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from commit_hooks import at_commit
 from deleted_rows import COLUMNS, frame, ids
-from local_stores import on_postgres, store_of
+from local_stores import on_catalog, store_of
 from plain_sql import run_plain
 from strength import PROVE
 
@@ -51,11 +51,7 @@ WHERE = "day = '2024-01-02' OR x > 40"
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def empty(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[Lake]:
     """An empty lake on each kind of catalog."""
-    if request.param == "postgres":
-        catalog = on_postgres(request.getfixturevalue("postgres_server"))
-    else:
-        catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    with store_of(tmp_path, catalog).open(spark) as lake:
+    with store_of(tmp_path, on_catalog(request, tmp_path)).open(spark) as lake:
         yield lake
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import config_of, in_bucket, on_postgres, store_of
+from local_stores import config_of, in_bucket, on_catalog, on_postgres, store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 from strength import mixed
@@ -59,10 +59,7 @@ def prepare(store: Store) -> None:
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A lake with the table `t`: a file with deletes in a file and in the catalog, and rows in the catalog."""
-    catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    if request.param == "postgres":
-        catalog = on_postgres(request.getfixturevalue("postgres_server"))
-    made = store_of(tmp_path, catalog, data_inlining_row_limit=3)
+    made = store_of(tmp_path, on_catalog(request, tmp_path), data_inlining_row_limit=3)
     prepare(made)
     return made
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import ids, on_catalog, store_of
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitConflictError, LakeconfError
@@ -28,16 +28,7 @@ THREADS, ROUNDS = 4, 3
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    catalog = (
-        on_postgres(request.getfixturevalue("postgres_server"))
-        if request.param == "postgres"
-        else {"type": request.param, "uri": str(tmp_path / "catalog")}
-    )
-    return store_of(tmp_path, catalog)
-
-
-def ids(lake: Lake, table: str) -> list[int]:
-    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
+    return store_of(tmp_path, on_catalog(request, tmp_path))
 
 
 def work(lake: Lake, number: int) -> list[int]:

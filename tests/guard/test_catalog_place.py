@@ -97,17 +97,6 @@ def test_backend_without_a_file_and_without_a_server_has_no_location(reader: Cat
     assert (places(backend, reader), neighbours(backend)) == ((), ())
 
 
-def test_reader_of_a_store_reads_its_metadata_schema(tmp_path: Path) -> None:
-    named = store_of(
-        tmp_path, {"type": "postgres", "host": "h", "database": "d", "user": "u", "metadata_schema": "lake"}
-    )
-    store = type(named)("dev", named.metadata_backend, named.storage_backend, alias="other")
-    with connect() as connection:
-        assert reader_of(store.metadata_backend, store.names, connection) == CatalogReader(connection, "other", "lake")
-        sqlite = store_of(tmp_path)
-        assert reader_of(sqlite.metadata_backend, sqlite.names, connection) == CatalogReader(connection, "dev", None)
-
-
 # Servers.
 
 

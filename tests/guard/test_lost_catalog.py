@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import in_bucket, on_postgres, store_of
+from local_stores import in_bucket, on_catalog, store_of
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 
 COMMANDS = (
-    "tables",
-    "snapshots",
-    "tables t",
-    "sql FROM(t)",
-    "maintain --dry-run",
-    "maintain --yes",
+    *("tables", "snapshots", "tables t", "sql FROM(t)", "maintain --dry-run", "maintain --yes"),
     "restore t --version 1",
 )
 
@@ -39,15 +34,12 @@ COMMANDS = (
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A store whose catalog is lost."""
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        catalog = on_postgres(server)
-    else:
-        catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    catalog = on_catalog(request, tmp_path)
     made = store_of(tmp_path, catalog)
     with made.open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append(lake.sql("SELECT 1::BIGINT AS id"))
     if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
         server.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", str(catalog["database"]))
     else:
         for path in tmp_path.glob("catalog*"):

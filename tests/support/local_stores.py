@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
     from servers import PostgresServer, S3Server
 
-    from lakeconf import Store
+    from lakeconf import Lake, Store
 
 
 def on_sqlite(folder: Path) -> dict[str, Any]:
@@ -77,3 +77,8 @@ def store_of(folder: Path, catalog: dict[str, Any] | None = None, **attach_optio
     if attach_options:
         config["stores"]["dev"]["attach_options"] = attach_options
     return lakeconf.init(config).get_store("dev")
+
+
+def ids(lake: Lake, table: str = "t") -> list[int]:
+    """The ids of the rows of a table, in order."""
+    return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())

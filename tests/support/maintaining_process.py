@@ -27,17 +27,11 @@ BEFORE, INSIDE, AFTER = "before", "inside", "after"
 
 
 class Death(NamedTuple):
-    """The moment of a death.
+    """The moment of a death."""
 
-    Attributes:
-        how: Before or after a step, or inside it, when the process writes to a file.
-        step: The number of the step.
-        position: The first byte of a file that is not written.
-    """
-
-    how: str
+    how: str  # before or after a step, or inside it, when the process writes to a file
     step: int
-    position: int = 0
+    position: int = 0  # the first byte of a file that is not written
 
 
 NEVER = Death(BEFORE, 0)
@@ -57,15 +51,7 @@ class Maintainers:
         self._process.communicate()
 
     def run(self, config: dict[str, Any], death: Death) -> int:
-        """Maintains the lake in a process.
-
-        Args:
-            config: The configuration of the store.
-            death: When the process dies.
-
-        Returns:
-            The exit code, negative for a signal.
-        """
+        """Maintains the lake in a process that dies then; returns its exit code, negative for a signal."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"config": config, "death": death}) + "\n")

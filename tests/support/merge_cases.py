@@ -53,19 +53,12 @@ NARROWER = {"INTEGER": "TINYINT", "BIGINT": "INTEGER"}
 
 
 class Case(NamedTuple):
-    """A table and a merge.
+    """A table and a merge."""
 
-    Attributes:
-        setup: Statements that create the table `§`.
-        columns: The types of the table's columns.
-        frame: The query that returns the frame.
-        arguments: The arguments of `merge`, besides the frame.
-    """
-
-    setup: list[str]
+    setup: list[str]  # statements that create the table `§`
     columns: dict[str, str]
-    frame: str
-    arguments: dict[str, Any]
+    frame: str  # the query that returns the frame
+    arguments: dict[str, Any]  # those of `merge` besides the frame
 
 
 def values(random: Random, columns: dict[str, str], count: int) -> str:
@@ -138,14 +131,7 @@ def former_columns(random: Random, columns: dict[str, str], types: Collection[st
 def random_case(
     random: Random, types: Collection[str] = OTHERS, *, partitioned: float = 0.3, evolved: float = 0.0
 ) -> Case:
-    """A random table and merge.
-
-    Args:
-        random: The source of randomness.
-        types: The types of columns; the keys have those that keys can have.
-        partitioned: The probability of a partitioned table.
-        evolved: The probability of a column that had another name or type, or was dropped.
-    """
+    """A random table, with a partitioned or evolved one of these probabilities, and a merge."""
     keys, others = [name for name in KEYS if name in types], sorted(name for name in OTHERS if name in types)
     columns = {"k": random.choice([*keys, "BIGINT", "VARCHAR"]), "l": random.choice(sorted(keys)), "n": "INTEGER"}
     columns |= {"s": "VARCHAR", "v": random.choice(others)}

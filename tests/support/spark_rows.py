@@ -67,11 +67,7 @@ def access_to(lake: Lake) -> Access:
 def assert_alike(
     spark: SparkSession, lake: Lake, table: str, *, row_ids: bool = True, newest: int | None = None
 ) -> None:
-    """Compares the rows of a table, and their ids, at every snapshot at which it exists.
-
-    Args:
-        newest: Only compare this many of the newest snapshots, except in `make prove`; for tests of a final state.
-    """
+    """Compares the rows of a table, and their ids, at every snapshot; `newest` limits their number without `prove`."""
     compared_versions = 0
     for version in reversed(lake.versions()):
         if (planned := _planned(lake, table, version)) is None:

@@ -34,15 +34,7 @@ COLUMNS = {"id": "BIGINT", "name": "VARCHAR"}
 def staged(
     lake: Lake, updated: dict[int, str] | None = None, deleted: tuple[int, ...] = (), added: int = 0, table: str = "t"
 ) -> Transaction:
-    """A transaction that changes a table with the columns `COLUMNS`, whose ids are also its row ids.
-
-    Args:
-        lake: The lake, on DuckDB.
-        updated: New names by id.
-        deleted: Ids.
-        added: The number of new rows, with the ids from 1000 on.
-        table: The table.
-    """
+    """A transaction that changes a table with `COLUMNS`, whose ids are its row ids; new ones start at 1000."""
     rows = ", ".join(f"({key}, '{name}', {key})" for key, name in (updated or {}).items())
     return staged_outcome(
         lake,
@@ -54,15 +46,7 @@ def staged(
 
 
 def staged_outcome(lake: Lake, table: str, updated: str | None, gone: list[int], added: str | None) -> Transaction:
-    """A transaction with a staged outcome.
-
-    Args:
-        lake: The lake, on DuckDB.
-        table: The table.
-        updated: The query for the updated rows, with their ids as `ROW_ID`; None for no rows.
-        gone: The ids of the rows that are updated or deleted.
-        added: The query for the new rows; None for no rows.
-    """
+    """A transaction with a staged outcome; `updated` and `added` are queries, and `gone` the ids of the former rows."""
     transaction = lake._scope.begin()
     info = writes.target(transaction, table).info
     bodies: list[Body] = []

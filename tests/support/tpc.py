@@ -37,14 +37,7 @@ WRONG = 100_000_000
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The plain tables in DuckDB's memory, and the same rows in a lake that is open on Spark.
-
-    Attributes:
-        name: `tpch` or `tpcds`; also the schema of the tables in the lake.
-        connection: Has the plain tables in the database `memory`.
-        lake: The lake.
-        queries: The SQL of the queries in DuckDB's dialect, by number.
-    """
+    """The plain tables in DuckDB's memory, and the same rows in a lake that is open on Spark."""
 
     name: str
     connection: duckdb.DuckDBPyConnection
@@ -53,16 +46,7 @@ class Benchmark:
 
 
 def build(store: Store, name: str, scale: float) -> tuple[duckdb.DuckDBPyConnection, dict[int, str]]:
-    """Generates the tables, and writes them to a lake in several steps.
-
-    Returns:
-        The connection and the queries of a `Benchmark`.
-
-    Args:
-        store: A store without a lake.
-        name: `tpch` or `tpcds`.
-        scale: The scale factor; 1 is about 1 GB of text.
-    """
+    """Generates the tables, and writes them to a lake in several steps; a scale of 1 is about 1 GB of text."""
     connection = store.connect()
     numbers = generate(connection, store.alias, name, scale)
     for number, table in enumerate(plain_tables(connection)):
@@ -72,14 +56,7 @@ def build(store: Store, name: str, scale: float) -> tuple[duckdb.DuckDBPyConnect
 
 
 def generate(connection: duckdb.DuckDBPyConnection, alias: str, name: str, scale: float) -> dict[int, str]:
-    """Generates the plain tables, and an empty schema in the lake; returns the queries by number.
-
-    Args:
-        connection: A connection to the lake.
-        alias: The alias of the lake.
-        name: `tpch` or `tpcds`.
-        scale: The scale factor.
-    """
+    """Generates the plain tables, and an empty schema in the lake; returns the queries by number."""
     generator, queries = GENERATORS[name]
     connection.execute(extension_sql(name))
     connection.execute(f"CALL {generator}(sf => {scale}, catalog => 'memory')")
@@ -128,13 +105,7 @@ def duckdb_sql(query: str) -> str:
 
 
 def spark_sql(query: str, schema: str, separator: str = "_") -> str:
-    """A query as sqlglot translates it for Spark.
-
-    Args:
-        query: The query in DuckDB's dialect.
-        schema: The schema of its tables.
-        separator: Follows the schema: `_` for views in Spark, and `.` for `Lake.sql`.
-    """
+    """A query as sqlglot translates it for Spark; `separator` is `_` for views in Spark, and `.` for `Lake.sql`."""
     tree = _comparable(query)
     defined = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):

@@ -26,13 +26,7 @@ _PARTITIONS = """
 
 
 def filtered(connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str]) -> dict[str, object]:
-    """The number of rows for conditions that DuckDB answers with statistics, which must not lose rows.
-
-    Args:
-        connection: A new connection of a store: DuckLake keeps the statistics that it has read.
-        name: The table.
-        columns: The columns of the conditions, with their types.
-    """
+    """The number of rows for conditions that DuckDB answers with statistics; a new connection has read none."""
     counts: dict[str, object] = {}
     # In a table of their own, because statistics of the lake may make DuckDB skip a filter anywhere in a query.
     connection.execute(f"CREATE OR REPLACE TEMP TABLE copied AS FROM dev.{name}")
@@ -53,11 +47,7 @@ def filtered(connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[
 
 
 def check_partitions(lake: Lake, name: str) -> int:
-    """Compares the recorded partition values of the current partitioning with the rows of each file.
-
-    Returns:
-        The number of files with values.
-    """
+    """Compares the values of the current partitioning with the rows; returns the number of files with values."""
     info = load_table(lake._session.reader, name, lake.snapshot_id)
     if not info.partition_fields:
         return 0

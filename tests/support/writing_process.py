@@ -67,11 +67,7 @@ class PreparedWriters:
         self._process.communicate()
 
     def write(self, config: dict[str, Any], operation: str, number: int, point: str) -> tuple[Rows, str, int]:
-        """Forks a writer that is killed at a point.
-
-        Returns:
-            The rows that it read at its start, the last word it printed, and its exit code (negative for a signal).
-        """
+        """Forks a writer that is killed at a point; returns the rows that it read, its last word, and its exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         task = {"config": config, "operation": operation, "number": number, "point": point}
