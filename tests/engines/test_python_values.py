@@ -104,6 +104,14 @@ def test_values_take_the_types_of_the_table_if_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
+    "values", [CHANGED[0][0], ["a", b"\xff"], [[dt.date(2026, 1, 1)], [dt.datetime(2026, 1, 1, 5)]]]
+)
+def test_rows_with_values_that_arrow_would_change_are_refused(values: list[object]) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits"):
+        arrow_rows([{"v": value} for value in values])
+
+
+@pytest.mark.parametrize(
     ("value", "wanted"),
     [
         (128, pa.int8()),

@@ -57,14 +57,9 @@ def test_manifest_announces_the_files_of_its_write() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "day=1/lakeconf-0a1-7.parquet",
-        "day=1/lakeconf-0a1bc-7.parquet",
-        "day=1/lakeconf-0a1b-x.parquet",
-        "day=1/lakeconf-0a1b.parquet",
-        "day=1/x/lakeconf-0a1b-7.parquet",
-        "lakeconf-0a1b-7.parquet",
-        "lakeconf-0a1bc/part-0.parquet",
-        "day=1/ducklake-0a1b-7.parquet",
+        *("day=1/lakeconf-0a1-7.parquet", "day=1/lakeconf-0a1bc-7.parquet", "day=1/lakeconf-0a1b-x.parquet"),
+        *("day=1/lakeconf-0a1b.parquet", "day=1/x/lakeconf-0a1b-7.parquet", "lakeconf-0a1b-7.parquet"),
+        *("lakeconf-0a1bc/part-0.parquet", "day=1/ducklake-0a1b-7.parquet"),
     ],
 )
 def test_other_files_are_not_announced(path: str) -> None:

@@ -27,14 +27,7 @@ def defined(**options: Any) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "column",
     [
-        "DATE",
-        "TIMESTAMP NOT NULL",
-        "TIMESTAMP_S",
-        "TIMESTAMP_NS",
-        "TIMESTAMPTZ",
-        "TIME",
-        "INTEGER",
-        "VARCHAR",
+        *("DATE", "TIMESTAMP NOT NULL", "TIMESTAMP_S", "TIMESTAMP_NS", "TIMESTAMPTZ", "TIME", "INTEGER", "VARCHAR"),
         "DATE[]",
     ],
 )

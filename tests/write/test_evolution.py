@@ -23,12 +23,8 @@ def test_changes_are_made_in_the_order_drop_rename_promote_add() -> None:
         add={"n": "int", "s.Deep": "VARCHAR"}, promote={"id": "BIGINT"}, rename={"s.x": 'y"'}, drop=['"a.b"', "c"]
     )
     assert changed(evolution, id="INTEGER", s="STRUCT(x DATE)", c="DATE", **{"a.b": "DATE"}) == (
-        'DROP COLUMN "a.b"',
-        'DROP COLUMN "c"',
-        'RENAME COLUMN "s"."x" TO "y"""',
-        'ALTER COLUMN "id" SET DATA TYPE BIGINT',
-        'ADD COLUMN "n" INTEGER',
-        'ADD COLUMN "s"."Deep" VARCHAR',
+        *('DROP COLUMN "a.b"', 'DROP COLUMN "c"', 'RENAME COLUMN "s"."x" TO "y"""'),
+        *('ALTER COLUMN "id" SET DATA TYPE BIGINT', 'ADD COLUMN "n" INTEGER', 'ADD COLUMN "s"."Deep" VARCHAR'),
     )
     assert changed(Evolution()) == ()
 

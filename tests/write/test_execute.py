@@ -29,6 +29,8 @@ STOCK = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", "c", None], "amount": p
 DELIVERY = pa.table({"id": [2, 3, 9], "name": ["B", None, "i"], "amount": pa.array([5, 0, 90], pa.int64())})
 
 lake = lake_with("stock", STOCK)
+# Statements without frames never reach Spark.
+on_duckdb = pytest.mark.parametrize("engine", ["on_duckdb"], indirect=True)
 
 # DuckDB runs each of these on its own tables too, and must return the same rows.
 STATEMENTS = [
@@ -147,6 +149,7 @@ REFUSED = [
 ]
 
 
+@on_duckdb
 @pytest.mark.parametrize(("statement", "error", "message"), REFUSED)
 def test_other_statements_are_refused(
     lake: Lake, statement: str, error: type[LakeconfError], message: str | None
@@ -157,6 +160,7 @@ def test_other_statements_are_refused(
     assert (lake.refresh(), len(rows(lake))) == (before, 4)
 
 
+@on_duckdb
 @pytest.mark.parametrize("source", ["ducklake_expire_snapshots('dev')", "dev.Set_Option('x', 1)", "query('SELECT 1')"])
 def test_functions_that_change_the_lake_are_refused(lake: Lake, source: str) -> None:
     with pytest.raises(QueryError, match=r"changes the lake without its locks|runs SQL that cannot be checked"):
@@ -165,6 +169,7 @@ def test_functions_that_change_the_lake_are_refused(lake: Lake, source: str) -> 
         lake.execute(f"INSERT INTO stock (id) SELECT 7 FROM stock, LATERAL {source}")
 
 
+@on_duckdb
 @pytest.mark.parametrize("name", ["query", "commit"])
 def test_table_with_the_name_of_such_a_function_is_written(lake: Lake, name: str) -> None:
     lake.create_table(f"raw.{name}", {"id": "BIGINT"})
@@ -172,6 +177,7 @@ def test_table_with_the_name_of_such_a_function_is_written(lake: Lake, name: str
     assert lake.table(f"raw.{name}").count() == 1
 
 
+@on_duckdb
 def test_null_in_a_required_column_is_refused(lake: Lake) -> None:
     lake.create_table("strict", {"id": "BIGINT NOT NULL", "name": "VARCHAR"})
     for statement in ("INSERT INTO strict (name) VALUES ('a')", "INSERT INTO strict BY NAME SELECT name FROM stock"):
@@ -243,6 +249,7 @@ def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store)
     assert rows(lake) == [(1, "a", 10)]
 
 
+@on_duckdb
 @pytest.mark.parametrize(
     "statement",
     [
@@ -271,6 +278,7 @@ def test_statement_sees_rows_that_other_writers_added(lake: Lake, store: Store) 
     assert [amount for key, _, amount in rows(lake) if key in (3, 9)] == [1, 1, 1]
 
 
+@on_duckdb
 def test_changed_column_is_a_conflict(lake: Lake, store: Store) -> None:
     with store.open() as second:
         second.table("stock").evolve(rename={"amount": "price"})
@@ -278,6 +286,7 @@ def test_changed_column_is_a_conflict(lake: Lake, store: Store) -> None:
         lake.execute("UPDATE stock SET name = 'x' WHERE id % 2 = 0")
 
 
+@on_duckdb
 @pytest.mark.parametrize(
     "statement",
     [
@@ -304,6 +313,7 @@ def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> 
         )
 
 
+@on_duckdb
 def test_view_may_be_read(lake: Lake) -> None:
     lake.create_view("small", "SELECT id FROM dev.stock WHERE amount < 25")
     lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM small)")
@@ -322,11 +332,13 @@ def test_staged_frames_are_removed(lake: Lake) -> None:
     assert writer.rows("SELECT 1 FROM duckdb_views() WHERE view_name = 'd'") == []
 
 
+@on_duckdb
 def test_pinned_lake_refuses_statements(lake: Lake) -> None:
     with pytest.raises(LakeconfError, match="pinned"):
         lake.at(version=1).execute("DELETE FROM stock")
 
 
+@on_duckdb
 @pytest.mark.parametrize("type_name", ["HUGEINT", "INTERVAL", "STRUCT(a INTERVAL[])"])
 @pytest.mark.parametrize("statement", ["INSERT INTO huge VALUES (NULL, 1)", "UPDATE huge SET number = NULL"])
 def test_values_that_files_could_round_are_refused(lake: Lake, statement: str, type_name: str) -> None:

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake as Source
 from hypothesis import Phase, given, settings
-from local_stores import config_of, on_postgres
+from local_stores import config_of, on_catalog
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
 from strength import PROVE
 
@@ -38,10 +38,7 @@ Rows = list[str]
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> lakeconf.Store:
     """A store with the name that random lakes have."""
-    if request.param == "postgres":
-        catalog = on_postgres(request.getfixturevalue("postgres_server"))
-    else:
-        catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
+    catalog = on_catalog(request, tmp_path)
     return lakeconf.init({"stores": {"lake": config_of(tmp_path, catalog)["stores"]["dev"]}}).get_store("lake")
 
 
@@ -103,11 +100,7 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
 
 
 def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[str, Any, int] | None) -> bool:
-    """Deletes rows, while another writer changes the table, and compares with DuckDB's DELETE.
-
-    Returns:
-        True if the commit was not refused.
-    """
+    """Deletes rows beside another writer, and compares with DuckDB's DELETE; False if it was refused."""
     lake.refresh()
     condition = to_duckdb_sql(parse(where, load_table(source.reader, "t", source.newest).columns))
     earlier, before = source.newest, rows(source)

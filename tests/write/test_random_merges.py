@@ -142,11 +142,7 @@ def by_row_id(lake: Lake, name: str) -> dict[int, tuple[Any, ...]]:
 def check_feed(
     lake: Lake, name: str, before: dict[int, tuple[Any, ...]], after: dict[int, tuple[Any, ...]]
 ) -> set[str]:
-    """Checks that the feed of the last snapshot leads from `before` to `after`, and that updates keep row ids.
-
-    Returns:
-        The kinds of changes.
-    """
+    """Checks that the last feed leads from `before` to `after`, and that updates keep row ids; returns the kinds."""
     version = lake.snapshot_id
     native: Any = lake.sql(
         f"SELECT change_type, rowid, k, g, v FROM dev.table_changes('{name}', {version}, {version})"

@@ -96,9 +96,9 @@ def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("inlined", [False, True], ids=["in files", "also in the catalog"])
 def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -> None:
-    # With rows in the catalog, each second one, among them those of STAGED_IF_INLINED.
+    # Each second one, with rows in the catalog among them those of STAGED_IF_INLINED.
     writes = list(WRITES.items())
-    for number, (what, write) in enumerate(writes if PROVE or not inlined else writes[1::2]):
+    for number, (what, write) in enumerate(writes if PROVE else writes[int(inlined) :: 2]):
         names = {twin: f"{twin}_{number}" for twin in ("public", "staged")}
         create(store, *names.values(), setup=(*SETUP, *(INLINED if inlined else ())))
         with store.open(spark) as lake:

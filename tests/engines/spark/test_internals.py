@@ -270,12 +270,8 @@ def test_only_internals_uses_private_names_of_pyspark() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "frame._jdf.schema()",
-        "spark.sparkContext._jsc",
-        "getattr(spark, '_jvm')",
-        "hasattr(spark, name)",
-        "from pyspark.sql.classic.column import Column",
-        "from py4j.java_gateway import JavaGateway",
+        *("frame._jdf.schema()", "spark.sparkContext._jsc", "getattr(spark, '_jvm')", "hasattr(spark, name)"),
+        *("from pyspark.sql.classic.column import Column", "from py4j.java_gateway import JavaGateway"),
     ],
 )
 def test_the_check_finds_private_names(source: str) -> None:

@@ -15,7 +15,6 @@ from source_tree import project_file
 from spark_rows import scan
 from strength import PROVE
 
-import lakeconf
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.sessions import from_arrow, private_session
 from lakeconf.engines.spark.versions import TESTED, check_streams, check_version
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
     from pyspark.sql import DataFrame
+
+    from lakeconf import Store
 
 
 # Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
@@ -253,14 +254,11 @@ SAME = ["4.0.2-amzn-0", "4.1.4", "4.2.1", "4.3.0", "4.3.12", "4.3.1.dev0"]
 
 @pytest.mark.parametrize("version", OTHERS)
 def test_untested_spark_version_opens_no_lake(
-    version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    version: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    storage = {"type": "local", "path": str(tmp_path / "data")}
-    metadata = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
-    stores = {"dev": {"metadata_backend": metadata, "storage_backend": storage}}
     monkeypatch.setattr(SparkSession, "version", property(lambda _: version))
     with pytest.raises(SparkVersionError, match=r"lakeconf supports Spark 4\.0 to 4\.3") as caught:
-        lakeconf.init({"stores": stores}).get_store().open(spark)
+        store.open(spark)
     assert isinstance(caught.value, SparkError)
     assert repr(version) in caught.value.message
     assert "pip install 'lakeconf[spark]'" in str(caught.value)

@@ -65,11 +65,8 @@ def test_secret_is_not_in_the_command_line_of_java() -> None:
         ({"spark.remote": "sc://host"}, {}),
         ({"spark.driver.host": "10.0.0.7"}, {}),
         ({"spark.driver.bindAddress": "0.0.0.0"}, {}),  # noqa: S104 - a user's choice
-        ({}, {"SPARK_LOCAL_IP": "10.0.0.7"}),
-        ({}, {"SPARK_HOME": "/opt/spark"}),
-        ({}, {"SPARK_CONF_DIR": "/etc/spark"}),
-        ({}, {"SPARK_REMOTE": "sc://host"}),
-        ({}, {"MASTER": "yarn"}),
+        *(({}, {name: "/opt/spark"}) for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP")),
+        *(({}, {name: "sc://host"}) for name in ("SPARK_REMOTE", "MASTER")),
         ({}, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}),
     ],
 )

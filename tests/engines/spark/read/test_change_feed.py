@@ -45,14 +45,10 @@ USUAL = {
         "INSERT INTO lake.t VALUES (3000, 'i'); COMMIT"
     ],
     "a schema that evolves": [
-        "ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 42",
-        "DELETE FROM lake.t WHERE a IN (1, 1000)",
-        "ALTER TABLE lake.t RENAME COLUMN b TO bb",
-        "ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT",
-        "INSERT INTO lake.t VALUES (5000000000, 'y', 1)",
-        "UPDATE lake.t SET bb = 'u' WHERE a IN (2, 1001)",
-        "ALTER TABLE lake.t DROP COLUMN bb",
-        "ALTER TABLE lake.t ADD COLUMN bb INTEGER",
+        *("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 42", "DELETE FROM lake.t WHERE a IN (1, 1000)"),
+        *("ALTER TABLE lake.t RENAME COLUMN b TO bb", "ALTER TABLE lake.t ALTER COLUMN a TYPE BIGINT"),
+        *("INSERT INTO lake.t VALUES (5000000000, 'y', 1)", "UPDATE lake.t SET bb = 'u' WHERE a IN (2, 1001)"),
+        *("ALTER TABLE lake.t DROP COLUMN bb", "ALTER TABLE lake.t ADD COLUMN bb INTEGER"),
         "DELETE FROM lake.t WHERE a IN (5, 1002)",
     ],
     "inlined rows that were flushed": ["DELETE FROM lake.t WHERE a = 1000", FLUSH],

@@ -16,6 +16,8 @@ from lakeconf.engines.spark.read.scan_source import check_types
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
@@ -86,9 +88,10 @@ def test_row_of_an_unknown_file_raises_an_error(
     with_deletes(files)
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1700000000000)")
     frame = scan(spark, files, "t")
-    for action in (DataFrameActions.rows, DataFrameActions.count, DataFrameActions.filtered):
+    actions: list[Callable[[], object]] = [frame.collect, frame.count]
+    for action in (*actions, frame.where("a > 1500").select(F.max("a")).collect):
         with pytest.raises(Exception, match="not in the plan of this scan"):
-            action(frame)
+            action()
 
 
 def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,20 +102,6 @@ def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, m
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1)")
     with pytest.raises(Exception, match="not in the plan of this scan"):
         scan_source._in_files(spark, bases, files.newest).collect()
-
-
-class DataFrameActions:
-    @staticmethod
-    def rows(frame: DataFrame) -> object:
-        return frame.collect()
-
-    @staticmethod
-    def count(frame: DataFrame) -> object:
-        return frame.count()
-
-    @staticmethod
-    def filtered(frame: DataFrame) -> object:
-        return frame.where("a > 1500").select(F.max("a")).collect()
 
 
 def test_part_with_a_different_type_is_rejected(spark: SparkSession) -> None:

@@ -75,11 +75,6 @@ def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
     assert_alike(spark, files, "t")
-
-
-def test_registered_file_after_renames(spark: SparkSession, files: Lake) -> None:
-    files.run(TABLE)
-    register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b")
     files.run(
         "ALTER TABLE lake.t RENAME a TO c", "ALTER TABLE lake.t RENAME b TO a", "ALTER TABLE lake.t RENAME c TO b"
     )

@@ -30,7 +30,10 @@ DAY = FolderKey("day", Column(1, "day", "date", nullable=True, initial_default=N
 KIND = FolderKey("kind", Column(2, "kind", "varchar", nullable=True, initial_default=None), "identity")
 
 
-@pytest.mark.parametrize(("others", "folder"), [("false", "day=2024-01-01/"), ("i >= 4096", None), ("i = 3000", None)])
+@pytest.mark.parametrize(
+    ("others", "folder"),
+    [("false", "day=2024-01-01/"), ("i >= 4096", None), ("i = 3000", None), ("nullif(i = 3000, true)", None)],
+)
 def test_footer_proves_the_folder_of_several_row_groups(tmp_path: Path, others: str, folder: str | None) -> None:
     path = f"{tmp_path}/file.parquet"
     query = f"SELECT DATE '2024-01-01' + ({others})::INTEGER AS day FROM range(5000) AS r(i)"
@@ -38,6 +41,14 @@ def test_footer_proves_the_folder_of_several_row_groups(tmp_path: Path, others: 
         writer.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
         assert writer.rows(f"SELECT count(DISTINCT row_group_id) > 1 FROM parquet_metadata('{path}')") == [(True,)]
         assert folders(writer, [path], [DAY]).get(path) == folder
+
+
+@pytest.mark.parametrize(("length", "found"), [(250, 1), (251, 0)])
+def test_folder_has_a_name_that_file_systems_allow(tmp_path: Path, length: int, found: int) -> None:
+    path = f"{tmp_path}/file.parquet"
+    with connect() as writer:
+        writer.execute(f"COPY (SELECT '{'x' * length}' AS kind) TO '{path}' (FORMAT parquet)")
+        assert len(folders(writer, [path], [KIND])) == found
 
 
 def test_collation_of_the_connection_does_not_merge_values(tmp_path: Path) -> None:

@@ -181,15 +181,9 @@ def test_error_of_a_real_job_is_translated(
 
 # Spark SQL of values; the text is in the place of {}.
 VALUES = [
-    "'{}'",
-    "CAST('{}' AS BINARY)",
-    "array(NULL, '{}')",
-    "array(array('{}'), NULL)",
-    "named_struct('n', 1, 'b', '{}')",
-    "named_struct('b', '{}', 'c', CAST(NULL AS STRING))",
-    "named_struct('a', CAST(NULL AS STRING), 'c', array('{}'))",
-    "map('{}', 1)",
-    "map(1, '{}')",
+    *("'{}'", "CAST('{}' AS BINARY)", "array(NULL, '{}')", "array(array('{}'), NULL)"),
+    *("named_struct('n', 1, 'b', '{}')", "named_struct('b', '{}', 'c', CAST(NULL AS STRING))"),
+    *("named_struct('a', CAST(NULL AS STRING), 'c', array('{}'))", "map('{}', 1)", "map(1, '{}')"),
     "map('k', named_struct('b', array('{}')))",
 ]
 HARMLESS = ["{b}", "{SNAPSHOT_ID", "SNAPSHOT_ID}", "{snapshot_id}", ""]
