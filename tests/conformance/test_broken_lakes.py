@@ -33,13 +33,7 @@ FAILED, WARNED = "dev does not work: {} failed", "dev works; look at the warning
 
 
 class Case:
-    """A store with a lake of one table, and the tools to break it.
-
-    Attributes:
-        folder: The folder of the configuration, the catalog and the data.
-        metadata: The metadata backend; None of its tables exist before `write`.
-        storage: The storage backend.
-    """
+    """A store with a lake of one table, and the tools to break it."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path) -> None:
         self.request, self.folder = request, folder
