@@ -168,6 +168,17 @@ def test_wait_for_other_commits_is_rolled_back_and_leaves_no_transaction(source:
     await_commits(source.reader, "COMMIT")  # then the rollback fails, as on a lost connection
 
 
+def test_retries_are_disabled_only_inside_the_block(source: Lake) -> None:
+    retries = "SELECT current_setting('ducklake_max_retry_count')"
+    source.connection.execute("SET ducklake_max_retry_count = 7")
+    with recovery.without_retries(source.connection):
+        assert source.connection.rows(retries) == [(0,)]
+    assert source.connection.rows(retries) == [(7,)]
+    with pytest.raises(ZeroDivisionError), recovery.without_retries(source.connection):
+        raise ZeroDivisionError
+    assert source.connection.rows(retries) == [(7,)]
+
+
 # Keeping the files of a commit.
 
 
