@@ -224,12 +224,17 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
     remove_file(spark, spark_uri(folder))
 
 
+def ended_session() -> SparkError:
+    """The error for a session that was stopped, or whose JVM has ended."""
+    hint = "start another one, and open the lake with it: store.open(spark)"
+    return SparkError("the Spark session has ended", hint=hint)
+
+
 def translated(error: BaseException) -> BaseException:
     """Converts Spark's error in a write to an error of lakeconf; other errors are returned unchanged."""
     is_of_python = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
     if isinstance(error, ConnectionError) or (is_of_python and "Trace:" not in str(error)):
-        hint = "start another one, and open the lake with it: store.open(spark)"
-        return SparkError("the Spark session has ended: its JVM does not answer", hint=hint)
+        return ended_session()
     if not isinstance(error, (PySparkException, Py4JError)):
         return error
     unread = missing_codec(error)
