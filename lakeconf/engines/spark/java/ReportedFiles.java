@@ -67,7 +67,8 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
         if (!reported.isEmpty()) {
             // The default file system of local files hides their checksums.
-            if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
+            boolean isLocal = "file".equals(system.getUri().getScheme());
+            if (isLocal) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
             else removeOthers(system, path);
         }
         StringBuilder files = new StringBuilder();

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from subprocess import run
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedEr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +54,8 @@ def test_files_are_written_to_the_staging_folder(
     assert len(files) == 2
     assert all(file.startswith(folder_of(request_)) and file.endswith(".zstd.parquet") for file in files)
     assert storage.writer.rows("SELECT count(*), sum(id) FROM read_parquet(?)", [files]) == [(10, 45)]
+    # No cleanup would find the other files after a kill.
+    assert sorted(map(str, Path(folder_of(request_)).rglob("*.*"))) == sorted(files)
     with pytest.raises(Py4JJavaError, match="the staging folder exists"):
         storage.write(spark.range(1), request_)
     remove_folder(spark, folder_of(request_))
