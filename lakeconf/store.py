@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lakeconf.arguments import check_flags, native_connection
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
@@ -56,15 +56,7 @@ Reread = Callable[[], StorageBackend | None]
 _NAME = 'pass the name of the store: Store("dev", …)'
 _METADATA = 'pass a backend: SQLiteMetadata(uri="catalog.sqlite"); get_store() makes a store from TOML'
 _STORAGE = 'pass a backend: LocalStorage(path="data"), or None if the metadata backend keeps the files'
-Builder = TypeVar("Builder", bound="SparkBuilder")
 _MIGRATION = "automatic_migration"
-
-
-class SparkBuilder(Protocol):
-    """The interface of `SparkSession.builder`, without importing pyspark."""
-
-    def config(self: Builder, key: str, value: str, /) -> Builder:
-        """Sets a configuration property."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,6 +228,9 @@ class Store:
     def spark_conf(self, *, packages: bool = True) -> Settings:
         """Returns the settings that a Spark session needs to access the store's files.
 
+        `SparkSession.builder.config(map=store.spark_conf())` shows them on the command line of the session's Java
+        process, which every user of the machine can read. `lakeconf.spark_session` passes secrets after the start.
+
         Args:
             packages: True to include `spark.jars.packages` for the installed Spark; False if the cluster provides the
                 packages, or you set your own.
@@ -249,23 +244,6 @@ class Store:
         needed = self.storage_backend.spark_packages() if packages else {}
         hadoop = {f"spark.hadoop.{key}": value for key, value in self.storage_backend.hadoop_settings().items()}
         return Settings({**needed, **hadoop})
-
-    def configure(self, builder: Builder, *, packages: bool = True) -> Builder:
-        """Sets the settings of `spark_conf` on a session builder.
-
-        The builder's settings appear in the command line of its Java process, which every user of the machine can
-        read. `lakeconf.spark_session` passes secrets after the start instead.
-
-        Args:
-            builder: `SparkSession.builder`.
-            packages: As for `spark_conf`.
-
-        Returns:
-            The same builder.
-        """
-        for key, value in self.spark_conf(packages=packages).items():
-            builder = builder.config(key, value)
-        return builder
 
 
 def for_reading(store: Store, *, read_only: bool = True) -> Store:

@@ -33,7 +33,6 @@ OTHERS: dict[str, dict[str, object]] = {
     "expire_snapshots": {"older_than": None},
     "cleanup": {"older_than": None},
     "plan_cleanup": {"older_than": None},
-    "configure": {"builder": None},
     "attach": {"connection": None},
 }
 # `for_reading` and `replace` serve lakeconf itself.

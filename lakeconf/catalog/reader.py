@@ -344,6 +344,11 @@ class MetadataTransaction:
         """Runs a query on the metadata tables."""
         return self.cursor.rows(sql, parameters)
 
+    def newest(self) -> int:
+        """The latest snapshot."""
+        ((found,),) = self.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        return int(found)
+
     def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
         """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible."""
         query = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"  # noqa: S608

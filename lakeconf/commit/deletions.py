@@ -200,7 +200,7 @@ def plan_delete(
     name, time_zone = qualified(table.schema_name, table.name), reader.time_zone
     with reader.transaction() as transaction:
         if snapshot_id is None:
-            ((snapshot_id,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+            snapshot_id = transaction.newest()
         return plan_in(transaction, time_zone, name, snapshot_id, names, predicate)
 
 

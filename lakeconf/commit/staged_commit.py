@@ -115,6 +115,7 @@ def _sql(value: object) -> str:
 
 
 _KIND = "rewrite_delete"
+_AGAIN = "try again, or when fewer writers change this table"
 ReplacedRows = Mapping[str, list[tuple[object, ...]]]
 
 
@@ -128,24 +129,24 @@ def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequen
     found = {file.data_file_id: file for group in groups for file in group.files}
     changed |= {file_id for file_id, file in wanted.items() if found.get(file_id) != file}
     if changed:
-        raise CommitConflictError(
-            f"another writer changed rows in {len(changed)} of {len(wanted)} files of {table.full_name} while they "
-            "were rewritten: nothing was written",
-            hint="try again, or when fewer writers change this table",
-        )
+        raise changed_meanwhile(f"rows in {len(changed)} of {len(wanted)} files of {table.full_name}")
     for column in forgotten.values():
         raise CommitConflictError(
             f"another writer added a file without values in the column {column!r} to {table.full_name}, and DuckLake "
             "would forget the bounds of the column: nothing was written",
-            hint="try again, or when fewer writers change this table",
+            hint=_AGAIN,
         )
     for replacement in replacements:
         written = replacement.footer.row_count
         if written != replacement.group.rows:
-            raise CommitError(
-                f"the rewrite of {table.full_name} has {written} rows instead of {replacement.group.rows}: nothing "
-                "was written"
-            )
+            # A delete that extends a file of deletes counts from the snapshot of that file: the plan then has too few.
+            raise changed_meanwhile(f"{abs(written - replacement.group.rows)} rows of {table.full_name}")
+
+
+def changed_meanwhile(what: str) -> CommitConflictError:
+    """The error if another writer has changed what was written again."""
+    message = f"another writer changed {what} while they were rewritten: nothing was written"
+    return CommitConflictError(message, hint=_AGAIN)
 
 
 def add_replacement(

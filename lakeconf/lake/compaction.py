@@ -195,7 +195,7 @@ def tables_with_deletes(
     older snapshots would have other rows.
     """
     with reader.transaction() as transaction:
-        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        newest = transaction.newest()
         return {
             (schema, name)
             for table_id, schema, name in transaction.rows(_TABLES)
@@ -272,7 +272,7 @@ def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
     with reader.transaction() as transaction:
         if _has_all_ids(transaction, table):
             return False
-        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        newest = transaction.newest()
         info = find_table(transaction, qualified(table.schema, table.name), newest)
         files = load_data_files(transaction, info, newest, sorted(small))
     if any(file.encryption_key is not None for file in files):

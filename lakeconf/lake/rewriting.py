@@ -18,13 +18,13 @@ from lakeconf.commit.deletions import have_row_ids
 from lakeconf.commit.moved_values import ValuesChangedError
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
+from lakeconf.commit.staged_commit import changed_meanwhile
 from lakeconf.commit.transaction import Transaction
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.engines.sorted_files import SortedFile, SortRequest, stage_sorted
 from lakeconf.errors import (
     CatalogError,
     CommitConflictError,
-    CommitError,
     CommitUnknownError,
     LakeconfError,
     SchemaError,
@@ -411,4 +411,4 @@ def _check_row_ids(session: Session, request: SortRequest, file: SortedFile) -> 
     with session.writer.cursor() as cursor:
         ids = f"SELECT rowid AS {ROW_ID} FROM {table} WHERE filename IN ({listed})"
         if not have_row_ids(cursor, file.staged.files, ids):
-            raise CommitError(f"the new file of {info.full_name} has other rows: nothing was written")
+            raise changed_meanwhile(f"rows of {info.full_name}")

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeconf.catalog.changes import changes_since
-from lakeconf.catalog.snapshot import by_version
 from lakeconf.catalog.tables import load_table
 from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
@@ -18,7 +17,6 @@ from lakeconf.ducklake import escaped_json
 from lakeconf.errors import (
     CommitUnknownError,
     LakeconfError,
-    SnapshotNotFoundError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -86,46 +84,23 @@ class ModelRun:
 
 
 class RunJournal:
-    """The recorded runs of models; see `Lake.runs`.
-
-    Args:
-        scope: The lake.
-    """
+    """The recorded runs of models; see `Lake.runs`."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._session = scope.session
 
     def committed(self, model: str) -> list[ModelRun]:
-        """The committed runs of a model, oldest first, including those of expired snapshots.
-
-        Args:
-            model: The table of the model, as `schema.table`.
-        """
+        """The committed runs of a model, by its table, oldest first, including those of expired snapshots."""
         found = journal.events_of(self._session.reader.connection, self._session.alias, model)
         return [ModelRun.of(event) for event in found]
 
     def record(self, run: ModelRun) -> None:
-        """Records a run in the open transaction; its commit fails if another run was committed in the meantime.
-
-        Args:
-            run: The run.
-
-        Raises:
-            LakeconfError: No transaction is open, or it has ended.
-        """
+        """Records a run in the open transaction; its commit fails if another run was committed in the meantime."""
         self._open().events.append(run.event())
 
     def test(self, name: str, sql: str) -> None:
-        """Adds a test of columns to the open transaction, which checks it like an audit.
-
-        Args:
-            name: The name that errors show.
-            sql: A query for the rows that violate it.
-
-        Raises:
-            LakeconfError: No transaction is open, or it has ended.
-        """
+        """Adds a test of columns to the open transaction, which checks it like an audit."""
         self._open().audits.append(Audit(name, sql, kind="test"))
 
     def _open(self) -> Transaction:
@@ -150,18 +125,8 @@ class RunJournal:
     def changes_since(self, table: str, snapshot_id: int) -> list[int] | None:
         """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.
 
-        Snapshots that only rewrite files are excluded.
-
-        Args:
-            table: A name in the form that `table` accepts.
-            snapshot_id: The snapshot after which changes count.
-
-        Returns:
-            The snapshots; None if the name was that of another table, or of none, at the given snapshot.
-
-        Raises:
-            TableNotFoundError: There is no such table.
-            SnapshotNotFoundError: A snapshot in between has expired, so its changes are unknown.
+        Those that only rewrite files are left out. None if the name was that of another table, or of none, at the given
+        snapshot. If a snapshot in between has expired, the changes are unknown: `SnapshotNotFoundError`.
         """
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
         found = changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
@@ -170,30 +135,10 @@ class RunJournal:
         name = folded(journal.recorded_name(info.schema_name, info.name))
         return found if name in {folded(one.table) for one in then} else None
 
-    def created(self, table: str, version: int | None = None) -> int | None:
-        """The snapshot that created the table which has a name; a rename creates no table.
-
-        Args:
-            table: A name in the form that `table` accepts.
-            version: The snapshot at which the table has the name; default: that of the lake.
-
-        Returns:
-            The snapshot; None if there is no such table, or if the version has expired.
-        """
+    def created(self, table: str) -> int | None:
+        """The snapshot that created the table with a name, if there is one; a rename creates no table."""
         try:
-            info = load_table(self._session.reader, table, self._scope.snapshot_id if version is None else version)
-        except (TableNotFoundError, UnsupportedError, SnapshotNotFoundError):
+            info = load_table(self._session.reader, table, self._scope.snapshot_id)
+        except (TableNotFoundError, UnsupportedError):
             return None
         return min(one.begin for one in journal.names_of(self._session.reader, info.table_id)[1])
-
-    def commit_info(self, snapshot_id: int) -> dict[str, Any]:
-        """The commit info of a lakeconf commit: `rows`, `seconds`, `engine`, `extra` and more; otherwise empty."""
-        return _read(by_version(self._session.reader, snapshot_id).extra_info)
-
-
-def _read(text: str | None) -> dict[str, Any]:
-    try:
-        info = json.loads(text or "{}")
-    except (ValueError, RecursionError):  # other writers may store any text
-        return {}
-    return info if isinstance(info, dict) else {}

@@ -206,7 +206,7 @@ def explained(scope: Scope, table: str, where: Where | None) -> dict[str, str]:
     return {
         "append": str(Decision(types is None, types or _FILES)),
         "delete": f"{found}{counts}",
-        "overwrite": str(way(searched(plan))),
+        "overwrite": f"{way(searched(plan))}{'' if where is None else counts}",
         "update": update.replace("the updated rows have about", "with all rows of the files, the updated rows have"),
         "merge": _expected_merge(session, plan, refusal(adds_rows=True)),
         "execute": "duckdb: SQL runs in the commit",

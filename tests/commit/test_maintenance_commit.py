@@ -8,6 +8,7 @@ import pytest
 from commit_hooks import at_commit, during
 from local_stores import on_postgres, store_of
 from lock_files import held
+from merge_cases import commit_info
 from plain_sql import run_plain
 
 from lakeconf import __version__
@@ -72,7 +73,7 @@ def test_step_commits_once_with_a_token(lake: Lake) -> None:
     assert [row[:2] for row in found] == [("main", "t")]
     assert lake.refresh() == 5
     assert files(lake) == 1
-    info = lake.runs.commit_info(5)
+    info = commit_info(lake, 5)
     assert info["lakeconf"] == __version__
     assert len(info.pop("token")) == 32
     assert list(info) == ["lakeconf"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from merge_cases import commit_info
 from plain_sql import run_plain
 
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
@@ -119,22 +120,8 @@ def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: La
 def test_commit_info_of_a_lakeconf_commit(two_tables: Lake) -> None:
     with two_tables.transaction(extra={"batch": 7}) as tx:
         tx.table("t").append(two_tables.sql("SELECT 1 AS id"))
-    info = two_tables.runs.commit_info(3)
+    info = commit_info(two_tables)
     assert (info["engine"], info["rows"], info["extra"]) == ("duckdb", 1, {"batch": 7})
-    with pytest.raises(SnapshotNotFoundError):
-        two_tables.runs.commit_info(4)
-
-
-@pytest.mark.parametrize(
-    "info",
-    [None, "", "text", "[1]", "7", "{not JSON", '{"a": 1', "null", "[" * 100_000],
-    ids=lambda info: repr(info)[:20],
-)
-def test_commit_info_of_another_writer_is_empty(info: str | None, two_tables: Lake) -> None:
-    text = "NULL" if info is None else f"'{info}'"
-    message = f"CALL ducklake_set_commit_message('dev', NULL, NULL, extra_info => {text})"
-    run_plain(two_tables, "BEGIN", "INSERT INTO t VALUES (1)", message, "COMMIT")
-    assert two_tables.runs.commit_info(3) == {}
 
 
 def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:
@@ -142,7 +129,6 @@ def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: La
     assert two_tables.runs.created("u") == 2
     assert two_tables.refresh() == 5
     assert [two_tables.runs.created(name) for name in ("v", "V", "u", "t")] == [1, 1, 5, None]
-    assert [two_tables.runs.created("u", version) for version in (1, 2, 3, 4, 9)] == [None, 2, 2, None, None]
     run_plain(two_tables, "CREATE VIEW w AS FROM u")
     two_tables.refresh()
     assert two_tables.runs.created("w") is None

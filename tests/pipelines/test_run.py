@@ -11,6 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
+from merge_cases import commit_info
 
 import lakeconf
 from lakeconf.errors import PipelineError
@@ -108,7 +109,7 @@ def test_run_is_one_snapshot_with_metadata(lake: Lake) -> None:
     before = lake.snapshot_id
     (result,) = run(Pipeline([totals]), lake)
     assert (result.snapshot_id, result.rows) == (before + 1, 3)
-    info = lake.runs.commit_info(before + 1)
+    info = commit_info(lake, before + 1)
     assert info["rows"] == 3
     assert info["extra"]["model"] == "marts.totals"
     assert info["extra"]["kind"] == "full"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
+from merge_cases import commit_info
 
 from lakeconf.commit import committer
 from lakeconf.commit.recovery import AttachedCatalog
@@ -106,7 +107,7 @@ def test_committed_model_is_done_if_the_catalog_fails_afterwards(lake: Lake, mon
     assert (result.status, result.error, result.rows) == ("done", None, 3)
     broken.clear()
     lake.refresh()
-    assert (result.snapshot_id, lake.runs.commit_info(lake.snapshot_id)["rows"]) == (lake.snapshot_id, 3)
+    assert (result.snapshot_id, commit_info(lake, lake.snapshot_id)["rows"]) == (lake.snapshot_id, 3)
 
 
 def test_error_after_the_commit_is_a_warning(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

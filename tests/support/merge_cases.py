@@ -205,9 +205,10 @@ def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple
     return Outcome(kept, new, sorted(feed), error), decision
 
 
-def commit_info(lake: Lake) -> dict[str, Any]:
-    """What the newest commit has recorded."""
-    found: dict[str, Any] = json.loads(lake.snapshots()[-1].extra_info or "{}")
+def commit_info(lake: Lake, version: int | None = None) -> dict[str, Any]:
+    """What a commit has recorded, by default the newest."""
+    (one,) = [one for one in lake.snapshots() if one.snapshot_id == (version or lake.snapshots()[-1].snapshot_id)]
+    found: dict[str, Any] = json.loads(one.extra_info or "{}")
     return found
 
 

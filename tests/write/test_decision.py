@@ -259,6 +259,8 @@ def test_explain_shows_the_way_of_each_write(
             "spark: the files that can match (2) have 20 rows, more than 0 rows; duckdb, if at most 0 rows of them "
         )
         assert table.explain().writes["delete"] == f"{counts}satisfy the condition"
+        writes = table.explain(where="id < 8").writes
+        assert writes["overwrite"] == writes["delete"] == f"{counts}satisfy the condition"
         monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
         writes = table.explain().writes
         assert [writes[kind].partition(":")[0] for kind in writes] == [*["spark"] * 5, "duckdb"]

@@ -216,7 +216,7 @@ def row_count(reader: CatalogReader, table_name: str, snapshot_id: int) -> int |
         parameters = [snapshot_id, table.table_id]
         ((in_files, unclear),) = transaction.rows(_FILES, parameters)
         ((deleted, delete_files, files),) = transaction.rows(_DELETED_IN_FILES, parameters)
-        ((newest,),) = transaction.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        newest = transaction.newest()
         inlined = _inlined_deletes(transaction, table, snapshot_id)
         # A delete file can contain later deletes too, and two live ones for one file are damage. A row can be in both
         # lists of deletes.

@@ -47,7 +47,7 @@ from lakeconf.engines.engine import (
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.hadoop import check_session
-from lakeconf.engines.spark.internals import active_session_kept, rebind, require_classic
+from lakeconf.engines.spark.internals import active_session_kept, is_running, rebind, require_classic
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
@@ -66,7 +66,7 @@ from lakeconf.engines.spark.write.staged_files import (
     stage_rows,
     staged_frame,
 )
-from lakeconf.engines.spark.write.storage import LakeStorage, missing_codec, remove_folder, translated
+from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, missing_codec, remove_folder, translated
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
 from lakeconf.sql import identifier, qualified
@@ -166,15 +166,22 @@ class SparkEngine:
         access: Access,
     ) -> None:
         require_classic(spark)
-        check_session(spark, reader.data_path, settings)
+        self._session = spark
+        check_session(self._spark, reader.data_path, settings)
         refuse_accelerators(spark)
-        self._spark = spark
         self._reader = reader
         self._lake_id = reader.lake_id
         self._writer = writer
         self._access = access
         self._duckdb = DuckDBEngine(reader, writer)
         self._storage = LakeStorage(spark, writer, reader.data_path)
+
+    @property
+    def _spark(self) -> SparkSession:
+        """The session, which has not ended."""
+        if not is_running(self._session):
+            raise ended_session()
+        return self._session
 
     def details(self) -> Mapping[str, str]:
         context = self._spark.sparkContext
@@ -206,14 +213,11 @@ class SparkEngine:
         info = load_table(self._reader, table, snapshot_id)
         wanted = selected(info, columns)
         predicate = predicate_of(where, info.columns)
-        kept = to_spark(predicate)
         # The scan also reads the columns of the condition, and drops them after the filter.
         names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
-        return self._read_where(
-            *planned, kept, [*virtual, *(quoted(column.name) for column in wanted)], row_ids=row_ids
-        )
+        return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in wanted)], row_ids=row_ids)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)
@@ -236,18 +240,18 @@ class SparkEngine:
         return self._spark.readStream.format("lakeconf").options(**options).load()
 
     def find_rows(self, plan: ScanPlan) -> nw.LazyFrame[Any]:
-        kept = F.lit(True) if plan.predicate is None else to_spark(plan.predicate)  # noqa: FBT003
-        return self._read_where(plan, None, kept, [ROW_ID, FILE_ID, FILE_ROW_NUMBER], row_ids=True)
+        return self._read_where(plan, None, [ROW_ID, FILE_ID, FILE_ROW_NUMBER], row_ids=True)
 
     def _read_where(
-        self, plan: ScanPlan, inlined: pa.Table | None, kept: SparkColumn, names: Sequence[str], *, row_ids: bool
+        self, plan: ScanPlan, inlined: pa.Table | None, names: Sequence[str], *, row_ids: bool
     ) -> nw.LazyFrame[Any]:
-        """Some columns of the rows of a plan that satisfy a condition."""
+        """Some columns of the rows of a plan that satisfy its condition."""
         # The user's session may ignore the case of names.
         private = private_session(self._spark)
         with active_session_kept(self._spark):
             frame = rebind(read(self._spark, self._access, plan, inlined, row_ids=row_ids), private)
-            frame = frame.where(kept).select(*names)
+            frame = frame if plan.predicate is None else frame.where(to_spark(plan.predicate))
+            frame = frame.select(*names)
         return nw.from_native(rebind(frame, self._spark))
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:

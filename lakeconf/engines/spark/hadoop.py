@@ -115,7 +115,7 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
         ]
         raise SparkError(
             f"the Spark session does not reach {location} with the store's settings; {'; '.join(parts)}",
-            hint="set them before the session starts: store.configure(SparkSession.builder)",
+            hint="set them before the session starts: SparkSession.builder.config(map=store.spark_conf())",
         )
     in_force = _in_force(spark, uri)
     stale = [prefix + name for name in _names(expected) if not _same(name, given[name], in_force.get(f"fs.s3a.{name}"))]
@@ -123,7 +123,7 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
         raise SparkError(
             f"the Spark session already used the bucket {bucket!r} with other settings, and Hadoop keeps the first; "
             f"different: {', '.join(stale)}",
-            hint="start a new Spark session with store.configure(SparkSession.builder)",
+            hint="start a new Spark session with SparkSession.builder.config(map=store.spark_conf())",
         )
 
 
@@ -162,7 +162,7 @@ def _in_force(spark: SparkSession, uri: str) -> Configuration:
             raise SparkError(f"the Spark session cannot use {uri}: {message}") from None
         raise SparkError(
             f"the Spark session has no S3A, which Spark needs for {uri}",
-            hint=f"start it with store.configure(SparkSession.builder), or with "
+            hint=f"start it with SparkSession.builder.config(map=store.spark_conf()), or with "
             f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop_version(spark)}",
         ) from None
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.types import StructType
@@ -34,6 +35,15 @@ def require_classic(spark: SparkSession) -> None:
             "lakeconf cannot use a session of Spark Connect: it needs access to Spark's JVM",
             hint="use a classic session, created without SparkSession.builder.remote(…), or use DuckDB: store.open()",
         )
+
+
+def is_running(spark: SparkSession) -> bool:
+    """False if a session was stopped, or its JVM has ended."""
+    context = spark.sparkContext._jsc  # None once this process has stopped it
+    try:
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, ConnectionError):
+        return False
 
 
 def _jvm(spark: SparkSession) -> Any:

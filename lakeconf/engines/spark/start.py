@@ -203,7 +203,7 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     """Starts a Spark session with access to the files of `stores`, or returns the running session.
 
     Finds Java, and makes Spark's workers use the same Python. If a cluster provides the session, call
-    `store.configure(SparkSession.builder)` instead.
+    `SparkSession.builder.config(map=store.spark_conf())` instead.
 
     Args:
         stores: The stores that the session is for.

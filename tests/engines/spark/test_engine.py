@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -38,7 +39,8 @@ def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: Sp
     frame = spark.range(2)
     assert engine.adopt(frame) is frame
     assert engine.schema(engine.adopt(pa.table({"a": [1]}))) == {"a": "BIGINT"}
-    engine._spark = type("Other", (), {"sparkContext": object()})()
+    running = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    engine._session = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_jsc=running)))
     with pytest.raises(SparkError, match=r"belongs to another Spark application(.|\n)*frame\.sparkSession"):
         engine.adopt(frame)
 

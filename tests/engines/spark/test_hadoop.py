@@ -42,7 +42,7 @@ for number, fields in enumerate(json.loads(os.environ["STORAGES"])):
     stores.append(Store(f"s{number}", SQLiteMetadata(uri="catalog"), S3Storage(**fields)))
 builder = SparkSession.builder.master("local[1]")
 for store in stores:
-    builder = store.configure(builder)
+    builder = builder.config(map=store.spark_conf())
 for key, value in {
     "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.eventLog.enabled": "true", "spark.eventLog.dir": sys.argv[1], "spark.eventLog.compress": "false",

@@ -47,6 +47,11 @@ def test_hasattr_jsparksession_distinguishes_classic_from_connect(spark: SparkSe
     assert '"_jvm", "_jsparkSession"' in refused
 
 
+def test_jsc_sc_isstopped_tells_a_session_that_has_ended(spark: SparkSession) -> None:
+    """tests/engines/spark/write/test_storage.py stops and kills one."""
+    assert internals.is_running(spark)
+
+
 def test_newsession_sessionstate_conf_unsetconf_and_setconf(spark: SparkSession) -> None:
     key, other = "spark.sql.shuffle.partitions", "spark.sql.session.timeZone"
     made = internals.new_session(spark, {"spark.sql.ansi.enabled": "false"}, [key])

@@ -67,7 +67,8 @@ public class ReportedFiles extends ManifestFileCommitProtocol implements scala.F
         SQLExecution.withNewExecutionId(frame.queryExecution(), Option.apply("lakeconf"), this);
         if (!reported.isEmpty()) {
             // The default file system of local files hides their checksums.
-            if (system.getScheme().equals("file")) removeLocalOthers(FileSystem.getLocal(settings).getRaw(), path);
+            if (system instanceof LocalFileSystem) system = ((LocalFileSystem) system).getRaw();
+            if (system instanceof RawLocalFileSystem) removeLocalOthers(system, path);
             else removeOthers(system, path);
         }
         StringBuilder files = new StringBuilder();

@@ -29,6 +29,7 @@ from lakeconf.engines.engine import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import error_texts, lost_file, remove_file, row_width, written_files
+from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
@@ -200,6 +201,8 @@ class LakeStorage:
         """Writes a frame to the staging folder of a request; returns its files and their sizes."""
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
+        if "://" not in folder:
+            options |= WITHOUT_CHECKSUMS
         if temporary:
             options |= {"compression": "snappy", "maxRecordsPerFile": "0"}
         written: dict[str, int] = {}
@@ -224,12 +227,17 @@ def remove_folder(spark: SparkSession, folder: str) -> None:
     remove_file(spark, spark_uri(folder))
 
 
+def ended_session() -> SparkError:
+    """The error for a session that was stopped, or whose JVM has ended."""
+    hint = "start another one, and open the lake with it: store.open(spark)"
+    return SparkError("the Spark session has ended", hint=hint)
+
+
 def translated(error: BaseException) -> BaseException:
     """Converts Spark's error in a write to an error of lakeconf; other errors are returned unchanged."""
     is_of_python = isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
     if isinstance(error, ConnectionError) or (is_of_python and "Trace:" not in str(error)):
-        hint = "start another one, and open the lake with it: store.open(spark)"
-        return SparkError("the Spark session has ended: its JVM does not answer", hint=hint)
+        return ended_session()
     if not isinstance(error, (PySparkException, Py4JError)):
         return error
     unread = missing_codec(error)

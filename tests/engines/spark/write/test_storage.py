@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from subprocess import run
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedEr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +54,8 @@ def test_files_are_written_to_the_staging_folder(
     assert len(files) == 2
     assert all(file.startswith(folder_of(request_)) and file.endswith(".zstd.parquet") for file in files)
     assert storage.writer.rows("SELECT count(*), sum(id) FROM read_parquet(?)", [files]) == [(10, 45)]
+    # No cleanup would find the other files after a kill.
+    assert sorted(map(str, Path(folder_of(request_)).rglob("*.*"))) == sorted(files)
     with pytest.raises(Py4JJavaError, match="the staging folder exists"):
         storage.write(spark.range(1), request_)
     remove_folder(spark, folder_of(request_))
@@ -159,14 +161,28 @@ def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: Sta
     assert raised(storage, request_, error) is error
 
 
+def ended(when: str, folder: Path) -> list[str]:
+    """What the operations of a lake print if its session ends."""
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, ended_session.__file__, when, str(folder)]
+    return run(command, capture_output=True, text=True, check=True, env=environment).stdout.splitlines()
+
+
+ENDED = "SparkError|the Spark session has ended|start another one, and open the lake with it: store.open(spark)"
+
+
 def test_a_session_that_ends_during_a_write_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, ended_session.__file__, str(tmp_path)]
-    ended = run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    )
-    message, hint = "the Spark session has ended: its JVM does not answer", "start another one, and open the lake with"
-    assert ended.stdout.startswith(f"SparkError|{message}|{hint}")
-    assert [path.name[-8:] for path in tmp_path.rglob("lakeconf-*") if path.is_file()] == [".parquet"], "a manifest"
+    assert ended("during-a-write", tmp_path) == [f"merge|{ENDED}"]
+    left = [path.name[-8:] for path in tmp_path.rglob("lakeconf-*") if path.is_file()]
+    assert left == [".parquet"], "a manifest"
+
+
+@pytest.mark.parametrize("when", ["stopped", "killed"])
+def test_each_operation_names_a_session_that_has_ended(tmp_path: Path, when: str) -> None:
+    *shown, rows = ended(when, tmp_path)
+    assert len(shown) == 15
+    assert [line for line in shown if not line.endswith(f"|{ENDED}")] == []
+    assert rows == "rows|returned [(1,)]", "DuckDB reads and nothing was written"
 
 
 def test_error_of_a_real_job_is_translated(
