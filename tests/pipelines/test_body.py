@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,12 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import PipelineError, QueryError, SchemaError, SnapshotNotFoundError
-from lakeconf.pipelines.models.body import BOUNDS, Function, Query
+from lakeconf.pipelines.models.body import Function, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeconf import Lake
-
-HERE = Path(__file__)
 
 
 @pytest.fixture
@@ -32,44 +29,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def native(frame: Any) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = frame.to_native().fetchall()
     return found
-
-
-def counted(events: nw.LazyFrame[Any], start: date, users: nw.LazyFrame[Any], end: date) -> nw.LazyFrame[Any]:
-    """A docstring."""
-    return events.join(users, on="id").filter(nw.col("day") >= start, nw.col("day") < end)
-
-
-def test_arguments_of_a_function_are_its_inputs_without_the_bounds() -> None:
-    assert BOUNDS == ("start", "end")
-    assert Function(counted).arguments() == ["events", "users"]
-    assert Function(lambda: None).arguments() == []
-
-
-def test_place_of_a_function_is_its_first_line_or_the_line_of_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing() -> None:
-        raise ValueError
-
-    first = failing.__code__.co_firstlineno
-    function = Function(failing)
-    assert function.place() == f"{HERE.relative_to(Path.cwd())}:{first}"
-    with pytest.raises(ValueError, match=r"^$") as caught:
-        failing()
-    assert function.place(caught.value) == f"{HERE.relative_to(Path.cwd())}:{first + 1}"
-
-    def parsing() -> None:
-        json.loads("{")
-
-    with pytest.raises(json.JSONDecodeError) as deep:
-        parsing()
-    assert (
-        Function(parsing).place(deep.value) == f"{HERE.relative_to(Path.cwd())}:{parsing.__code__.co_firstlineno + 1}"
-    )
-    # An error that was raised elsewhere does not name a line of the file.
-    assert function.place(KeyError()) == function.place()
-    monkeypatch.chdir("/")
-    assert function.place() == f"{HERE.relative_to('/')}:{first}"
-    monkeypatch.chdir(HERE.parent.parent / "cli")
-    assert function.place() == f"{HERE}:{first}"
 
 
 def test_function_receives_only_the_bounds_that_it_names(lake: Lake) -> None:
@@ -123,23 +82,6 @@ def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is(
     assert list(Query("WITH events AS (FROM raw.events) SELECT * FROM events, raw.events").arguments()) == [
         "raw.events"
     ]
-
-
-def test_place_of_a_query_is_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Query("SELECT 1").place() is None
-    query = Query("SELECT 1", tmp_path / "t.sql")
-    assert query.place() == query.place(ValueError()) == str(tmp_path / "t.sql")
-    monkeypatch.chdir(tmp_path)
-    assert query.place() == "t.sql"
-
-
-def test_query_reads_its_frames_under_any_name(lake: Lake) -> None:
-    frames = {
-        "raw.a": lake.sql("SELECT 1 AS id"),
-        "b": lake.sql("SELECT 1 AS id, 7 AS n"),
-    }
-    sql = "SELECT a.id, other.n FROM raw.a JOIN b AS other ON a.id = other.id"
-    assert native(Query(sql).rows(lake, frames, {})) == [(1, 7)]
 
 
 def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:

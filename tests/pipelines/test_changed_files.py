@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.pipelines import Append, Model, Pipeline, plan, run
@@ -72,12 +73,7 @@ def test_warning_names_three_files_and_counts_the_others(lakes: tuple[Lake, Lake
 
 def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = s3_server.create_bucket()
-    storage = {
-        "type": "s3", "bucket": bucket, "prefix": "lake", "region": s3_server.region, "endpoint": s3_server.endpoint,
-        "url_style": "path", "use_ssl": False, "key_id": s3_server.keys.key_id, "secret": s3_server.keys.secret,
-    }  # fmt: skip
-    backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "c")}, "storage_backend": storage}
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server, bucket))).get_store("dev")
     pipeline = Pipeline([Model("raw.numbers", Append(files=f"s3://{bucket}/landing/*.csv"))])
     url = f"s3://{bucket}/landing/1.csv"
     with store.connect() as native, store.open() as lake:

@@ -115,12 +115,3 @@ def test_run_that_violates_a_test_writes_nothing(lake: Lake) -> None:
         assert failed.error is not None
         assert failed.error.message.splitlines()[1] == f"  {{{column!r}: 1, {count!r}: 2}}"
     assert lake.refresh() == before
-
-
-def test_tests_are_no_part_of_the_definition() -> None:
-    plain, tested, other = (
-        Model("marts.t", Full(), Query("SELECT 1 AS id"), tests=tests)
-        for tests in ((), (not_null("id"),), (accepted_values("id", [1]),))
-    )
-    assert len({one.definition() for one in (plain, tested, other)}) == 1
-    assert [name for name, _ in tested.checks] == ["not_null id"]

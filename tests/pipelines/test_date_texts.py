@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.pipelines.file_rows import guess_error, is_guessed, read_as, rounds
+from lakeconf.pipelines.file_rows import guess_error, is_guessed
 
 ZONED = "TIMESTAMP WITH TIME ZONE"
 
@@ -43,54 +43,9 @@ def test_text_without_a_date_in_iso_8601_is_guessed(text: str | None, wanted: st
     assert found == [(expected,)]
 
 
-@pytest.mark.parametrize(("given", "wanted"), [("DATE", "DATE"), ("VARCHAR", "BIGINT"), ("VARCHAR", "TIME")])
-def test_types_whose_values_are_not_guessed(given: str, wanted: str) -> None:
-    assert is_guessed("v", given, wanted) is None
-
-
 def test_error_says_how_to_convert_the_text() -> None:
     error = guess_error("", "a.csv", ["a d", "1/2/24"], "DATE")
     assert error.message == "the column 'a d' of a.csv has the value '1/2/24', which is no DATE in ISO 8601"
     assert str(error.hint).endswith("convert it in SQL: CAST(strptime(\"a d\", '%d/%m/%Y') AS DATE)")
     time = guess_error("", "a.csv", ["t", "x"], "TIME WITH TIME ZONE")
     assert time.message == "the column 't' of a.csv has the value 'x', which is no TIME WITH TIME ZONE"
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("BIGINT", "VARCHAR"),
-        ("DECIMAL(10,2)", "VARCHAR"),
-        ("DATE", "VARCHAR"),
-        ("TIMESTAMP", "VARCHAR"),
-        ("BOOLEAN", "BOOLEAN"),
-        ("BIGINT[]", "DOUBLE[]"),
-        ('STRUCT(a DECIMAL(10,2), "INT" VARCHAR, b UTINYINT[])', 'STRUCT(a DOUBLE, "INT" VARCHAR, b DOUBLE[])'),
-    ],
-)
-def test_values_are_read_with_all_their_digits(kind: str, expected: str) -> None:
-    assert read_as(kind) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "given", "wanted", "expected"),
-    [
-        ("' -1e-1 '", "VARCHAR", "INTEGER", True),
-        ("'.50'", "VARCHAR", "DECIMAL(4,1)", False),
-        # The cast itself refuses a text that is no number.
-        ("'a.55'", "VARCHAR", "DECIMAL(4,1)", False),
-        ("NULL", "VARCHAR", "INTEGER", False),
-        ("'2024-01-01 00:00'", "VARCHAR", "DATE", False),
-        ("'2024-01-01 00:00:00.5'", "VARCHAR", "TIMESTAMP_S", True),
-        ("[9223372036854775807]", "DOUBLE[]", "BIGINT[]", False),
-        ("NULL", "DOUBLE", "FLOAT", False),
-    ],
-)
-def test_values_that_a_type_would_round(value: str, given: str, wanted: str, expected: bool) -> None:
-    condition = rounds("v", given, wanted)
-    assert duckdb.sql(f"SELECT {condition} FROM (SELECT CAST({value} AS {given}) AS v)").fetchall() == [(expected,)]
-
-
-@pytest.mark.parametrize(("given", "wanted"), [("BIGINT", "BIGINT"), ("DOUBLE", "VARCHAR"), ("VARCHAR", "BLOB")])
-def test_types_that_round_no_value(given: str, wanted: str) -> None:
-    assert rounds("v", given, wanted) is None

@@ -6,12 +6,11 @@ from datetime import date
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
 
 from lakeconf.config.config import Config, init
 from lakeconf.errors import ConfigError
-from lakeconf.pipelines.models.declaration import TABLES, parsed
-from lakeconf.pipelines.models.kinds import KINDS, Append, Full, Incremental, Kind, Merge, Seed, View
+from lakeconf.pipelines.models.declaration import parsed
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
 
 STORE = {"dev": {"metadata_backend": {"type": "sqlite", "uri": "x"}, "storage_backend": {"type": "local", "path": "d"}}}
 
@@ -26,13 +25,6 @@ def problems(**table: Any) -> list[tuple[str, str, str | None, str | None]]:
         parsed(config(), "a.t", table)
     start = 'pipeline.models."a.t"'
     return [(one.code, str(one.key).removeprefix(start), one.message, one.hint) for one in caught.value.problems]
-
-
-def test_every_key_of_every_kind_is_described() -> None:
-    for kind in KINDS:
-        assert [name for name, one in TABLES[kind].model_fields.items() if not (one.description and one.examples)] == []
-    assert "sql" not in TABLES["seed"].model_fields
-    assert "name" not in TABLES["full"].model_fields
 
 
 def test_table_becomes_a_declaration_and_a_kind() -> None:
@@ -53,23 +45,6 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
         (
             {"kind": "seed", "csv": "x", "sql": "y"},
             ("LC010", ".sql", "unknown key", 'remove it, or set kind = "full", which has this key'),
-        ),
-        (
-            {"sql": "x", "name": "full"},
-            (
-                "LC010",
-                ".name",
-                "unknown key",
-                'did you mean "renamed"?',
-            ),
-        ),
-        (
-            {"kind": "seed", "files": "a.csv"},
-            ("LC010", ".files", "unknown key", 'remove it, or set kind = "append", which has this key'),
-        ),
-        (
-            {"kind": "append", "csv": "a.csv"},
-            ("LC010", ".csv", "unknown key", 'remove it, or set kind = "seed", which has this key'),
         ),
         (
             {"kind": "view"},
@@ -107,15 +82,6 @@ def test_table_becomes_a_declaration_and_a_kind() -> None:
         (
             {"sql": "x", "tests": {"not_nul": ["a"]}},
             ("LC010", ".tests.not_nul", "unknown key", 'did you mean "not_null"?'),
-        ),
-        (
-            {"sql": "x", "partitioned_by": "day"},
-            (
-                "LC013",
-                ".partitioned_by",
-                "Input should be a valid list",
-                'write partitioned_by = ["day"] (the partition keys of the table)',
-            ),
         ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
@@ -174,11 +140,3 @@ def test_options_that_only_select_what_a_run_processes_are_not_part_of_the_ident
     assert chosen.identity() == Incremental("day").identity()
     assert Append(files="new/*.csv").identity() == Append(files="old/*.csv").identity()
     assert Seed("a.csv").identity() == Seed("b.csv").identity()
-
-
-@pytest.mark.parametrize("interval", ["hour", "day", "month", "year"])
-def test_intervals_that_a_configuration_can_write(interval: str) -> None:
-    made = TypeAdapter(Incremental).validate_python({"time_column": "at", "interval": interval})
-    assert made.interval == interval
-    with pytest.raises(ValidationError):
-        TypeAdapter(Incremental).validate_python({"time_column": "at", "interval": f"{interval}s"})

@@ -122,24 +122,6 @@ def test_problems_name_the_line(
     assert f"lakeconf.toml:{problems[0].partition(':')[0]}:" in shown
 
 
-@pytest.mark.parametrize(
-    ("was", "becomes", "place", "message"),
-    [
-        ('models."marts.by_day"', 'models."by_day"', "lakeconf.toml:22:", "'by_day' is not a valid table of a model"),
-        ("SELECT", "SELEC", "by_day.sql:1:1:", "is not a single DuckDB query"),
-    ],
-)
-def test_validate_finds_invalid_models(
-    was: str, becomes: str, place: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for file in (folder / "lakeconf.toml", folder / "by_day.sql"):
-        file.write_text(file.read_text().replace(was, becomes))
-    assert run(["validate"]) == 1
-    output = capsys.readouterr().out
-    assert place in output
-    assert message in output
-
-
 def test_validate_and_run_show_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql = folder / "by_day.sql"
     good = sql.read_text()

@@ -72,10 +72,6 @@ def test_digest_is_the_same_in_every_version() -> None:
     assert digest("é\ud7ff") == hashlib.sha256("é\ud7ff".encode()).hexdigest()[:16]
 
 
-def test_digest_depends_on_the_borders_of_the_parts() -> None:
-    assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("abc", "")}) == 4
-
-
 def test_digest_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "seed.csv"
     path.write_bytes(b"a\r\n\xff\n")

@@ -73,8 +73,8 @@ def test_columns_in_another_order_are_loaded(ending: str, lakes: tuple[Lake, Lak
 
 
 def test_names_of_columns_ignore_case_except_in_json(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    (tmp_path / "1.csv").write_text("ID,Price\n1,2.5\n")
-    assert loaded(lakes[0], tmp_path, "*.csv", TYPES).status == "done"
+    (tmp_path / "1.CSV").write_text("ID,Price\n1,2.5\n")
+    assert loaded(lakes[0], tmp_path, "*.CSV", TYPES).status == "done"
     assert rows(lakes[0]) == [(1, Decimal("2.50"))]
     (tmp_path / "1.json").write_text('{"ID": 1, "price": 2.5}\n')
     failed = loaded(lakes[1], tmp_path, "*.json", TYPES)
@@ -225,28 +225,6 @@ def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], 
     assert failed.error is not None
     assert failed.error.message == f"2.{ending} is a folder, not a file"
     assert failed.error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
-
-
-@pytest.mark.parametrize(("columns", "ending"), mixed([TYPES, {}], ["csv", "json", "parquet"]))
-def test_columns_of_files_are_inferred_once_per_load(
-    ending: str,
-    columns: Mapping[str, str],
-    lakes: tuple[Lake, Lake],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    written(tmp_path / f"1.{ending}", "SELECT 1 AS id, 2.5 AS price")
-    sql, seen = Lake.sql, list[str]()
-
-    def spied(self: Lake, query: str, **given: Any) -> Any:
-        seen.append(query)
-        return sql(self, query, **given)
-
-    monkeypatch.setattr(Lake, "sql", spied)
-    assert loaded(lakes[0], tmp_path, f"*.{ending}", columns).status == "done"
-    inferred = [query for query in seen if query.startswith(f"FROM read_{ending}(")]
-    # The columns of JSON are those of `columns`; a scan of Parquet files without `columns` needs no SQL.
-    assert len(inferred) == (0 if (ending == "json" and columns) or (ending == "parquet" and not columns) else 1)
 
 
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "d": "DATE"}], ids=["inferred", "declared"])

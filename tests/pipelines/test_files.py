@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.engines.spark.read.native_scan import read_files
@@ -143,19 +144,7 @@ def test_landing_zone_in_the_bucket(
     engine: str, s3_server: S3Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     bucket = s3_server.create_bucket()
-    storage = {
-        "type": "s3",
-        "bucket": bucket,
-        "prefix": "lake",
-        "region": s3_server.region,
-        "endpoint": s3_server.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": s3_server.keys.key_id,
-        "secret": s3_server.keys.secret,
-    }
-    backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "c")}, "storage_backend": storage}
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server, bucket))).get_store("dev")
     landed = Model("raw.numbers", Append(files=f"s3://{bucket}/landing/*.parquet"))
     session = None
     if engine == "spark":

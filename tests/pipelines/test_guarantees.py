@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, PipelineError, SchemaError
-from lakeconf.pipelines import Full, Incremental, Model, Pipeline, Query, Seed, model, run
+from lakeconf.pipelines import Full, Incremental, Model, Pipeline, Query, model, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,16 +87,6 @@ def test_sql_comment_does_not_cause_a_run(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id FROM raw.events")]), lake)
     (result,) = run(Pipeline([totals("-- All of them.\nSELECT  id\nFROM raw.events;")]), lake)
     assert result.status == "skipped"
-
-
-def test_models_downstream_of_a_failed_model_do_not_run(lake: Lake) -> None:
-    broken = Model("marts.a", Full(), Query("SELECT no_column FROM raw.events"))
-    below = Model("marts.b", Full(), Query("SELECT * FROM marts.a"))
-    beside = Model("marts.c", Full(), Query("SELECT id FROM raw.events"))
-    found = {result.model: (result.status, result.reason) for result in run(Pipeline([below, broken, beside]), lake)}
-    assert found["marts.a"][0] == "failed"
-    assert found["marts.b"] == ("not run", "marts.a failed")
-    assert found["marts.c"][0] == "done"
 
 
 def days(frame: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
@@ -176,29 +166,3 @@ def test_missing_or_mistyped_time_column(lake: Lake) -> None:
         assert isinstance(result.error, SchemaError)
         assert message in str(result.error)
     assert lake.tables() == ["raw.events"]
-
-
-def test_rows_outside_the_interval_are_refused(lake: Lake) -> None:
-    every = Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query("SELECT day, n FROM raw.events"))
-    (result,) = run(Pipeline([every]), lake, until=date(2024, 1, 2))
-    assert "2 rows of the frame do not satisfy" in str(result.error)
-
-
-@pytest.mark.parametrize(
-    ("since", "start", "message"),
-    [
-        (date(2024, 1, 5), date(2024, 1, 1), "ends before it starts"),
-        (None, None, "has no start of its first interval"),
-    ],
-)
-def test_invalid_intervals(since: date | None, start: date | None, message: str, lake: Lake) -> None:
-    one = Model("marts.t", Incremental("day", start=start), Query("SELECT day FROM raw.events"))
-    (result,) = run(Pipeline([one]), lake, since=since, until=date(2024, 1, 3))
-    assert isinstance(result.error, PipelineError)
-    assert message in str(result.error)
-
-
-def test_seed_with_a_missing_file(lake: Lake, tmp_path: Path) -> None:
-    (result,) = run(Pipeline([Model("raw.s", Seed("none.csv"), folder=tmp_path)]), lake)
-    assert isinstance(result.error, PipelineError)
-    assert "file not found" in str(result.error)

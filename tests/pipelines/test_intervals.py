@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from local_stores import store_of
 
-from lakeconf.pipelines import Append, Full, Merge, Model, Pipeline, Query, plan, run
+from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, plan, run
 from lakeconf.pipelines.intervals import Range, batches, floor, moment, step
 from lakeconf.pipelines.models.kinds import Incremental, Interval
 
@@ -38,33 +38,22 @@ def found(kind: Incremental, until: datetime, done: list[Range], *, late: bool =
     return [(one.start, one.end) for one in batches(kind, START, until, done, late=late)]
 
 
-def test_first_run_processes_all_days_in_one_batch() -> None:
-    assert found(Incremental("d"), day(11), []) == [days(1, 10)]
-
-
-def test_no_batches_if_all_days_are_done() -> None:
-    assert found(Incremental("d"), day(11), [days(1, 10)]) == []
-
-
-def test_each_gap_is_a_batch() -> None:
-    assert found(Incremental("d"), day(11), [days(1, 2), days(5, 6), days(8, 8)]) == [
-        days(3, 4),
-        days(7, 7),
-        days(9, 10),
-    ]
-
-
-def test_lookback_repeats_the_days_before_a_missing_one() -> None:
-    assert found(Incremental("d", lookback=2), day(11), [days(1, 9)]) == [days(8, 10)]
-
-
-def test_lookback_repeats_the_last_days_after_late_rows() -> None:
-    assert found(Incremental("d", lookback=2), day(11), [days(1, 10)], late=True) == [days(9, 10)]
-    assert found(Incremental("d"), day(11), [days(1, 10)], late=True) == []
-
-
-def test_batch_size_is_limited() -> None:
-    assert found(Incremental("d", batch=4), day(11), []) == [days(1, 4), days(5, 8), days(9, 10)]
+@pytest.mark.parametrize(
+    ("given", "late", "done", "expected"),
+    [
+        ({}, False, [], [days(1, 10)]),
+        ({}, False, [days(1, 10)], []),
+        ({}, False, [days(1, 2), days(5, 6), days(8, 8)], [days(3, 4), days(7, 7), days(9, 10)]),
+        ({"lookback": 2}, False, [days(1, 9)], [days(8, 10)]),
+        ({"lookback": 2}, True, [days(1, 10)], [days(9, 10)]),
+        ({}, True, [days(1, 10)], []),
+        ({"batch": 4}, False, [], [days(1, 4), days(5, 8), days(9, 10)]),
+    ],
+)
+def test_missing_days_and_the_lookback_are_batches(
+    given: dict[str, int], late: bool, done: list[Range], expected: list[Range]
+) -> None:
+    assert found(Incremental("d", **given), day(11), done, late=late) == expected  # type: ignore[arg-type]
 
 
 def test_unfinished_day_is_processed_only_with_partial() -> None:
@@ -146,14 +135,6 @@ def add(lake: Lake, table: str, number: int, n: int) -> None:
     lake.table(table).append(lake.sql(f"SELECT {number} AS id, {n} AS n"))
 
 
-def test_append_with_a_changed_definition_is_rebuilt(lake: Lake) -> None:
-    done(lake, Model("marts.t", Append(), Query("SELECT id, n FROM raw.a")))
-    add(lake, "raw.a", 2, 20)
-    changed = Model("marts.t", Append(), Query("SELECT id, n * 2 AS n FROM raw.a"))
-    assert done(lake, changed, rebuild=True) == ["requested: replaces all rows"]
-    assert rows(lake) == [(1, 20), (2, 40)]
-
-
 def test_changed_input_table_causes_a_rebuild(lake: Lake) -> None:
     done(lake, Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.a"}))
     moved = Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.b"})
@@ -186,19 +167,6 @@ def test_merge_updates_rows_only_with_update(update: bool, expected: list[tuple[
     add(lake, "raw.a", 2, 20)
     done(lake, merge)
     assert rows(lake) == expected
-
-
-def test_rebuild_loads_all_files_without_duplicates(lake: Lake, tmp_path: Path) -> None:
-    (tmp_path / "1.csv").write_text("id\n1\n")
-    load = Model("raw.f", Append(files="*.csv"), folder=tmp_path)
-    done(lake, load)
-    (tmp_path / "2.csv").write_text("id\n2\n")
-    done(lake, load)
-    assert done(lake, load) == ["no new file matches *.csv"]
-    (step,) = plan(Pipeline([load]), lake, rebuild=True)
-    assert (step.rebuild, step.replaces, list(step.files)) == (True, True, ["1.csv", "2.csv"])
-    done(lake, load, rebuild=True)
-    assert rows(lake, "raw.f") == [(1,), (2,)]
 
 
 def test_input_can_have_the_name_of_its_table(lake: Lake) -> None:

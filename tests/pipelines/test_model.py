@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from lakeconf.errors import PipelineError
 from lakeconf.pipelines.models.body import Function, Query
 from lakeconf.pipelines.models.definition_hash import digest, file_digest
-from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed
+from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed
 from lakeconf.pipelines.models.model import Model, model, not_null
 
 HERE = Path(__file__)
@@ -19,60 +18,6 @@ HERE = Path(__file__)
 def counted(events: Any) -> Any:
     """A docstring."""
     return events.head(1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "sql", "driving"),
-    [
-        (Full(), "FROM raw.a", None),
-        (Incremental("day"), "FROM raw.a", None),
-        (Merge("id"), "FROM raw.a", None),
-        (Merge("id", changes_of="raw.b"), "FROM raw.a, raw.b", "raw.b"),
-        (Append(), "FROM raw.a", "raw.a"),
-        (Append(new_rows_of="raw.b"), "FROM raw.a, raw.b", "raw.b"),
-        (Append(files="*.csv"), "FROM raw.a", None),
-    ],
-    ids=repr,
-)
-def test_driving_input(kind: Kind, sql: str, driving: str | None) -> None:
-    assert Model("marts.t", kind, Query(sql)).driving_input == driving
-
-
-@pytest.mark.parametrize(
-    ("kind", "sql", "message", "hint"),
-    [
-        (
-            Merge("id", changes_of="raw.x"),
-            "FROM raw.a, raw.b",
-            "has no input 'raw.x'",
-            "name one of its inputs: raw.a, raw.b",
-        ),
-        (Append(new_rows_of="raw.x"), "SELECT 1", "has no input 'raw.x'", "omit it: there are no inputs"),
-        (
-            Append(),
-            "FROM raw.a, raw.b",
-            "appends, but does not name the input that provides new rows",
-            "set Append(new_rows_of=…) to one of: raw.a, raw.b; or set Append(files=…)",
-        ),
-        (
-            Append(),
-            "SELECT 1",
-            "appends, but does not name the input that provides new rows",
-            "set Append(new_rows_of=…) to one of: no inputs; or set Append(files=…)",
-        ),
-    ],
-)
-def test_invalid_driving_input(kind: Kind, sql: str, message: str, hint: str) -> None:
-    with pytest.raises(PipelineError) as caught:
-        Model("marts.t", kind, Query(sql)).driving_input  # noqa: B018 - the property raises
-    assert (caught.value.message, caught.value.hint) == (f"the model marts.t {message}", hint)
-
-
-def test_first_argument_of_a_model_that_loads_files_receives_the_files() -> None:
-    assert Model("marts.t", Append(files="*.csv"), Query("FROM files, raw.a")).arguments == ["raw.a"]
-    assert Model("marts.t", Append(), Query("FROM files, raw.a")).arguments == ["files", "raw.a"]
-    assert Model("marts.t", Full(), Query("FROM files, raw.a")).arguments == ["files", "raw.a"]
-    assert Model("marts.t", Append(files="*.csv")).arguments == ()
 
 
 def test_definition_is_the_same_in_every_version(tmp_path: Path) -> None:
@@ -106,20 +51,6 @@ def test_every_part_of_the_definition_counts(changed: Model) -> None:
     assert changed.definition() != one.definition()
 
 
-def test_definition_is_that_of_the_loaded_code(tmp_path: Path) -> None:
-    """A run of old code must not be recorded as a run of the file that has changed since."""
-    path = tmp_path / "models.py"
-    path.write_text("def t(events):\n    return events\n")
-    names: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), names)  # noqa: S102 - a model in a file that changes
-    made = model("marts.t", Full())(names["t"])
-    before = made.definition()
-    path.write_text("def t(events):\n    return events.head(2)\n")
-    assert made.definition() == before
-    path.unlink()
-    assert made.definition() == before
-
-
 def test_options_that_do_not_change_rows_are_no_part_of_the_definition() -> None:
     one = Model("marts.t", Full(), Query("SELECT 1"))
     others: list[Any] = [{}, ["id"], {"a": "b"}, ["c"], {"few": "SELECT 2", "odd": _odd}, "a comment"]
@@ -145,18 +76,3 @@ def test_decorator_makes_a_model_of_a_function() -> None:
     other = model("marts.t", Full(), partitioned_by=["day"], dropped=["c"], **given)(_odd)
     assert (other.inputs, other.renamed, other.audits) == tuple(given.values())
     assert (other.partitioned_by, other.dropped, other.comment) == (["day"], ["c"], None)
-
-
-def test_defaults_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = Model("marts.t", Full())
-    assert (made.body, made.inputs, made.partitioned_by, made.renamed) == (None, {}, (), {})
-    assert (made.dropped, made.audits, made.comment, made.folder) == ((), {}, None, tmp_path)
-
-
-def test_definition_of_a_seed_is_that_of_its_file(tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text("a\n1\n")
-    seed = Model("raw.s", Seed("s.csv"), folder=tmp_path)
-    before = seed.definition()
-    (tmp_path / "s.csv").write_text("a\n2\n")
-    assert seed.definition() != before

@@ -10,7 +10,7 @@ import pytest
 
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, plan, run
-from lakeconf.pipelines.file_rows import path_text, unknown_fields, unknown_json_keys
+from lakeconf.pipelines.file_rows import unknown_fields, unknown_json_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,11 +66,6 @@ def test_fields_that_a_cast_would_leave_out() -> None:
     assert [
         *unknown_fields({"m": "MAP(INTEGER, STRUCT(a INTEGER, b TIME))"}, {"m": "MAP(INTEGER, STRUCT(a INTEGER))"})
     ] == [(("m", "[]", "b"), "TIME")]
-
-
-def test_path_as_text() -> None:
-    assert path_text(("s", "a")) == "s.a"
-    assert path_text(("s", "[]", "[]", "a")) == "s[][].a"
 
 
 def loaded(lake: Lake, folder: Path, files: str, kind: str, sql: str | None = None) -> ModelResult:

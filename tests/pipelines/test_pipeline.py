@@ -88,12 +88,6 @@ def test_name_of_two_tables_is_ambiguous() -> None:
     )
 
 
-def test_stored_inputs_are_those_below_views() -> None:
-    reader = sql("marts.t", "FROM v.a, v.b, raw.z, marts.u")
-    models = [reader, sql("v.a", "FROM v.b", View()), sql("v.b", "FROM raw.y, raw.x", View()), sql("marts.u")]
-    assert Pipeline(models).stored_inputs(reader) == ["raw.y", "raw.x", "raw.z", "marts.u"]
-
-
 def test_definition_contains_the_views_below() -> None:
     below = sql("v.b", "FROM raw.y", View())
     view, table, reader = sql("v.a", "FROM v.b", View()), sql("raw.t"), sql("marts.t", "FROM v.a, raw.t")
@@ -273,11 +267,6 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
 def test_model_without_a_body_has_no_place() -> None:
     with pytest.raises(PipelineError, match=r"^'t' is not a valid table"):
         Pipeline([Model("t", Append(files="*.csv"))])
-
-
-def test_only_the_selected_models_are_drawn() -> None:
-    pipeline = Pipeline([Model("a.one", Full(), Query("SELECT 1 AS n")), Model("a.two", Full(), Query("FROM a.one"))])
-    assert "a.two" not in mermaid(pipeline, [pipeline.by_table["a.one"]])
 
 
 def test_names_are_no_syntax() -> None:

@@ -11,7 +11,7 @@ from local_stores import store_of
 from lakeconf.errors import PipelineError
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, decide
@@ -70,28 +70,6 @@ def told(step: Step) -> tuple[str, bool, bool]:
     return step.reason, step.runs, step.rebuild
 
 
-def test_a_run_asks_for_missing_intervals_only() -> None:
-    asked = Bounds(None, UNTIL)
-    assert (asked.rebuild, asked.allow_drop_columns, asked.redo_late) == (False, False, False)
-    step = Step(Model("marts.t", Full()), "why")
-    assert (step.runs, step.rebuild, step.replaces, step.since, step.earlier) == (True, False, False, None, 0)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "reason", "runs"),
-    [
-        ({"raw.a": 4}, "nothing has changed", False),
-        ({"raw.a": 3}, "nothing has changed", False),
-        ({"raw.a": 2}, "raw.a changed", True),
-        ({}, "raw.a changed", True),
-    ],
-)
-def test_changed_input_causes_a_run(inputs: dict[str, int], reason: str, runs: bool, lake: Lake) -> None:
-    step = planned(Full(), lake=lake, runs=[{"inputs": inputs}])
-    assert told(step) == (reason, runs, False)
-    assert step.earlier == 7
-
-
 def test_reason_names_all_changed_inputs(lake: Lake) -> None:
     step = planned(Full(), "FROM raw.a, raw.b", lake=lake, runs=[{"inputs": {"raw.a": 2, "raw.b": 3}}])
     assert told(step) == ("raw.a and raw.b changed", True, False)
@@ -109,24 +87,6 @@ def test_first_run_changed_definition_and_request(lake: Lake) -> None:
         "requested: replaces all rows",
         True,
         True,
-    )
-
-
-def test_pending_input_has_changed(lake: Lake) -> None:
-    step = planned(Full(), lake=lake, runs=[{"inputs": {"raw.a": 4}}], pending=frozenset({"raw.a"}))
-    assert told(step) == ("raw.a changed", True, False)
-
-
-def test_changed_seed_is_a_changed_file(tmp_path: Path, lake: Lake) -> None:
-    (tmp_path / "s.csv").write_text("a\n1\n")
-    step = planned(Seed("s.csv"), None, lake=lake, runs=[{"definition": "other"}], folder=tmp_path)
-    assert told(step) == ("its file has changed", True, True)
-    asked = planned(Seed("s.csv"), None, lake=lake, runs=[{}], folder=tmp_path, rebuild=True)
-    assert asked.reason == "requested: replaces all rows by those of s.csv"
-    assert told(planned(Seed("s.csv"), None, lake=lake, runs=[{}], folder=tmp_path)) == (
-        "nothing has changed",
-        False,
-        False,
     )
 
 
@@ -152,30 +112,10 @@ def test_view_is_created_once(lake: Lake) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")], ids=repr)
-def test_model_of_changes_reads_those_since_its_last_run(kind: Kind, lake: Lake) -> None:
-    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 1}}, {"inputs": {"raw.a": 2}}])
-    assert told(step) == ("raw.a has changed", True, False)
-    assert (step.since, step.earlier) == (2, 7)
-    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 3}}])
-    assert (told(step), step.since) == (("nothing has changed", False, False), None)
-    step = planned(kind, lake=lake, runs=[{"inputs": {"raw.b": 3}}])
-    assert told(step) == ("raw.a is a new input", True, True)
-    assert (step.since, step.earlier) == (None, 7)
-    assert told(planned(kind, lake=lake)) == ("first run", True, True)
-    rebuilt = planned(kind, lake=lake, runs=[{"inputs": {"raw.a": 3}}], rebuild=True)
-    assert (told(rebuilt), rebuilt.since) == (("requested: replaces all rows", True, True), None)
-
-
 def test_change_of_another_input_of_a_model_of_changes_waits(lake: Lake) -> None:
     kind, sql = Append(new_rows_of="raw.a"), "SELECT a.id FROM raw.a JOIN raw.b USING (id)"
     step = planned(kind, sql, lake=lake, runs=[{"inputs": {"raw.a": 4, "raw.b": 2}}])
     assert told(step) == ("nothing has changed", False, False)
-
-
-def test_merge_without_changes_reads_everything_again(lake: Lake) -> None:
-    step = planned(Merge("id"), lake=lake, runs=[{"inputs": {"raw.a": 2}}])
-    assert (told(step), step.since) == (("raw.a changed", True, False), None)
 
 
 def test_expired_snapshots_cause_a_run(tmp_path: Path) -> None:
@@ -240,15 +180,6 @@ def days(step: Step) -> list[tuple[int, int]]:
     return [(batch.start.day, batch.end.day) for batch in step.batches]
 
 
-def test_missing_intervals_are_planned(lake: Lake) -> None:
-    step = daily(lake)
-    assert (told(step), days(step)) == (("first run: 2024-01-01 to 2024-01-05", True, True), [(1, 5)])
-    step = daily(lake, runs=[(1, 3)])
-    assert (told(step), days(step)) == (("missing: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
-    assert (step.earlier, step.late_since, step.warnings) == (7, {}, [])
-    assert told(daily(lake, runs=[(1, 3), (3, 5)])) == ("all intervals are done", False, False)
-
-
 def test_reason_lists_three_intervals(lake: Lake) -> None:
     step = daily(lake, kind={"batch": 1}, until=datetime(2024, 1, 4))
     assert step.reason.endswith("2024-01-03 to 2024-01-04")
@@ -257,23 +188,6 @@ def test_reason_lists_three_intervals(lake: Lake) -> None:
     step = daily(lake, kind={"batch": 1}, until=datetime(2024, 1, 6))
     assert step.reason == (
         "first run: 2024-01-01 to 2024-01-02, 2024-01-02 to 2024-01-03, 2024-01-03 to 2024-01-04 and 2 more"
-    )
-
-
-def test_done_intervals_run_again_on_request_or_after_a_change(lake: Lake) -> None:
-    asked = datetime(2024, 1, 2)
-    step = daily(lake, runs=[(1, 5)], since=asked, until=datetime(2024, 1, 3))
-    assert (told(step), days(step)) == (("missing: 2024-01-02 to 2024-01-03", True, False), [(2, 3)])
-    again: list[dict[str, Any]] = [{"rebuild": True}, {"exists": False}]
-    for given in again:
-        step = daily(lake, runs=[(1, 5)], **given)
-        assert (days(step), step.rebuild) == ([(1, 5)], True)
-    assert daily(lake, runs=[(1, 5)], rebuild=True).reason == "requested: 2024-01-01 to 2024-01-05"
-    (changed,) = [planned(Incremental("day", start=date(2024, 1, 1)), DAILY, lake=lake, runs=[
-        {"interval": (datetime(2024, 1, 1), UNTIL), "definition": "other"}])]  # fmt: skip
-    assert (told(changed), days(changed)) == (
-        ("its definition has changed: 2024-01-01 to 2024-01-05", True, True),
-        [(1, 5)],
     )
 
 
@@ -301,37 +215,11 @@ def test_run_without_an_interval_completes_none(lake: Lake) -> None:
     assert days(step) == [(1, 5)]
 
 
-def test_changed_input_repeats_the_lookback(lake: Lake) -> None:
+def test_input_whose_late_rows_are_not_processed_is_no_reason(lake: Lake) -> None:
+    late = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2))], {"raw.b": 6})
     sql = "SELECT id AS day FROM raw.a WHERE $start < $end"
-    given: dict[str, Any] = {"sql": sql, "runs": [(1, 5)], "kind": {"lookback": 2}}
-    step = daily(lake, inputs={"raw.a": 2}, **given)
-    assert (told(step), days(step)) == (("raw.a changed: 2024-01-03 to 2024-01-05", True, False), [(3, 5)])
-    assert daily(lake, inputs={"raw.a": 3}, **given).runs is False
-    # An input whose late rows are not processed is no reason of the run.
-    first = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2))], {"raw.b": 6})
-    late = daily(lake, inputs={"raw.a": 2}, late=first, **given)
-    assert late.reason == "raw.a changed: 2024-01-03 to 2024-01-05"
-    assert late.late_since == {"raw.b": 6}
-
-
-LATE = Late([(datetime(2024, 1, 1), datetime(2024, 1, 2)), (datetime(2024, 1, 3), UNTIL)], {"raw.a": 5, "raw.b": 6})
-
-
-def test_late_intervals_are_a_warning_or_run_again(lake: Lake) -> None:
-    warned = daily(lake, runs=[(1, 5)], late=LATE)
-    assert (told(warned), warned.late_since) == (("all intervals are done", False, False), {})
-    assert warned.warnings == [
-        "raw.a and raw.b changed in done intervals: run with --from 2024-01-01 --to 2024-01-02, "
-        "--from 2024-01-03 --to 2024-01-05, or with --redo-late for all"
-    ]
-    for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
-        step = daily(lake, runs=[(1, 5)], late=LATE, **given)
-        assert (days(step), step.warnings, step.late_since) == ([(1, 2), (3, 5)], [], {})
-        assert step.reason == "raw.a and raw.b changed: 2024-01-01 to 2024-01-02, 2024-01-03 to 2024-01-05"
-    partly = daily(lake, runs=[(1, 4)], late=LATE)
-    assert (days(partly), partly.late_since) == ([(4, 5)], LATE.since)
-    assert partly.reason == "missing: 2024-01-04 to 2024-01-05"
-    assert "--from 2024-01-03 --to 2024-01-04, or" in partly.warnings[0]
+    step = daily(lake, sql=sql, runs=[(1, 5)], kind={"lookback": 2}, inputs={"raw.a": 2}, late=late)
+    assert (step.reason, step.late_since) == ("raw.a changed: 2024-01-03 to 2024-01-05", {"raw.b": 6})
 
 
 def test_warning_lists_three_ranges_with_times(lake: Lake) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import LakeconfError, PipelineError, QueryError, SchemaError
+from lakeconf.errors import PipelineError, QueryError, SchemaError
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
@@ -57,11 +56,6 @@ def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) ->
 
 
 # Inputs.
-
-
-def test_table_is_read_at_the_snapshot_of_the_lake(lake: Lake) -> None:
-    assert rows(lake, table(Full())) == [(3,), (5,)]
-    assert rows(lake.at(version=2), table(Full())) == [(1,), (2,)]
 
 
 def test_append_reads_inserted_rows_only(lake: Lake) -> None:
@@ -129,11 +123,6 @@ def test_bounds_are_dates_if_intervals_are_whole_days(
     assert list(map(type, seen)) == list(map(type, expected))
 
 
-def test_model_without_a_batch_has_no_bounds(lake: Lake) -> None:
-    with pytest.raises(PipelineError, match="unknown placeholder"):
-        rows(lake, table(Incremental("day"), "SELECT $start AS day"))
-
-
 # Files.
 
 
@@ -142,34 +131,6 @@ def test_seed_is_read_with_the_types_of_its_columns(tmp_path: Path, lake: Lake) 
     assert rows(lake, table(Seed("s's.csv"), None, folder=tmp_path)) == [("007", 29.99)]
     typed = Seed("s's.csv", {"sku": "INTEGER", "price": "DECIMAL(8,2)"})
     assert rows(lake, table(typed, None, folder=tmp_path)) == [(7, Decimal("29.99"))]
-
-
-@pytest.mark.parametrize("ending", ["csv", "JSON", "parquet"])
-def test_files_are_read_by_their_ending(ending: str, tmp_path: Path, lake: Lake) -> None:
-    names = [f"{number}.{ending}" for number in range(2)]
-    for number, name in enumerate(names):
-        if ending == "csv":
-            (tmp_path / name).write_text(f"id,n\n{number},x\n")
-        elif ending == "JSON":
-            (tmp_path / name).write_text(f'{{"id": {number}, "n": "x"}}\n')
-        else:
-            values = {"n": ["x"], "id": [number]} if number else {"id": [number], "n": ["x"]}
-            pq.write_table(pa.table(values), tmp_path / name)
-    loaded = rows(lake, table(Append(files="*"), None, folder=tmp_path), files=names)
-    assert loaded == [(0, "x"), (1, "x")]
-    columns = {"n": "VARCHAR", "id": "VARCHAR"} if ending != "csv" else {"id": "VARCHAR", "n": "VARCHAR"}
-    typed = table(Append(files="*", columns=columns), None, folder=tmp_path)
-    expected = [("x", "0"), ("x", "1")] if ending != "csv" else [("0", "x"), ("1", "x")]
-    assert rows(lake, typed, files=names) == expected
-
-
-def test_absolute_paths_and_uris_are_not_below_the_folder(tmp_path: Path, lake: Lake) -> None:
-    (tmp_path / "a.csv").write_text("id\n1\n")
-    loaded = table(Append(files="*"), None, folder=tmp_path / "elsewhere")
-    for file in (f"{tmp_path}/a.csv", f"file://{tmp_path}/a.csv"):
-        assert rows(lake, loaded, files=[file]) == [(1,)]
-    with pytest.raises(LakeconfError, match="elsewhere"):
-        rows(lake, loaded, files=["a.csv"])
 
 
 def test_body_receives_the_new_files_as_its_first_input(tmp_path: Path, lake: Lake) -> None:
@@ -186,13 +147,6 @@ def test_files_that_cannot_be_loaded_together(files: list[str], endings: str, tm
     assert caught.value.hint == "use files of one type: parquet, csv, json"
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_type_of_a_column_is_only_a_type(ending: str, tmp_path: Path, lake: Lake) -> None:
-    hostile = table(Append(files="*", columns={"id": "BIGINT}); DROP TABLE raw.a --"}), None, folder=tmp_path)
-    with pytest.raises(SchemaError):
-        rows(lake, hostile, files=[f"a.{ending}"])
-
-
 # Failing models.
 
 
@@ -206,11 +160,11 @@ def test_model_without_code_and_files(lake: Lake) -> None:
 def test_error_of_a_function_has_its_place(lake: Lake) -> None:
     @model("marts.t", Full(), inputs={"a": "raw.a"})
     def failing(a: Any) -> Any:
-        raise ValueError("no such thing")
+        Fraction("no such thing")  # the error is raised in another file
 
     with pytest.raises(PipelineError) as caught:
         rows(lake, failing)
-    pattern = r"\S*test_rows\.py:\d+: the model marts\.t failed: ValueError: no such thing"
+    pattern = r"\S*test_rows\.py:\d+: the model marts\.t failed: ValueError: Invalid literal for Fraction: .*"
     assert re.fullmatch(pattern, caught.value.message)
 
     @model("marts.t", Full(), inputs={"a": "raw.a"})

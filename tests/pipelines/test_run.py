@@ -161,17 +161,6 @@ def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
     assert rows(lake, "marts.daily")[2:] == [(date(2024, 1, 3), 42), (date(2024, 1, 4), 7)]
 
 
-def test_days_are_processed_again_on_request(lake: Lake) -> None:
-    pipeline = Pipeline([daily])
-    did(run(pipeline, lake, until=UNTIL))
-    late = pa.table({"event_id": [9], "day": [date(2024, 1, 1)], "amount": [100]})
-    lake.table("raw.events").append(late)
-    did(run(pipeline, lake, until=UNTIL))
-    assert rows(lake, "marts.daily")[0] == (date(2024, 1, 1), 30)
-    did(run(pipeline, lake, since=date(2024, 1, 1), until=date(2024, 1, 2)))
-    assert rows(lake, "marts.daily")[0] == (date(2024, 1, 1), 130)
-
-
 def test_append_receives_only_new_rows(lake: Lake) -> None:
     pipeline = Pipeline([large])
     did(run(pipeline, lake))

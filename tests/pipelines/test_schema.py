@@ -145,6 +145,11 @@ def test_kind_is_full_by_default(validator: Any) -> None:
         ),
         ({"sql": "x", "tests": {"unique": [[]]}}, ["tests", "unique", 0], "[] should be non-empty"),
         ({"kind": "incremental", "sql": "x", "time_column": "d", "batch": 0}, ["batch"], "0 is less than the minimum"),
+        (
+            {"kind": "incremental", "sql": "x", "time_column": "d", "interval": "days"},
+            ["interval"],
+            "'days' is not ",
+        ),
         ({"kind": "incremental", "sql": "x", "time_column": "d", "late": "no"}, ["late"], "'no' is not one of "),
     ],
 )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.lake.run_journal import RESET, RESTORED, ModelRun
+from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Kind
-from lakeconf.pipelines.recorded_runs import history, undone_warnings
+from lakeconf.pipelines.recorded_runs import history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,15 +166,6 @@ def restore(snapshot_id: int, version: int) -> ModelRun:
     return ran(snapshot_id, RESTORED, restored=version)
 
 
-def test_runs_since_the_rows_were_replaced_are_current() -> None:
-    first, mark, second = ran(1), ran(2, RESET), ran(2, "y")
-    assert history([]).runs == []
-    assert history(events(first)).runs == events(first)
-    assert history(events(first, mark)).runs == []
-    assert history(events(first, mark, second)).runs == events(first, mark, second)[2:]
-    assert [run.snapshot_id for run in history(events(first, mark, second, restore(5, 1))).runs] == [1, 2]
-
-
 def undone(*given: ModelRun) -> list[int | None]:
     return [run.snapshot_id for run in history(events(*given)).undone]
 
@@ -187,16 +178,3 @@ def test_run_is_undone_until_a_restore_brings_its_rows_back() -> None:
     assert undone(one, two, restore(5, 2), three) == [3]
     assert undone(one, two, restore(5, 2), three, restore(9, 4)) == [7]
     assert undone(one, two, restore(5, 2), three, restore(9, 8)) == [3]
-
-
-def test_runs_of_a_former_table_do_not_count() -> None:
-    assert history(events(ran(1), ran(3)), created=3).runs == events(ran(1), ran(3))[1:]
-    assert history(events(ran(1), restore(4, 2)), created=4).runs == events(ran(1))
-    assert history(events(ran(1)), created=3).is_former
-
-
-def test_intervals_that_no_later_run_repeated_are_undone() -> None:
-    first = ran(3, interval=days(1, 9))
-    found = history(events(first, ran(4), restore(5, 2), ran(7, interval=days(2, 4)), ran(8)))
-    (warning,) = undone_warnings(Model("marts.t", Incremental("day")), found)
-    assert warning.endswith("run with --from 2024-01-01 --to 2024-01-02, --from 2024-01-04 --to 2024-01-09")

@@ -17,7 +17,6 @@ from lakeconf.pipelines.models.unit_tests import (
     DeclaredUnitTest,
     UnitTest,
     UnitTestResult,
-    check_unit_test,
     chosen_tests,
     run_unit_tests,
 )
@@ -266,10 +265,6 @@ def test_tests_are_selected_by_name_and_by_model() -> None:
     assert names("raw.prices+") == "abc"
     with pytest.raises(PipelineError, match="no test and no model is named 'nope'"):
         names("nope")
-
-
-def test_check_returns_the_model() -> None:
-    assert check_unit_test(PIPELINE, declared("marts.doubled", [], {"raw.prices": []})) is doubled
 
 
 def test_unknown_test_lists_the_tests() -> None:

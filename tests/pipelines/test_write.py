@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PredicateError, SchemaError
+from lakeconf.errors import PredicateError
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge
@@ -47,34 +47,12 @@ def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **give
     return found
 
 
-def test_full_model_replaces_all_rows(lake: Lake) -> None:
-    assert written(lake, Full(), "SELECT 3 AS id, 'c' AS name") == [(3, "c")]
-
-
-def test_append_adds_rows_or_replaces_them_in_a_rebuild(lake: Lake) -> None:
-    assert written(lake, Append(), "SELECT 2 AS id, 'b' AS name") == [(1, "a"), (2, "b"), (2, "b")]
-    assert written(lake, Append(), "SELECT 3 AS id, 'c' AS name", rebuild=True) == [(3, "c")]
-
-
-def test_merge_updates_and_inserts_or_replaces_all_rows_in_a_rebuild(lake: Lake) -> None:
-    sql = "SELECT * FROM (VALUES (2, 'B'), (3, 'c')) AS t(id, name)"
-    assert written(lake, Merge("id", update=False), sql) == [(1, "a"), (2, "b"), (3, "c")]
-    assert written(lake, Merge("id"), sql) == [(1, "a"), (2, "B"), (3, "c")]
-    assert written(lake, Merge("id"), sql, rebuild=True) == [(2, "B"), (3, "c")]
-
-
 @pytest.mark.parametrize("on", ["id", ["id"]])
 def test_merge_deletes_marked_keys_and_inserts_none_of_them(on: str | list[str], lake: Lake) -> None:
     sql = "SELECT * FROM (VALUES (1, NULL, true), (3, 'c', false), (4, 'd', true)) AS t(id, name, gone)"
     assert written(lake, Merge(on, deleted="gone"), sql) == [(2, "b"), (3, "c")]
     assert list(lake.table("marts.t").schema) == ["id", "name"]
     assert written(lake, Merge(on, deleted="gone"), sql, rebuild=True) == [(3, "c")]
-
-
-def test_row_whose_deleted_column_is_null_is_written(lake: Lake) -> None:
-    sql = "SELECT * FROM (VALUES (1, 'A', NULL), (2, NULL, true), (3, 'c', NULL)) AS t(id, name, gone)"
-    assert written(lake, Merge("id", deleted="gone"), sql) == [(1, "A"), (3, "c")]
-    assert written(lake, Merge("id", deleted="gone"), sql, rebuild=True) == [(1, "A"), (3, "c")]
 
 
 def test_rows_are_split_only_if_the_kind_deletes_keys(lake: Lake) -> None:
@@ -135,16 +113,3 @@ def test_row_outside_the_range_is_refused(day: str, lake: Lake) -> None:
     with pytest.raises(PredicateError, match="of the frame do not satisfy"):
         written(lake, Incremental("day"), sql, JANUARY, table="marts.days")
     assert lake.tables() == ["marts.t"]
-
-
-@pytest.mark.parametrize(
-    ("column", "message", "hint"),
-    [
-        ("at", "the time column 'at' of the model marts.t is not in the table", "use one of its columns: id, name"),
-        ("name", "the time column 'name' of the model marts.t has type VARCHAR", "use DATE or TIMESTAMP"),
-    ],
-)
-def test_unsuitable_time_column(column: str, message: str, hint: str, lake: Lake) -> None:
-    with pytest.raises(SchemaError) as caught:
-        written(lake, Incremental(column), "SELECT 1 AS id, 'x' AS name", JANUARY)
-    assert (caught.value.message, caught.value.hint) == (message, hint)
