@@ -18,16 +18,6 @@ def problem(file: Path | None = None, **given: Any) -> Problem:
     return Problem("LC010", **{**values, "file": file, **given})
 
 
-def test_command_has_the_place_and_the_title(folder: Path) -> None:
-    found = problem(folder / "a" / "lakeconf.toml", hint="remove it", line=3, column=7)
-    assert github([found, problem()], "warning") == [
-        "::warning file=a/lakeconf.toml,line=3,col=7,title=LC010::stores.dev.x: unknown key%0Ahint: remove it",
-        "::warning title=LC010::stores.dev.x: unknown key",
-    ]
-    assert github([problem(key=None)], "error") == ["::error title=LC010::unknown key"]
-    assert github([], "error") == []
-
-
 def test_text_and_properties_of_a_command_are_escaped(folder: Path) -> None:
     (line,) = github([problem(folder / "50%,a:b\x1b.toml", message="1%\r\n::error::\x1b[2J", key=None)], "error")
     assert line == ("::error file=50%25%2Ca%3Ab\\x1b.toml,title=LC010::1%25%0D%0A::error::\\x1b[2J")

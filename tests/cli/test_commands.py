@@ -103,12 +103,6 @@ def test_python_m_lakeconf_runs_the_command_line(project: Path) -> None:
     assert result.stdout.endswith('USE "dev";\n')
 
 
-def test_failure_returns_an_exit_code_without_a_traceback(project: Path) -> None:
-    result = process(project, sys.executable, "-m", "lakeconf", "preview-sql", "--store", "nowhere")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "Traceback" not in result.stderr
-
-
 def test_closed_output_pipe_is_no_error(project: Path) -> None:
     command = f"{sys.executable} -m lakeconf export json-schema | head -n 1"
     result = process(project, "bash", "-o", "pipefail", "-c", command)

@@ -16,10 +16,7 @@ import click
 import pytest
 
 from lakeconf.cli.output import (
-    check_new,
-    counts_text,
     plain,
-    problem_data,
     problem_text,
     safe_line,
     show,
@@ -29,7 +26,6 @@ from lakeconf.cli.output import (
     show_lines,
     show_table,
     style,
-    write_output,
 )
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 
@@ -173,54 +169,3 @@ def test_place_of_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_problem_cannot_forge_lines() -> None:
     forged = Problem("LC010", "a\nb", "c\nd", "e\nf")
     assert problem_text(forged).count("\n") == 1
-
-
-def test_problems_for_json(tmp_path: Path) -> None:
-    one, other = problem_data([Problem("LC010", "odd", None, None, file=tmp_path), Problem("LC001", "no", None, None)])
-    assert (one["file"], one["code"], other["file"]) == (str(tmp_path), "LC010", None)
-
-
-def test_colours_are_used_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "lakeconf.toml").write_text("")
-    assert (
-        "\x1b["
-        not in subprocess.run(
-            [sys.executable, "-m", "lakeconf", "validate"], cwd=project, capture_output=True, text=True, check=False
-        ).stdout
-    )
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert b"\x1b[" in on_a_terminal(project, "validate")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert b"\x1b[" not in on_a_terminal(project, "validate")
-
-
-def test_counts_are_in_the_given_order() -> None:
-    assert counts_text(["b", "a", "b"], ["a", "b", "c"]) == "1 a, 2 b"
-    assert counts_text([], ["a"]) == ""
-
-
-def on_a_terminal(folder: Path, *arguments: str) -> bytes:
-    """The output of a command whose streams are a pseudo-terminal."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "lakeconf", *arguments]
-    subprocess.run(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, check=False)
-    os.close(theirs)
-    output = os.read(ours, 65536)
-    os.close(ours)
-    return output
-
-
-def test_an_existing_file_is_refused_without_force(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    check_new(path, force=False)
-    check_new(None, force=False)
-    write_output(path, "é")
-    assert path.read_bytes() == "é".encode()
-    check_new(path, force=True)
-    with pytest.raises(click.UsageError, match="already exists; use --force"):
-        check_new(path, force=False)
-
-
-def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(click.UsageError, match="out cannot be written: No such file"):
-        write_output(tmp_path / "missing" / "out", "text")

@@ -34,7 +34,7 @@ def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) 
     shown("run", *UNTIL)
     assert [line.split()[0] for line in shown("plan", *UNTIL).splitlines()] == ["skip"] * 3
     assert "requested" in shown("plan", "marts.dearest", "--rebuild", *UNTIL)
-    (line,) = shown("plan", "marts.by_day", "--from", "2024-01-02", *UNTIL).splitlines()
+    (line,) = shown("plan", "marts.by_day", "--from", "2024-01-02 00:00:00", *UNTIL).splitlines()
     assert line == "run  marts.by_day  incremental  missing: 2024-01-02 to 2024-01-03"
     assert [line.split()[1] for line in shown("plan", "+marts.by_day", *UNTIL).splitlines()] == [
         "raw.prices",
@@ -85,6 +85,12 @@ def test_models_are_selected_and_excluded(pipeline_folder: Path, shown: Any, cal
     assert tables("--exclude", "raw.prices") == ["marts.by_day", "marts.dearest"]
     code, out, err = called("plan", "marts.*", "--exclude", "raw.prices+")
     assert (code, out, "all selected models are excluded" in err) == (1, "", True)
+
+
+@pytest.mark.parametrize("time", ["01.01.2024", "2024-01-01T03", "2024-13-01"])
+def test_time_that_is_not_iso_8601_is_refused(time: str, pipeline_folder: Path, called: Any) -> None:
+    code, _, err = called("plan", "--to", time)
+    assert (code, "Invalid value for '--to'" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakeconf
-from lakeconf.cli.inspect_commands import _QUIET
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +105,3 @@ def test_invalid_arguments_start_no_session(
     found, out, err = called("verify", *arguments)
     assert (found, out) == (code, "")
     assert message in err
-
-
-def test_session_prints_nothing_to_the_terminal() -> None:
-    assert _QUIET == {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

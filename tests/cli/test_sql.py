@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from local_stores import in_bucket
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -57,13 +58,6 @@ def test_values_of_every_kind_are_shown(events_folder: Path, shown: Any) -> None
         '2024-01-02,1.50,6162,"[1, null]","{""a"": 1}",,' + "y" * 70
     )
     assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
-
-
-def test_truncated_output_is_reported(events_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "FROM range(9)", "--limit", "3"]) == 0
-    output = capsys.readouterr()
-    assert output.out.split() == ["range", "0", "1", "2"]
-    assert output.err == "only the first 3 rows are shown; use --limit to show more\n"
 
 
 @pytest.mark.parametrize(
@@ -302,18 +296,7 @@ def test_relative_data_path_stored_by_plain_duckdb(tmp_path: Path, monkeypatch: 
 
 def test_lake_in_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
-    storage = {
-        "type": "s3",
-        "bucket": bucket,
-        "prefix": "lake",
-        "endpoint": f"127.0.0.1:{s3_server.port}",
-        "region": s3_server.region,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": s3_server.keys.key_id,
-        "secret": s3_server.keys.secret,
-    }
-    store = make(tmp_path, storage)
+    store = make(tmp_path, in_bucket(s3_server, bucket))
     check(store)
     with store.connect() as writer:
         writer.execute(f"COPY (FROM range(10)) TO 's3://{bucket}/lake-of-others/neighbour.parquet'")

@@ -43,16 +43,6 @@ def test_lake_without_tables(project: Path, called: Any) -> None:
     assert (code, out.count("\n"), err) == (0, 1, "")
 
 
-def test_unknown_store(project: Path, called: Any) -> None:
-    code, out, err = called("tables", "--store", "dve")
-    assert (code, out) == (1, "")
-    assert 'did you mean "dev"?' in err
-
-
-def test_default_store_is_used_without_an_option(events_folder: Path, called: Any) -> None:
-    assert called("tables", "--store", "dev") == called("tables")
-
-
 def test_files_are_those_that_ducklake_lists(events_folder: Path, shown: Any, called: Any) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
