@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -11,13 +10,11 @@ from config_source import draft_of, summary
 from pydantic import Field, model_validator
 
 from lakeconf.backends.backend import ANY_CREDENTIALS, MetadataBackend, SecretParameters, StoreNames, Text, fault
-from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.registry import UnknownTypeError, metadata_backend, storage_backend
-from lakeconf.backends.storage.object_storage import S3Storage
-from lakeconf.config.backend_tables import build_backend, field_types, type_name, typed, unknown_key_hint
+from lakeconf.backends.registry import UnknownTypeError, metadata_backend
+from lakeconf.config.backend_tables import build_backend, typed
 from lakeconf.config.file import Source
 from lakeconf.config.resolve import Draft, Inheritance
-from lakeconf.secret import FromVariable, Secret
+from lakeconf.secret import Secret
 from lakeconf.sql import Value
 
 Summary = tuple[str, str, str | None, str | None, int | None]
@@ -96,34 +93,6 @@ def test_path_with_a_colon_is_a_path(path: str) -> None:
     assert built(f'board = "{path}"')[1] == []
 
 
-@pytest.mark.parametrize("path", ["s3://b/x", "file:x", ":memory:", "az+x.y-z:q", "memory:"])
-def test_uri_is_not_a_local_path(path: str) -> None:
-    hint = "remove the scheme; relative paths start from the folder of lakeconf.toml"
-    assert built(f'board = "{path}"')[1] == [
-        ("LC013", "must be a local path, not a URI", hint, "stores.dev.metadata_backend.board", 3)
-    ]
-
-
-def test_store_without_the_table_has_no_backend_and_no_problem() -> None:
-    draft = draft_of("[stores.dev]")
-    assert build_backend(draft, "metadata_backend", find) is None
-    assert draft.problems == []
-
-
-def test_backend_that_is_no_table_is_reported() -> None:
-    draft = draft_of('[stores.dev]\nmetadata_backend = "shelf"')
-    assert build_backend(draft, "metadata_backend", find) is None
-    assert [summary(one) for one in draft.problems] == [
-        (
-            "LC012",
-            "must be a table, not a string",
-            'write [stores.dev.metadata_backend] and add type = "…" below it',
-            "stores.dev.metadata_backend",
-            2,
-        )
-    ]
-
-
 # The type.
 
 
@@ -134,11 +103,6 @@ def of_type(line: str, environment: dict[str, str] | None = None) -> list[Summar
 
 
 KEY = "stores.dev.metadata_backend.type"
-
-
-def test_type_is_required_and_a_text() -> None:
-    assert of_type("") == [("LC011", "is missing", TYPES, KEY, 1)]
-    assert of_type("type = 7") == [("LC012", "must be a string, not an integer", TYPES, KEY, 2)]
 
 
 def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() -> None:
@@ -158,11 +122,6 @@ def test_unknown_key_is_reported_with_the_nearest() -> None:
     assert problem('BORD = "x"')[:3] == ("LC010", "unknown key", 'did you mean "board"?')
     hint = "use one of: type, board, height, width, colour, books, open, undescribed, secret_parameters"
     assert problem('board = "x"\nq = 1') == ("LC010", "unknown key", hint, "q", 4)
-
-
-def test_key_of_the_store_is_moved_there() -> None:
-    hint = "move it to [stores.dev]: this key belongs to the store"
-    assert problem('board = "x"\nalias = "a"') == ("LC010", "unknown key", hint, "alias", 4)
 
 
 def test_missing_key_is_reported_beside_an_unrelated_unknown_one() -> None:
@@ -253,54 +212,7 @@ def test_conflict_without_a_key_is_reported_at_the_table() -> None:
     assert problem('board = "x"\nheight = 8') == ("LC053", "nothing fits", CHANGE, "", 1)
 
 
-def test_conflict_of_credentials_has_their_hint() -> None:
-    rest = "omit them all to use the existing secret that secret_name names"
-    draft = draft_of('[stores.dev.metadata_backend]\ntype = "shelf"\nboard = "x"\nundescribed = "conflict"')
-    draft.values["metadata_backend"]["undescribed"] = FromVariable("conflict", "X")
-    build_backend(draft, "metadata_backend", lambda _name: NoPaths)
-    assert [summary(one)[:3] for one in draft.problems] == [
-        ("LC052", "these credentials are odd", f"set all credentials, or {rest}")
-    ]
-    draft = draft_of('[stores.dev.storage_backend]\ntype = "s3"\nbucket = "b"\nsecret = "s"')
-    build_backend(draft, "storage_backend", storage_backend)
-    assert [summary(one) for one in draft.problems] == [
-        (
-            "LC052",
-            "incomplete credentials: secret without key_id",
-            f"set all of them, or {rest}",
-            "stores.dev.storage_backend.secret",
-            4,
-        )
-    ]
-
-
-class NoPaths(Shelf):
-    """A shelf whose texts are no paths."""
-
-    @classmethod
-    def path_fields(cls) -> tuple[str, ...]:
-        return ()
-
-
 # Helpers.
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        ("x", "a string"),
-        (True, "a boolean"),
-        (1, "an integer"),
-        (1.5, "a number"),
-        ({}, "a table"),
-        ([], "a list"),
-        (date(2026, 1, 1), "a date or time"),
-        (None, "a date or time"),
-        (FromVariable("x", "X"), "a string"),
-    ],
-)
-def test_type_names_of_toml(value: object, name: str) -> None:
-    assert type_name(value) == name
 
 
 @pytest.mark.parametrize(
@@ -338,24 +250,6 @@ def test_type_names_of_toml(value: object, name: str) -> None:
 def test_text_of_a_variable_gets_an_allowed_type(text: object, allowed: set[type], expected: object) -> None:
     found = typed(text, allowed)
     assert (found, type(found)) == (expected, type(expected))
-
-
-@pytest.mark.parametrize("text", ["1.2.3", "...", "1e5.5"])
-def test_text_that_is_almost_a_number_stays_a_text(text: str) -> None:
-    assert typed(text, {float}) == text
-
-
-def test_types_of_a_field() -> None:
-    assert field_types(PostgresMetadata, "port") == {int, type(None)}
-    assert field_types(PostgresMetadata, "password") == {Secret, type(None)}
-    assert field_types(S3Storage, "use_ssl") == {bool, type(None)}
-    assert field_types(Shelf, "board") == {str}
-    assert str in field_types(S3Storage, "secret_parameters")
-
-
-def test_hint_for_an_unknown_key() -> None:
-    assert unknown_key_hint("ab", ["abc", "xyz"]) == 'did you mean "abc"?'
-    assert unknown_key_hint("q", ["abc", "xyz"]) == "use one of: abc, xyz"
 
 
 def test_problem_of_a_dict_has_no_line() -> None:

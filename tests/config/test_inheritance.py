@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_source import stores_of, summary
+from config_source import stores_of
 from prod_store import DEV, PROD, postgres, s3, stores
 
 from lakeconf.config.config import init, validate
-from lakeconf.config.resolve import BACKENDS, STORE_KEYS
+from lakeconf.config.resolve import BACKENDS
 from lakeconf.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -25,17 +25,6 @@ def problem_of(text: str, name: str = "dev") -> Problem:
         stores_of(text).merged(name)
     (problem,) = raised.value.problems
     return problem
-
-
-def test_keys_of_a_store() -> None:
-    keys = ("alias", "attach_options", "maintenance", "committer", "extends")
-    assert ("metadata_backend", "storage_backend", *keys) == STORE_KEYS
-    assert STORE_KEYS[:2] == BACKENDS
-
-
-def test_store_without_a_parent_is_its_own_table() -> None:
-    assert values("[stores.dev]\na = 1\nb.c = [{ d = 2 }]") == {"a": 1, "b": {"c": [{"d": 2}]}}
-    assert values("[stores.dev]") == {}
 
 
 def test_tables_are_merged_at_every_depth_and_lists_are_replaced() -> None:
@@ -81,65 +70,9 @@ def test_type_has_no_meaning_in_other_tables() -> None:
     assert values(text)["other"] == {"type": "y", "a": 1}
 
 
-def test_places_are_those_of_the_declaring_store() -> None:
-    text = "[stores.base.a]\nb = 1\nc = 2\n[stores.dev]\nextends = 'base'\n[stores.dev.a]\nc = 3"
-    assert stores_of(text).merged("dev").places == {
-        (): ("stores", "dev"),
-        ("extends",): ("stores", "dev", "extends"),
-        ("a",): ("stores", "dev", "a"),
-        ("a", "b"): ("stores", "base", "a", "b"),
-        ("a", "c"): ("stores", "dev", "a", "c"),
-    }
-
-
-def test_merged_table_shows_no_value() -> None:
-    assert "planted" not in repr(stores_of("[stores.dev]\na = 'planted'").merged("dev"))
-
-
 def test_long_chain_of_parents_needs_no_recursion() -> None:
     text = "[stores.s0]\na = 1\n" + "".join(f"[stores.s{n}]\nextends = 's{n - 1}'\n" for n in range(1, 3000))
     assert values(text, "s2999") == {"a": 1, "extends": "s2998"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "[stores]\ndev = 7",
-            ("LC012", "must be a table", "write [stores.dev.metadata_backend] …", "stores.dev", 2),
-        ),
-        (
-            "[stores]\nbase = 7\n[stores.dev]\nextends = 'base'",
-            ("LC012", "must be a table", "write [stores.base.metadata_backend] …", "stores.base", 2),
-        ),
-        (
-            "[stores.dev]\nextends = 'prd'\n[stores.prod]",
-            ("LC040", "unknown store 'prd'", 'did you mean "prod"?', "stores.dev.extends", 2),
-        ),
-        (
-            "[stores.dev]\nextends = 'x'\n[stores.prod]",
-            ("LC040", "unknown store 'x'", "use one of the stores: dev, prod", "stores.dev.extends", 2),
-        ),
-        (
-            "[stores.dev]\nextends = ['prod']\n[stores.prod]",
-            ("LC012", "must be a string", "write the name of one store in quotes", "stores.dev.extends", 2),
-        ),
-        (
-            "[stores.dev]\nextends = 'dev'",
-            (
-                "LC041",
-                "circular inheritance: dev -> dev",
-                "remove extends from one of these stores",
-                "stores.dev.extends",
-                2,
-            ),
-        ),
-    ],
-)
-def test_invalid_parent_is_reported(text: str, expected: tuple[object, ...]) -> None:
-    problem = problem_of(text)
-    assert summary(problem) == expected
-    assert problem.store == "dev"
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c", "outside"])
@@ -159,16 +92,6 @@ def test_problem_of_a_parent_belongs_to_the_store_that_was_asked_for() -> None:
     assert (problem.store, problem.key, problem.line) == ("dev", "stores.base.extends", 4)
 
 
-def test_child_replaces_only_the_keys_it_sets(variables: None) -> None:
-    staging = {"extends": "prod", "metadata_backend": {"metadata_schema": "s"}, "storage_backend": {"prefix": "t"}}
-    config = init(stores(prod=PROD, staging=staging))
-    store = config.get_store("staging")
-    assert store.alias == "lake"
-    assert (postgres(config, "staging").host, postgres(config, "staging").metadata_schema) == ("db.example.com", "s")
-    assert (s3(config, "staging").bucket, s3(config, "staging").prefix) == ("acme", "t")
-    assert postgres(config, "prod").metadata_schema == "public"
-
-
 def test_inheritance_over_several_levels(variables: None) -> None:
     config = init(
         stores(
@@ -180,16 +103,6 @@ def test_inheritance_over_several_levels(variables: None) -> None:
     assert config.get_store("a").alias == "from_a"
     assert s3(config, "a").prefix == "from_b"
     assert postgres(config, "a").user == "lake"
-
-
-def test_backend_of_another_type_inherits_nothing(variables: None) -> None:
-    dev = {"extends": "prod", "storage_backend": {"type": "local", "path": "/d"}}
-    assert init(stores(prod=PROD, dev=dev)).get_store("dev").storage_backend is not None
-
-
-def test_backend_of_the_same_type_inherits_the_other_keys(variables: None) -> None:
-    dev = {"extends": "prod", "storage_backend": {"type": "s3", "prefix": "d"}}
-    assert s3(init(stores(prod=PROD, dev=dev)), "dev").bucket == "acme"
 
 
 def test_variable_replaced_by_the_child_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:

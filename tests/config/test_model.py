@@ -158,13 +158,6 @@ def test_strings_in_the_file_are_not_converted(variables: None) -> None:
     assert [problem.code for problem in problems_of(stores(prod=prod))] == ["LC012"]
 
 
-def test_values_of_variables_in_attach_options_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERSION", "7")
-    options = {"snapshot_version": "${VERSION}", "read_only": "${UNSET:-true}", "meta_x": "${VERSION}"}
-    store = init(stores(dev={**DEV, "attach_options": options})).get_store()
-    assert store.attach_options == {"snapshot_version": 7, "read_only": True, "meta_x": Secret("7")}
-
-
 # Problems show no values.
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_source import FOLDER, draft_of, summary
-from prod_store import PROD, stores
+from config_source import draft_of
 
 from lakeconf.config.codes import Code
-from lakeconf.config.config import init
 from lakeconf.config.file import Source
-from lakeconf.config.resolve import Draft, Inheritance, Origin, secret_texts
-from lakeconf.secret import FromVariable, Secret
+from lakeconf.config.resolve import Draft, Inheritance, secret_texts
+from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from lakeconf.errors import Problem
@@ -65,24 +62,6 @@ def test_values_are_resolved_at_every_depth() -> None:
     assert draft.looked_up == {"ALIAS": "lake", "PREFIX": None, "TOKEN": ""}
 
 
-def test_origin_of_each_kind() -> None:
-    origins = draft_of(TEXT, {"ALIAS": "lake"}).origins
-    place = ("stores", "dev", "storage_backend")
-    assert origins["alias",] == Origin(("stores", "dev", "alias"), "variable", "ALIAS", has_literal=False)
-    assert origins["storage_backend", "prefix"] == Origin((*place, "prefix"), "mixed", "PREFIX", has_literal=True)
-    assert origins["storage_backend", "secret"] == Origin((*place, "secret"), "default", "TOKEN", has_literal=True)
-    assert origins["storage_backend", "use_ssl"] == Origin((*place, "use_ssl"))
-    assert origins["storage_backend", "bucket"] == Origin(("stores", "base", "storage_backend", "bucket"))
-    assert origins["storage_backend",] == Origin(place)
-    assert origins[()] == Origin(("stores", "dev"))
-
-
-def test_single_variable_keeps_its_name() -> None:
-    alias = draft_of(TEXT, {"ALIAS": "lake"}).values["alias"]
-    assert isinstance(alias, FromVariable)
-    assert alias.variable == "ALIAS"
-
-
 def test_other_objects_are_kept_and_paths_become_texts() -> None:
     secret = Secret("x")
     draft = draft_of_data({"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None})
@@ -90,29 +69,7 @@ def test_other_objects_are_kept_and_paths_become_texts() -> None:
     assert draft.file_name == "the configuration"
 
 
-@pytest.mark.parametrize(
-    ("key", "known"),
-    [(("alias",), True), (("storage_backend", "prefix"), True), (("storage_backend", "use_ssl"), False)],
-)
-def test_value_with_a_variable_is_from_the_environment(key: tuple[str, ...], *, known: bool) -> None:
-    assert draft_of(TEXT, {"ALIAS": "lake"}).is_from_environment(key) == known
-    assert not draft_of(TEXT, {"ALIAS": "lake"}).is_from_environment(("missing",))
-
-
 # Variables that cannot be resolved.
-
-
-def test_unset_variable_is_reported_and_its_value_is_replaced() -> None:
-    draft = draft_of(TEXT)
-    assert draft.values["alias"] == "unresolved"
-    assert draft.values["storage_backend"]["list"] == ["unresolved", [1]]
-    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
-    hint = "export ALIAS=…, or set a default: ${ALIAS:-…}"
-    assert sorted(map(summary, draft.problems), key=lambda one: one[4] or 0) == [
-        ("LC030", "the variable ALIAS is not set", hint, "stores.dev.alias", 3),
-        ("LC030", "the variable ALIAS is not set", hint, "stores.dev.storage_backend.list", 9),
-    ]
-    assert {problem.store for problem in draft.problems} == {"dev"}
 
 
 def test_untrusted_file_reads_no_variable_and_reports_none_as_missing() -> None:
@@ -124,25 +81,6 @@ def test_untrusted_file_reads_no_variable_and_reports_none_as_missing() -> None:
 
 
 # Problems.
-
-
-def test_problem_has_the_position_of_its_key_or_of_the_table_around_it() -> None:
-    draft = draft_of(TEXT, {"ALIAS": "lake"})
-    missing = reported(draft, Code.MISSING_KEY, "is missing", ("storage_backend", "new", "deep"), hint="add it")
-    assert summary(missing) == ("LC011", "is missing", "add it", "stores.dev.storage_backend.new.deep", 5)
-    inherited = reported(draft, Code.WRONG_VALUE, "is wrong", ("storage_backend", "bucket"))
-    assert summary(inherited) == ("LC013", "is wrong", None, "stores.base.storage_backend.bucket", 11)
-    whole = reported(draft, Code.PAIR, "is wrong")
-    assert summary(whole) == ("LC051", "is wrong", None, "stores.dev", 2)
-    assert (whole.store, whole.file) == ("dev", FOLDER / "lakeconf.toml")
-
-
-def test_problem_names_the_variable_of_the_value() -> None:
-    draft = draft_of(TEXT, {"ALIAS": "lake"})
-    problem = reported(draft, Code.ALIAS, "invalid alias", ("alias",))
-    assert problem.message == "invalid alias (from the variable ALIAS)"
-    assert reported(draft, Code.UNSET_VARIABLE, "unset", ("alias",)).message == "unset"
-    assert reported(draft, Code.MALFORMED_VARIABLE, "bad", ("alias",)).message == "bad"
 
 
 # What messages show.
@@ -214,25 +152,3 @@ def test_home_is_expanded_and_links_are_kept(tmp_path: Path, monkeypatch: pytest
     draft = draft_of("[stores.dev]")
     assert draft.absolute("~/data") == str(tmp_path / "data")
     assert draft.absolute(str(tmp_path / "link" / "x")) == str(tmp_path / "link" / "x")
-
-
-def test_path_of_a_dict_starts_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert draft_of_data({}).absolute("data") == os.path.join(os.getcwd(), "data")
-
-
-def test_origin_of_each_value(variables: None) -> None:
-    config = init(stores(prod=PROD, staging={"extends": "prod", "metadata_backend": {"user": "own"}}))
-    origins = config.reading("staging").origins
-    seen = {
-        key: (origins["metadata_backend", key].kind, origins["metadata_backend", key].variable)
-        for key in ("host", "database", "user", "type")
-    }
-    assert seen == {
-        "host": ("variable", "PGHOST"),
-        "database": ("default", "PGDATABASE"),
-        "user": ("literal", None),
-        "type": ("literal", None),
-    }
-    assert origins["metadata_backend", "host"].place == ("stores", "prod", "metadata_backend", "host")
-    assert origins["metadata_backend", "user"].place == ("stores", "staging", "metadata_backend", "user")

@@ -14,7 +14,6 @@ from pydantic import Field, field_validator
 from lakeconf.backends import registry
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames, Text
 from lakeconf.config.config import init, validate
-from lakeconf.config.schema import json_schema
 from lakeconf.errors import Problem
 from lakeconf.secret import Secret
 from lakeconf.sql import Value
@@ -101,38 +100,6 @@ def test_unknown_and_invalid_keys_are_refused(install: Callable[..., None]) -> N
         ("LC010", "stores.dev.metadata_backend.bord"),
         ("LC013", "stores.dev.metadata_backend.height"),
     }
-
-
-def test_hint_for_an_unknown_type_lists_third_party_backends(install: Callable[..., None]) -> None:
-    install(shelf="third_party:ShelfMetadata")
-    (problem,) = problems(metadata_backend={"type": "shelff"}, storage_backend=LOCAL)
-    assert problem.hint == 'did you mean "shelf"? use one of: duckdb, motherduck, postgres, shelf, sqlite'
-
-
-def test_schema_contains_third_party_backends(install: Callable[..., None]) -> None:
-    install()
-    assert "metadata_backend.shelf" not in json_schema()["$defs"]
-    monkeypatched = {"lakeconf.metadata_backends": (EntryPoint("shelf", "third_party:ShelfMetadata", "x"),)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_entry_points", lambda group: monkeypatched.get(group, ()))
-        definition = json_schema()["$defs"]["metadata_backend.shelf"]
-    assert definition["properties"]["board"]["description"] == "The board."
-    assert definition["required"] == ["type", "board"]
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("no_such_module:Shelf", "cannot be imported"),
-        ("third_party:NoSuchClass", "cannot be imported"),
-        ("third_party:LeakyStorage", "is not a MetadataBackend"),
-    ],
-)
-def test_invalid_entry_points_are_reported(target: str, message: str, install: Callable[..., None]) -> None:
-    install(shelf=target)
-    (problem,) = problems(metadata_backend={"type": "shelf"}, storage_backend=LOCAL)
-    assert problem.code == "LC050"
-    assert message in problem.message
 
 
 def test_error_of_a_third_party_backend_shows_no_secret(install: Callable[..., None]) -> None:
