@@ -9,9 +9,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from lakeconf.backends.backend import MetadataBackend, SecretParameters, StorageBackend, StoreNames, Text
-from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
-from lakeconf.backends.metadata.postgres import PostgresMetadata
-from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, Value
 
@@ -65,30 +63,6 @@ def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, An
     with pytest.raises(ValidationError) as raised:
         Catalog.model_validate({"place": "p", **field})
     assert "input_value" not in str(raised.value)
-
-
-def test_backend_cannot_be_changed() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        Catalog(place="p").place = "q"
-
-
-def test_catalog_needs_a_storage_backend() -> None:
-    backend = Catalog(place="p")
-    assert backend.refusal(None) == "needs a storage_backend, which defines where the Parquet files are"
-    assert backend.refusal(Folder()) is None
-
-
-@pytest.mark.parametrize(
-    ("backend", "description", "schema"),
-    [
-        (SQLiteMetadata(uri="/c.sqlite"), "/c.sqlite", None),
-        (DuckDBMetadata(uri="/c", metadata_schema="lake"), "/c", "lake"),
-        (PostgresMetadata(host="h", database="d", user="u"), "postgres h:5432/d", "public"),
-        (PostgresMetadata(secret_name="mine"), "postgres secret mine", "public"),
-    ],
-)
-def test_description_is_the_file_or_the_server(backend: MetadataBackend, description: str, schema: str | None) -> None:
-    assert (backend.description(), backend.catalog_schema(NAMES)) == (description, schema)
 
 
 @pytest.mark.parametrize("key", ["place", "PLACE", "Secret_Parameters", "type"])
@@ -168,16 +142,3 @@ def test_defaults_for_writing_are_omitted_by_a_reader(options: dict[str, Value],
 def test_given_options_replace_every_default() -> None:
     given: dict[str, Value] = {"data_inlining_row_limit": 5, "meta_busy_timeout": 1, "meta_journal_mode": "DELETE"}
     assert attached(SQLiteMetadata(uri="/c"), Folder(), **given)[1] == given
-
-
-def test_secrets_of_both_backends_come_first() -> None:
-    catalog = PostgresMetadata(host="h", database="d", user="u")
-    bucket = S3Storage(bucket="b", key_id="k", secret=Secret("s"))
-    statements = catalog.statements(NAMES, bucket, {})
-    assert [one.name for one in statements if isinstance(one, CreateSecret)] == [
-        "lakeconf_dev__metadata",
-        "lakeconf_dev__storage",
-        "lakeconf_dev",
-    ]
-    assert isinstance(statements[-1], Attach)
-    assert len(statements) == 4

@@ -96,10 +96,6 @@ def test_parameters_that_are_not_listed_are_secrets() -> None:
     assert parameters({"token": "x", "n": [FromVariable("y", "Y")]}) == {"token": Secret("x"), "n": [Secret("y")]}
 
 
-def test_parameter_keeps_the_name_of_its_variable() -> None:
-    assert parameters({"token": FromVariable("x", "TOKEN")})["token"].variable == "TOKEN"
-
-
 def test_secret_objects_are_kept_at_every_depth() -> None:
     secret = Secret("x", variable="X")
     found = parameters({"region": secret, "m": {"k": secret}, "l": [secret]})

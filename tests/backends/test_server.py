@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from datetime import timedelta
 
 import duckdb
 import pytest
 
-from lakeconf.backends.server import CatalogServer, ServerAddress, is_loopback
+from lakeconf.backends.server import is_loopback
 from lakeconf.backends.store_options import MaintenanceLimits, option_fault
-
-
-def test_description_is_the_name_until_the_address_is_known() -> None:
-    server = CatalogServer(name="service lake")
-    assert (server.description, server.url, server.tls_hint) == ("service lake", None, None)
-    assert server.secret is None
-    server = CatalogServer(name="service lake", address=ServerAddress("db.example.com", 5433, "shop", "me"))
-    assert server.description == "db.example.com:5433/shop"
-
-
-def test_server_cannot_be_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
-        CatalogServer(name="a").name = "b"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +80,3 @@ def test_values_must_be_text_and_keys_known() -> None:
     assert maintenance_problem("deadline", 30) == "must be a string"
     assert maintenance_problem("memory_limit", 4) == "must be a string"
     assert option_fault("maintenance", "dead_line", "30m") == ("key", "unknown key", 'did you mean "deadline"?')
-
-
-def test_no_keys_are_no_limits() -> None:
-    assert MaintenanceLimits.of({}) == MaintenanceLimits(None, None)

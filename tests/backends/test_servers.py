@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -61,17 +60,6 @@ def check_lake(con: duckdb.DuckDBPyConnection, data_path: str, database: str | N
     assert con.execute("SELECT count(*), sum(i) FROM lake.t").fetchone() == (90, sum(range(10, 100)))
 
 
-def test_ducklake_on_postgres_and_s3(
-    con: duckdb.DuckDBPyConnection, postgres_server: PostgresServer, s3_server: S3Server
-) -> None:
-    database, bucket = postgres_server.create_database(), s3_server.create_bucket()
-    use_postgres(con, postgres_server, database)
-    use_s3(con, s3_server)
-    check_lake(con, f"s3://{bucket}/a/", database)
-    assert postgres_server.sql("SELECT count(*) FROM ducklake_data_file", database) == "1"
-    assert len(s3_server.objects(bucket, "a/main/t/")) == 2
-
-
 @pytest.mark.parametrize(("secret_type", "scheme"), [("r2", "r2"), ("gcs", "gs"), ("gcs", "gcs")])
 def test_ducklake_on_r2_and_gcs(
     con: duckdb.DuckDBPyConnection, s3_server: S3Server, secret_type: str, scheme: str
@@ -83,15 +71,6 @@ def test_ducklake_on_r2_and_gcs(
     )
     check_lake(con, f"{scheme}://{bucket}/")
     assert s3_server.objects(bucket)
-
-
-def test_postgres_rejects_a_wrong_password(con: duckdb.DuckDBPyConnection, postgres_server: PostgresServer) -> None:
-    con.execute(
-        f"CREATE SECRET pg (TYPE postgres, HOST '127.0.0.1', PORT {postgres_server.port}, DATABASE 'postgres', "
-        f"USER '{postgres_server.user}', PASSWORD 'wrong')"
-    )
-    with pytest.raises(duckdb.Error, match="password authentication failed"):
-        con.execute("ATTACH '' AS pg (TYPE postgres, SECRET pg)")
 
 
 def test_postgres_role_can_be_read_only(postgres_server: PostgresServer, con: duckdb.DuckDBPyConnection) -> None:
@@ -192,21 +171,6 @@ def test_proxy_refuses_connections_until_healed(s3_proxy: FaultProxy) -> None:
         get(s3_proxy)
     s3_proxy.heal()
     assert get(s3_proxy) == 200
-
-
-def test_proxy_black_hole_never_responds(s3_proxy: FaultProxy) -> None:
-    s3_proxy.black_hole()
-    with pytest.raises(TimeoutError):
-        get(s3_proxy)
-    s3_proxy.heal()
-    assert get(s3_proxy) == 200
-
-
-def test_proxy_adds_latency(s3_proxy: FaultProxy) -> None:
-    s3_proxy.latency_seconds = 0.3
-    begin = time.monotonic()
-    assert get(s3_proxy) == 200
-    assert time.monotonic() - begin >= 0.3
 
 
 def test_proxy_resets_after_a_number_of_bytes(s3_proxy: FaultProxy, s3_server: S3Server) -> None:

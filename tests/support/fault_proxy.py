@@ -60,19 +60,15 @@ class FaultProxy:
     Attributes:
         port: The port for clients.
         requests: The HTTP requests seen so far (none for other protocols, or over TLS).
-        latency_seconds: The delay of each chunk of data on its way to the server.
         fired: The number of faults that have been triggered.
     """
 
     def __init__(self, target_port: int) -> None:
         self.requests: list[Request] = []
-        self.latency_seconds = 0.0
         self.fired = 0
         self._target_port = target_port
         self._faults: list[_Fault] = []
-        self._hole = False
         self._lock = threading.Lock()
-        self._woken = threading.Event()
         self._holding = threading.Event()
         self._epoch = 0
         self.port = 0
@@ -82,10 +78,6 @@ class FaultProxy:
         """Stops listening: clients get 'connection refused', and existing connections are reset."""
         self._unlisten()
         self.drop_connections()
-
-    def black_hole(self) -> None:
-        """Accepts connections and data from now on, and never responds."""
-        self._hole = True
 
     def reset_after(self, sent_bytes: int, *, times: int = 1) -> None:
         """Resets a connection when its client has sent this number of bytes."""
@@ -125,8 +117,6 @@ class FaultProxy:
         """Removes all faults, listens again, and clears the log of requests."""
         self._faults.clear()
         self.requests.clear()
-        self.latency_seconds = 0.0
-        self._hole = False
         if self._listener.fileno() < 0:
             self._listen()
 
@@ -136,7 +126,6 @@ class FaultProxy:
 
     def close(self) -> None:
         """Stops permanently."""
-        self._woken.set()
         self.refuse()
 
     def _listen(self) -> None:
@@ -161,15 +150,14 @@ class FaultProxy:
     def _carry(self, client: socket.socket) -> None:
         with client, socket.socket() as server:
             try:
-                if not self._hole:
-                    server.connect((HOST, self._target_port))
+                server.connect((HOST, self._target_port))
                 self._pump(client, server)
             except OSError:
                 _reset(client, server)
 
     def _pump(self, client: socket.socket, server: socket.socket) -> None:
         epoch, sent, tail = self._epoch, 0, b""
-        alive = {client} if self._hole else {client, server}
+        alive = {client, server}
         while alive:
             ready, _, _ = select.select(list(alive), (), (), _LOOK_UP_SECONDS)
             if self._epoch != epoch:
@@ -179,8 +167,6 @@ class FaultProxy:
                 if not data:
                     alive.discard(source)
                     _end(server if source is client else client)
-                elif self._hole:
-                    continue
                 elif source is server:
                     client.sendall(data)
                 elif self._met(data, sent, tail, client, server):
@@ -191,7 +177,6 @@ class FaultProxy:
 
     def _met(self, data: bytes, sent: int, tail: bytes, client: socket.socket, server: socket.socket) -> bool:
         """Forwards data to the server unless a fault prevents it; True if the connection has ended."""
-        self._woken.wait(self.latency_seconds)
         if (head := _HEAD.match(data)) and self._answered(head, data, client):
             return True
         fault = self._take(lambda fault: _strikes(fault, tail + data, sent + len(data)))

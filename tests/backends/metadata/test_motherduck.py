@@ -8,8 +8,7 @@ import pytest
 
 from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
-from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateDatabase, CreateSecret
@@ -18,32 +17,6 @@ SHOP = MotherDuckMetadata(database="shop")
 HERE = MotherDuckMetadata(database="shop", compute="local")
 NAMES = StoreNames("prod", "shop")
 BUCKET = S3Storage(bucket="acme", prefix="lake", key_id="k", secret=Secret("s"))
-
-
-def test_backend_without_the_files_of_a_bucket() -> None:
-    assert SHOP.extensions == ("motherduck",)
-    assert SHOP.description() == "motherduck shop"
-    assert SHOP.ducklake_options(NAMES) == {"metadata_path": "md:__ducklake_metadata_shop"}
-
-
-@pytest.mark.parametrize(
-    "storage",
-    [
-        BUCKET,
-        R2Storage(bucket="b", secret_name="mine"),
-        GCSStorage(bucket="b", secret_name="mine"),
-    ],
-)
-def test_buckets_are_accepted(storage: S3Storage) -> None:
-    assert SHOP.refusal(storage) is None
-    assert HERE.refusal(storage) is None
-
-
-@pytest.mark.parametrize("backend", [SHOP, HERE])
-def test_files_on_this_machine_are_refused(backend: MotherDuckMetadata) -> None:
-    assert backend.refusal(LocalStorage(path="/data")) == (
-        "supports s3, r2 or gcs storage, or none: it cannot access files on this machine"
-    )
 
 
 def test_managed_files_are_refused_only_if_queries_run_here() -> None:
@@ -66,10 +39,6 @@ def test_managed_files_are_refused_only_if_queries_run_here() -> None:
 )
 def test_alias_is_the_database_if_motherduck_attaches_it(fields: dict[str, Any], alias: str) -> None:
     assert MotherDuckMetadata.default_alias("prod", fields) == alias
-
-
-def test_managed_lake_is_attached_and_created() -> None:
-    assert SHOP.statements(NAMES, None, {}) == (Attach("md:", None), CreateDatabase("shop", {}))
 
 
 @pytest.mark.parametrize("region", [None, "eu-central-1"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.errors import CatalogError, CatalogMissingError
 
@@ -30,14 +29,6 @@ def made(path: Path, *statements: str) -> SQLiteMetadata:
     return SQLiteMetadata(uri=str(path))
 
 
-def test_options_and_extension() -> None:
-    backend = SQLiteMetadata(uri="/c")
-    assert backend.ducklake_options(StoreNames("dev", "lake")) == {"metadata_path": "sqlite:/c"}
-    assert backend.extensions == ("sqlite_scanner",)
-    assert backend.attach_defaults == {"data_inlining_row_limit": 0, "meta_busy_timeout": 30_000}
-    assert backend.write_defaults == {"meta_journal_mode": "WAL"}
-
-
 @pytest.mark.parametrize("name", ["catalog", "a?mode=memory", "a#b", "a%23b", "100%", "it's; --", "é", "memory:x"])
 def test_catalog_with_any_name_is_looked_into(name: str, tmp_path: Path) -> None:
     """Its name is part of a URI."""
@@ -47,18 +38,6 @@ def test_catalog_with_any_name_is_looked_into(name: str, tmp_path: Path) -> None
     with pytest.raises(CatalogError, match=r"contains the table 'more'"):
         SQLiteMetadata(uri=str(path)).look_into(path)
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
-
-
-def test_database_of_another_application_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    with pytest.raises(CatalogError) as raised:
-        made(path, "CREATE TABLE zebras (i)", "CREATE TABLE ants (i)").look_into(path)
-    assert raised.value.message == (
-        f"{path} is a SQLite database, but not a DuckLake catalog (it contains the table 'ants')"
-    )
-    assert raised.value.hint == (
-        "use a separate file for the catalog; lakeconf does not create a catalog among other tables"
-    )
 
 
 def test_database_without_tables_becomes_a_catalog(tmp_path: Path) -> None:
@@ -77,13 +56,6 @@ def test_damaged_file_is_refused(head: bytes, tmp_path: Path) -> None:
     assert raised.value.message == f"the catalog {path} is damaged: file is not a database"
 
 
-def test_file_of_another_kind_is_refused_first(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    path.write_bytes(bytes(8) + b"DUCK" + bytes(100))
-    with pytest.raises(CatalogError, match="is a DuckDB database, not a SQLite database"):
-        SQLiteMetadata(uri=str(path)).look_into(path)
-
-
 def test_locked_catalog_is_left_to_attach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = made(tmp_path / "c", CATALOG)
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
@@ -92,28 +64,12 @@ def test_locked_catalog_is_left_to_attach(tmp_path: Path, monkeypatch: pytest.Mo
         backend.look_into(tmp_path / "c")
 
 
-NAMES = StoreNames("dev", "lake")
-
-
 def in_duckdb(path: Path, *statements: str) -> DuckDBMetadata:
     """The backend of a file in which the statements ran."""
     with duckdb.connect(str(path)) as connection:
         for statement in statements:
             connection.execute(statement)
     return DuckDBMetadata(uri=str(path))
-
-
-def test_options_of_the_ducklake_secret() -> None:
-    assert DuckDBMetadata(uri="/c").ducklake_options(NAMES) == {"metadata_path": "duckdb:/c"}
-    assert DuckDBMetadata(uri="/c", metadata_schema="s").ducklake_options(NAMES) == {
-        "metadata_path": "duckdb:/c",
-        "metadata_schema": "s",
-    }
-
-
-def test_catalog_in_a_duckdb_file_needs_no_extension() -> None:
-    assert DuckDBMetadata(uri="/c").extensions == ()
-    assert DuckDBMetadata.path_fields() == ("uri",)
 
 
 def test_empty_database_is_a_duckdb_file(tmp_path: Path) -> None:
@@ -132,15 +88,6 @@ def test_missing_catalog_is_not_created_for_reading(tmp_path: Path) -> None:
     with pytest.raises(CatalogMissingError, match="does not exist"):
         DuckDBMetadata(uri=str(tmp_path / "c")).prepare(read_only=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_duckdb_file_of_another_application_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    with pytest.raises(CatalogError) as raised:
-        in_duckdb(path, "CREATE TABLE zebras (i INT)", "CREATE SCHEMA s", "CREATE TABLE s.ants (i INT)").look_into(path)
-    assert raised.value.message == (
-        f"{path} is a DuckDB database, but not a DuckLake catalog (it contains the table 'ants')"
-    )
 
 
 @pytest.mark.parametrize(
@@ -179,15 +126,6 @@ def test_catalog_that_this_process_has_open_is_not_opened_again(tmp_path: Path) 
     with duckdb.connect(str(tmp_path / "c")) as connection:
         backend.prepare(read_only=False)
         assert connection.execute("SELECT count(*) FROM ducklake_metadata").fetchone() == (0,)
-
-
-def test_file_that_duckdb_cannot_read_is_described(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    path.write_bytes(b"SQLite format 3\0" + bytes(100))
-    with pytest.raises(CatalogError) as raised:
-        DuckDBMetadata(uri=str(path)).look_into(path)
-    assert raised.value.message == f"the catalog {path} is a SQLite database, not a DuckDB database"
-    assert raised.value.hint == 'set type = "sqlite" or name another file'
 
 
 def test_duckdb_file_of_another_version_is_left_to_attach(tmp_path: Path) -> None:

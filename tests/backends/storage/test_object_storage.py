@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.local import LocalStorage
 from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
-from lakeconf.config.config import validate
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import SetOption
@@ -105,11 +104,6 @@ def test_secret_contains_all_given_fields_and_the_parameters_last() -> None:
     ]
 
 
-def test_secret_has_the_configured_name_and_only_given_fields() -> None:
-    (secret,) = S3Storage(bucket="b", secret_name="mine", **CHAIN).secrets(NAMES)
-    assert (secret.name, dict(secret.options)) == ("mine", {"scope": "s3://b/", "provider": "credential_chain"})
-
-
 # The place of the files.
 
 
@@ -125,6 +119,7 @@ def test_secret_has_the_configured_name_and_only_given_fields() -> None:
         ({"bucket": "b", "scope": "b/"}, "scope must be a URI such as s3://bucket/folder/"),
         ({"data_path": "gs://b/"}, "data_path must be a URI such as s3://bucket/folder/"),
         ({"data_path": "s3://"}, "data_path must be a URI such as s3://bucket/folder/"),
+        ({"data_path": "S3://b/"}, "data_path must be a URI such as s3://bucket/folder/"),
         ({"data_path": "s3:///"}, "data_path must be a URI such as s3://bucket/folder/"),
         (
             {"bucket": "b", "endpoint": "https://e"},
@@ -187,12 +182,6 @@ def test_certificate_file_is_set_and_must_exist(tmp_path: Path) -> None:
     storage.prepare(read_only=True)
 
 
-def test_without_a_certificate_file_nothing_is_set() -> None:
-    storage = named(bucket="b")
-    storage.prepare(read_only=False)
-    assert storage.duckdb_settings == ()
-
-
 # Spark.
 
 
@@ -247,10 +236,6 @@ def test_the_host_contains_the_bucket_unless_the_path_does(style: Any) -> None:
     assert named(bucket="b", url_style=style).hadoop_settings() == {}
 
 
-def test_spark_gets_the_packages_of_s3a() -> None:
-    assert "org.apache.hadoop:hadoop-aws:" in named(bucket="b").spark_packages()["spark.jars.packages"]
-
-
 @pytest.mark.parametrize("character", ["?", "\\"])
 def test_folders_that_duckdb_cannot_read_are_rejected(character: str) -> None:
     expected = f"the folder must not contain {character!r}: DuckDB cannot read files in such a folder"
@@ -301,8 +286,8 @@ def test_secret_contains_the_account_only_if_it_is_set() -> None:
 
 @pytest.mark.parametrize(("style", "in_path"), [(None, True), ("path", True), ("vhost", False)])
 def test_the_path_contains_the_bucket_unless_the_host_does(style: Any, *, in_path: bool) -> None:
-    given = R2Storage(**KEYS_OF_R2, account_id="a", url_style=style).hadoop_settings()
-    assert ("fs.s3a.bucket.b.path.style.access" in given) == in_path
+    for storage in (R2Storage(**KEYS_OF_R2, account_id="a", url_style=style), bucket(url_style=style)):
+        assert ("fs.s3a.bucket.b.path.style.access" in storage.hadoop_settings()) == in_path
 
 
 def bucket(**fields: Any) -> GCSStorage:
@@ -314,21 +299,11 @@ def test_both_schemes_name_one_location(scheme: str) -> None:
     assert GCSStorage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "gs://acme/lake/"
 
 
-def test_secret_has_the_type_of_duckdb() -> None:
-    (secret,) = bucket().secrets(StoreNames("dev", "dev"))
-    assert (secret.type, secret.options["scope"]) == ("gcs", "gs://b/")
-
-
 @pytest.mark.parametrize(("endpoint", "found"), [(None, "storage.googleapis.com"), ("proxy:443", "proxy:443")])
 def test_endpoint_of_spark_is_googles_unless_another_is_set(endpoint: str | None, found: str) -> None:
     storage = bucket(endpoint=endpoint)
     assert (storage.s3_endpoint, storage.namespace) == (found, found)
     assert storage.hadoop_settings()["fs.s3a.bucket.b.endpoint"] == f"https://{found}"
-
-
-@pytest.mark.parametrize(("style", "in_path"), [(None, True), ("path", True), ("vhost", False)])
-def test_path_of_gcs_contains_the_bucket_unless_the_host_does(style: str | None, *, in_path: bool) -> None:
-    assert ("fs.s3a.bucket.b.path.style.access" in bucket(url_style=style).hadoop_settings()) == in_path
 
 
 def test_operations_that_google_lacks_are_disabled() -> None:
@@ -343,30 +318,6 @@ def test_operations_that_google_lacks_are_disabled() -> None:
     }
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
-def test_schemes_of_hadoop_name_the_same_location(scheme: str) -> None:
-    assert S3Storage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "s3://acme/lake/"
-
-
-@pytest.mark.parametrize("uri", ["gs://acme/", "S3://acme/", "acme/lake", "s3:/acme"])
-def test_other_schemes_are_refused(uri: str) -> None:
-    with pytest.raises(ValidationError, match="data_path must be a URI such as s3://bucket/folder/"):
-        S3Storage(data_path=uri, secret_name="mine")
-
-
-def test_secret_of_s3_has_the_type_of_duckdb() -> None:
-    (secret,) = S3Storage(bucket="b", key_id="k", secret=Secret("s")).secrets(StoreNames("dev", "dev"))
-    assert (secret.name, secret.type, secret.options["scope"]) == ("lakeconf_dev__storage", "s3", "s3://b/")
-
-
-def test_bucket_without_credentials_is_refused() -> None:
-    storage = {"type": "s3", "bucket": "acme"}
-    (problem,) = validate(
-        {"stores": {"dev": {"metadata_backend": {"type": "sqlite", "uri": "/c"}, "storage_backend": storage}}}
-    )
-    assert problem.code == "LC052"
-
-
 @pytest.mark.parametrize(
     ("path", "location"), [("/data", "/data/"), ("/data//", "/data/"), ("/", "/"), ("/a b'c", "/a b'c/")]
 )
@@ -374,27 +325,10 @@ def test_location_ends_in_one_slash(path: str, location: str) -> None:
     assert LocalStorage(path=path).location == location
 
 
-def test_folder_needs_no_secrets_extensions_settings_or_packages() -> None:
-    storage = LocalStorage(path="/data")
-    assert [*storage.secrets(StoreNames("dev", "dev")), *storage.extensions, *storage.duckdb_settings] == []
-    assert storage.hadoop_settings() == storage.spark_packages() == {}
-    assert storage.secrets_held() == ()
-
-
 @pytest.mark.parametrize("path", ["a\\b", "\\", "/data\\"])
 def test_path_with_a_backslash_is_refused(path: str) -> None:
     with pytest.raises(ValidationError, match="must not contain a backslash: DuckLake takes it for a slash"):
         LocalStorage(path=path)
-
-
-@pytest.mark.parametrize("path", ["", "a\nb"])
-def test_path_is_a_text_in_one_line(path: str) -> None:
-    with pytest.raises(ValidationError):
-        LocalStorage(path=path)
-
-
-def test_path_is_resolved() -> None:
-    assert LocalStorage.path_fields() == ("path",)
 
 
 def test_folder_and_its_parents_are_created(tmp_path: Path) -> None:

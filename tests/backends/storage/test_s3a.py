@@ -41,25 +41,6 @@ def test_s3_with_keys() -> None:
     }
 
 
-def test_s3_with_temporary_credentials() -> None:
-    given = settings(session_token=Secret("t"), **KEYS)
-    assert given["session.token"] == Secret("t")
-    assert given["aws.credentials.provider"] == HADOOP + "TemporaryAWSCredentialsProvider"
-
-
-@pytest.mark.parametrize(("use_ssl", "scheme", "encrypted"), [(None, "https", "true"), (False, "http", "false")])
-def test_s3_compatible_server(*, use_ssl: bool | None, scheme: str, encrypted: str) -> None:
-    given = settings(endpoint="minio:9000", url_style="path", use_ssl=use_ssl, **KEYS)
-    assert given["endpoint"] == f"{scheme}://minio:9000"
-    assert given["connection.ssl.enabled"] == encrypted
-    assert given["path.style.access"] == "true"
-    assert given["endpoint.region"] == "us-east-1"
-
-
-def test_region_auto_becomes_us_east_1() -> None:
-    assert settings(endpoint="minio:9000", region="auto", **KEYS)["endpoint.region"] == "us-east-1"
-
-
 @pytest.mark.parametrize(
     ("parameters", "providers"),
     [
@@ -91,13 +72,6 @@ def test_assumed_role_settings() -> None:
     external_id = given["assumed.role.external.id"]
     assert isinstance(external_id, Secret)
     assert external_id.reveal() == "x"
-
-
-def test_encryption_and_requester_pays() -> None:
-    given = settings(secret_parameters={"KMS_KEY_ID": "arn:aws:kms:key", "requester_pays": True}, **KEYS)
-    assert given["encryption.algorithm"] == "SSE-KMS"
-    assert given["encryption.key"] == "arn:aws:kms:key"
-    assert given["requester.pays.enabled"] == "true"
 
 
 def test_requester_pays_is_set_only_if_it_is_true() -> None:
@@ -151,12 +125,6 @@ def test_parameters_unsupported_by_spark_are_rejected(parameters: dict[str, str]
         if "chain" in parameters
         else "use the store with DuckDB, or configure the session's fs.s3a.* settings yourself"
     )
-
-
-def test_packages_match_the_installed_spark() -> None:
-    found = s3a.package_settings()
-    assert "org.apache.hadoop:hadoop-aws:3." in found["spark.jars.packages"]
-    assert "software.amazon.awssdk:bundle" in found["spark.jars.excludes"]
 
 
 @pytest.mark.parametrize(("hadoop", "sdk"), [("3.4.1", "2.24.6"), ("3.4.2", "2.29.52"), ("3.5.0", "2.35.4")])
