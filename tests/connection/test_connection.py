@@ -209,62 +209,38 @@ def test_interrupt_that_is_reported_as_json_raises_keyboard_interrupt() -> None:
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
-def interrupted(*_: object) -> Iterator[Any]:
-    yield pa.record_batch([pa.array([1])], schema=SCHEMA)
-    raise KeyboardInterrupt
+def frames(error: BaseException) -> list[Any]:
+    """Frames of Arrow and Polars whose code raises an error."""
 
+    def batches(*_: object) -> Iterator[Any]:
+        yield pa.record_batch([pa.array([1])], schema=SCHEMA)
+        raise error
 
-def interrupted_polars(*_: object) -> Iterator[pl.DataFrame]:
-    yield pl.DataFrame({"id": [1]})
-    raise KeyboardInterrupt
+    def polars(*_: object) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame({"id": [1]})
+        raise error
 
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        pa.RecordBatchReader.from_batches(SCHEMA, interrupted()),
-        register_io_source(interrupted_polars, schema={"id": pl.Int64}),
-    ],
-    ids=["arrow", "polars"],
-)
-def test_interrupt_in_a_frame_raises_keyboard_interrupt(frame: Any) -> None:
-    """The frame's code runs inside the query, so duckdb reports the interrupt as a query error."""
-    with connect() as connection:
-        connection.register("frame", frame)
-        with pytest.raises(KeyboardInterrupt):
-            connection.rows("SELECT sum(id) FROM frame")
-        with pytest.raises(LakeconfError):
-            connection.rows("SELECT CAST('KeyboardInterrupt: <EMPTY MESSAGE>' AS INTEGER)")
-        assert connection.rows("SELECT 1") == [(1,)]
-
-
-def ended(*_: object) -> Iterator[Any]:
-    yield pa.record_batch([pa.array([1])], schema=SCHEMA)
-    sys.exit(3)
-
-
-def ended_polars(*_: object) -> Iterator[pl.DataFrame]:
-    yield pl.DataFrame({"id": [1]})
-    sys.exit(3)
+    return [
+        pa.RecordBatchReader.from_batches(SCHEMA, batches()), register_io_source(polars, schema={"id": pl.Int64})
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "frame",
-    [
-        pa.RecordBatchReader.from_batches(SCHEMA, ended()),
-        register_io_source(ended_polars, schema={"id": pl.Int64}),
-    ],
-    ids=["arrow", "polars"],
+    ("error", "text"),
+    [(KeyboardInterrupt(), "KeyboardInterrupt: <EMPTY MESSAGE>"), (SystemExit(3), "SystemExit: 3")],
+    ids=["interrupt", "exit"],
 )
-def test_exit_in_a_frame_raises_system_exit(frame: Any) -> None:
-    with connect() as connection:
-        connection.register("frame", frame)
-        with pytest.raises(SystemExit) as raised:
-            connection.rows("SELECT sum(id) FROM frame")
-        assert raised.value.code == 3
-        with pytest.raises(LakeconfError):
-            connection.rows("SELECT CAST('SystemExit: 3' AS INTEGER)")
-        assert connection.rows("SELECT 1") == [(1,)]
+def test_interrupt_and_exit_in_a_frame_are_raised(error: BaseException, text: str) -> None:
+    """The frame's code runs inside the query, so duckdb reports them as a query error."""
+    for frame in frames(error):
+        with connect() as connection:
+            connection.register("frame", frame)
+            with pytest.raises(type(error)) as raised:
+                connection.rows("SELECT sum(id) FROM frame")
+            assert getattr(raised.value, "code", None) == getattr(error, "code", None)
+            with pytest.raises(LakeconfError):
+                connection.rows(f"SELECT CAST('{text}' AS INTEGER)")
+            assert connection.rows("SELECT 1") == [(1,)]
 
 
 def test_error_omits_the_statement_that_postgres_rejected() -> None:
