@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from diagnosis import STEPS, diagnosed, local
+from local_stores import in_bucket, on_postgres
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -25,26 +26,8 @@ def statuses(steps: dict[str, doctor.Step]) -> list[str]:
 
 
 def on_servers(postgres: PostgresServer, s3: S3Server, **changed: Any) -> dict[str, Any]:
-    metadata = {
-        "type": "postgres",
-        "host": postgres.host,
-        "port": postgres.port,
-        "database": postgres.create_database(),
-        "user": postgres.user,
-        "password": postgres.password,
-        "metadata_schema": "lake",
-    }
-    storage = {
-        "type": "s3",
-        "bucket": s3.create_bucket(),
-        "prefix": "some/folder",
-        "endpoint": s3.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "region": s3.region,
-        "key_id": s3.keys.key_id,
-        "secret": s3.keys.secret,
-    }
+    metadata = {**on_postgres(postgres), "metadata_schema": "lake"}
+    storage = in_bucket(s3)
     return {
         "metadata_backend": metadata | {key: changed[key] for key in changed if key in metadata},
         "storage_backend": storage | {key: changed[key] for key in changed if key in storage},
@@ -128,14 +111,6 @@ def test_folder_that_is_not_writable(tmp_path: Path) -> None:
     assert steps["data path writable"].status == "failed"
     assert "cannot be written" in steps["data path writable"].found
     assert steps["data path writable"].hint == "check its owner and its permissions"
-
-
-def test_file_that_is_not_a_catalog(tmp_path: Path) -> None:
-    (tmp_path / "catalog.sqlite").write_text("this is no database, but a text of some length")
-    steps = diagnosed(local(tmp_path))
-    assert steps["catalog"].status == "failed"
-    assert "catalog.sqlite" in steps["catalog"].found
-    assert statuses(steps)[3] == "skipped"
 
 
 def test_read_only_store_is_not_written_to(tmp_path: Path) -> None:
