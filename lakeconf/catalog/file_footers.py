@@ -16,6 +16,7 @@ from lakeconf.sql import files_sql, literal
 # rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
 # times the last code point, which is no character.
 _WIDEST = {"low": "''", "high": "repeat(chr(1114111), 64)"}
+WIDEST_TEXT = ("", chr(1114111) * 64)
 
 
 @dataclass(frozen=True, slots=True)

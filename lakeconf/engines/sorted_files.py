@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lakeconf.catalog.column_types import NESTED, Fact, duckdb_name, has
 from lakeconf.catalog.data_file import FileGroup
-from lakeconf.catalog.file_footers import ColumnStatistics, Footer
+from lakeconf.catalog.file_footers import WIDEST_TEXT, ColumnStatistics, Footer
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.sort_keys import SortKey
 from lakeconf.catalog.tables import Column, TableInfo
@@ -175,13 +175,15 @@ def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, 
 
 
 def _statistics(column: Column, found: Mapping[str, str]) -> ColumnStatistics:
-    has_nan = found.get("has_nan")
+    low, high, has_nan = found.get("min"), found.get("max"), found.get("has_nan")
+    if "\0" in f"{low}{high}":  # no bound of a catalog can contain it
+        low, high = WIDEST_TEXT
     return ColumnStatistics(
         column.field_id,
         int(found.get("column_size_bytes", 0)),
         int(found.get("num_values", 0)),
         int(found["null_count"]) if "null_count" in found else None,
-        found.get("min"),
-        found.get("max"),
+        low,
+        high,
         None if has_nan is None else has_nan == "true",
     )

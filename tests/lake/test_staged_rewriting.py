@@ -323,3 +323,15 @@ def test_deletes_between_plan_and_rewrite_are_a_conflict_and_not_the_end(
         assert (lake.table("a").count(), lake.table("b").count()) == (27, 30)
         assert len(lake.table("b").files()) == 1
         assert len(lake.table("a").files()) < 3
+
+
+def test_texts_with_nul_are_merged(catalog: dict[str, Any], tmp_path: Path) -> None:
+    with store_of(tmp_path, catalog).open() as lake:
+        table = lake.create_table("t", {"id": "BIGINT", "v": "VARCHAR"}, sorted_by=["id"])
+        for start in (0, 10):
+            table.append([{"id": start, "v": f"x\0{start}"}, {"id": start + 1, "v": "y"}])
+        before = contents(lake)
+        lake.maintenance.compact()
+        assert contents(lake) == before
+        assert len(table.files()) == 1
+        assert table.scan(where="v > 'x' AND v < 'y'").collect("pyarrow").rows() == [(0, "x\x000"), (10, "x\x0010")]
