@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 from lakeconf.catalog.changes import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
-from lakeconf.catalog.tables import Column, TableInfo
+from lakeconf.catalog.tables import Column, TableInfo, tables
 from lakeconf.datasource.planning import Opened, Options, opened, parts_of
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.sql import qualified
 
 # The snapshot of an offset before all rows of the table.
 _NOTHING = -2
@@ -120,30 +121,30 @@ def _check_lake(lake: Opened, offset: Offset) -> None:
 def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
     """The table at the end of the first batch."""
     reader, options = lake.session.reader, lake.options
-    table = _same_table(lake, end["snapshot"], end)
+    table = _table_then(lake, end)
     found = selected(table, options.names)
     if [column.shape for column in found] != [column.shape for column in columns]:
         raise SchemaError(
             f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
         )
-    return parts_of(lake.access, *plan_with_inlined_rows(reader, options.table, end["snapshot"], options.names), found)
+    return parts_of(lake.access, *plan_with_inlined_rows(reader, _name(table), end["snapshot"], options.names), found)
 
 
 def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -> Part:
-    reader, options = lake.session.reader, lake.options
+    reader = lake.session.reader
     check_range(reader, lake.session.snapshot_id, since, end["snapshot"])
-    table = _same_table(lake, end["snapshot"], end)
+    table = _table_then(lake, end)
     refuse_hidden(table)
     refuse_columns(columns)
     try:
         check_mapped(columns, table.columns)
     except SchemaError as error:
         raise SchemaError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
-    plan, inlined = plan_changes_with_inlined_rows(reader, options.table, since, end["snapshot"])
+    plan, inlined = plan_changes_with_inlined_rows(reader, _name(table), since, end["snapshot"])
     _refuse_encrypted(plan)
     if inlined.num_rows:
         refuse_timetz(columns)
-    return Changes(lake.access, plan, stream_of(inlined), tuple(columns), options.changes)
+    return Changes(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
 
 
 def _refuse_encrypted(plan: ChangesPlan) -> None:
@@ -152,6 +153,18 @@ def _refuse_encrypted(plan: ChangesPlan) -> None:
     files = [file for deletes in plan.deletes for file, _ in deletes.files]
     if any(file.encryption_key is not None for file in files):
         raise UnsupportedError(f"the deletes of {plan.inserted.table.full_name} are encrypted")
+
+
+def _table_then(lake: Opened, offset: Offset) -> TableInfo:
+    """The table of the stream at the end of a batch, when it may have had another name."""
+    for table in tables(lake.session.reader, offset["snapshot"]):
+        if table.table_id == offset["table"]:
+            return table
+    return _same_table(lake, offset["snapshot"], offset)
+
+
+def _name(table: TableInfo) -> str:
+    return qualified(table.schema_name, table.name)
 
 
 def _same_table(lake: Opened, snapshot_id: int, offset: Offset) -> TableInfo:

@@ -128,6 +128,16 @@ def test_changed_columns_stop_a_stream(lake: Lake) -> None:
         latest_offset(OPTIONS, before, start, None)
 
 
+def test_batches_that_end_while_the_table_had_another_name_have_its_rows(lake: Lake) -> None:
+    start, since = initial_offset(OPTIONS), lake.snapshot_id
+    lake.rename_table("t", "away").append([{"id": 2}])
+    between = lake.snapshot_id
+    lake.rename_table("away", "t").append([{"id": 3}])
+    assert ids(start, at(start, between)) == [1, 2]
+    assert ids(at(start, since), at(start, between)) == [2]
+    assert ids(at(start, between), latest_offset(OPTIONS, columns(), start, None)) == [3]
+
+
 def test_another_table_of_the_same_name_stops_a_stream(lake: Lake) -> None:
     start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
     lake.drop_table("t")
