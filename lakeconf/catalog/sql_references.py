@@ -333,7 +333,7 @@ def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
     names, changes, at = set(map(folded, frames)), dict[Span, str](), f" AT (VERSION => {snapshot_id})"
     for table in parse_query(sql).tables:
         is_frame = len(table.parts) == 1 and folded(table.name) in names
-        if is_frame or table.has_snapshot or table.parts[0].lower() in _CATALOG_SCHEMAS:
+        if is_frame or table.has_snapshot:
             continue
         (start, end), keyword = table.span, _TABLE.search(sql, 0, table.span[0])
         if table.is_described:

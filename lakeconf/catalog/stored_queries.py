@@ -296,6 +296,11 @@ def prepare_query(
         raise UnsupportedError(
             f"{name}() would read the latest snapshot instead of {at}", hint="write the query itself, or make it a view"
         )
+    if references is not None and (references.everything or called & _OF_THE_LATEST):
+        raise UnsupportedError(
+            f"the query would describe the latest snapshot instead of {at}",
+            hint="call tables() of the lake, and schema, files() or count() of its tables; or write DESCRIBE t",
+        )
     return query_at(sql, at, given)
 
 
@@ -322,6 +327,9 @@ READERS = SAFE_TABLE_FUNCTIONS | {
 _DUCKLAKE = "ducklake_"
 # DuckLake's other functions that read: they list files, whose keys `lakeconf sql` does not show.
 _LISTS = frozenset({"ducklake_list_files", "ducklake_scan"})
+
+# Those that describe the latest snapshot.
+_OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
 
 # DuckLake's functions that change files, snapshots or settings; the schema of a lake has them without the prefix.
 WRITERS = frozenset(

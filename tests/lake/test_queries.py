@@ -182,7 +182,6 @@ AT_FIRST = {
     "FROM of_macros": [(1, 1)],
     "SELECT a FROM t AT (VERSION => {latest}) ORDER BY a": [(1,), (2,)],
     "SELECT t.a, u.a AS b FROM t, t AS u AT (VERSION => {latest}) ORDER BY u.a": [(1, 1), (1, 2)],
-    "SELECT count(*) FROM information_schema.tables WHERE table_name = 'none'": [(0,)],
 }
 
 
@@ -230,3 +229,17 @@ def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) ->
 def test_a_macro_would_read_the_latest_snapshot(pinned: Lake, query: str) -> None:
     with pytest.raises(UnsupportedError, match="would read the latest snapshot instead of"):
         pinned.sql(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("SHOW TABLES", "SHOW ALL TABLES", "FROM (SHOW TABLES)", "FROM pg_catalog.pg_tables", "FROM duckdb_columns()"),
+        *("FROM information_schema.tables", "FROM pragma_table_info('t')", "FROM ducklake_list_files('dev', 't')"),
+        "SELECT (SELECT count(*) FROM ducklake_table_info('dev'))",
+    ],
+)
+def test_catalogs_of_duckdb_would_describe_the_latest_snapshot(lake: Lake, pinned: Lake, query: str) -> None:
+    with pytest.raises(UnsupportedError, match="would describe the latest snapshot instead of"):
+        pinned.sql(query)
+    assert rows(lake.sql(query))
