@@ -91,7 +91,7 @@ def write_rows(write: Write, batches: Iterator[pa.RecordBatch]) -> str | None:
     if "://" not in path:
         Path(write.folder).mkdir(parents=True, exist_ok=True)
     values = ", ".join(_checked(write.table, column.name, nullable=column.nullable) for column in write.table.columns)
-    codec = {"none": "uncompressed", "lz4raw": "lz4_raw"}.get(write.codec, write.codec)
+    codec = "uncompressed" if write.codec == "none" else write.codec
     with write.access.connect() as connection:
         connection.register("lakeconf_rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
         rows = f"SELECT {exact_casts(write.given, write.types)} FROM lakeconf_rows"

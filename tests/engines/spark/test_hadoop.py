@@ -127,7 +127,7 @@ def test_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_ser
 def test_error_names_the_missing_session_settings(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     with pytest.raises(
-        SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.configure"
+        SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.spark_conf"
     ) as caught:
         check_session(spark, backend.location, backend.hadoop_settings())
     assert s3_server.keys.key_id not in str(caught.value)

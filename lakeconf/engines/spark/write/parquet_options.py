@@ -14,8 +14,8 @@ _CODECS = {
     "snappy": "snappy",
     "gzip": "gzip",
     "zstd": "zstd",
-    "lz4": "lz4raw",
-    "lz4_raw": "lz4raw",
+    "lz4": "lz4_raw",
+    "lz4_raw": "lz4_raw",
 }
 _LEVELS = {"zstd": "parquet.compression.codec.zstd.level", "gzip": "zlib.compress.level"}
 _ROW_GROUP = "parquet.block.size"

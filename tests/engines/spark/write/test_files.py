@@ -75,7 +75,7 @@ def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
         ("snappy", "SNAPPY"),
         ("gzip", "GZIP"),
         ("zstd", "ZSTD"),
-        ("lz4", "LZ4_RAW"),
+        ("lz4", "LZ4"),
         (None, "ZSTD"),
     ],
 )
