@@ -15,8 +15,8 @@ from lakeconf.sql import files_sql, literal
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
 # rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
 # times the last code point, which is no character.
-_WIDEST = {"low": "''", "high": "repeat(chr(1114111), 64)"}
 WIDEST_TEXT = ("", chr(1114111) * 64)
+_WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

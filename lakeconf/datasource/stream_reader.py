@@ -14,7 +14,7 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
-from lakeconf.sql import qualified
+from lakeconf.write.writes import quoted_name
 
 # The snapshot of an offset before all rows of the table.
 _NOTHING = -2
@@ -127,7 +127,9 @@ def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
         raise SchemaError(
             f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
         )
-    return parts_of(lake.access, *plan_with_inlined_rows(reader, _name(table), end["snapshot"], options.names), found)
+    return parts_of(
+        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), found
+    )
 
 
 def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -> Part:
@@ -140,7 +142,7 @@ def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -
         check_mapped(columns, table.columns)
     except SchemaError as error:
         raise SchemaError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
-    plan, inlined = plan_changes_with_inlined_rows(reader, _name(table), since, end["snapshot"])
+    plan, inlined = plan_changes_with_inlined_rows(reader, quoted_name(table), since, end["snapshot"])
     _refuse_encrypted(plan)
     if inlined.num_rows:
         refuse_timetz(columns)
@@ -157,14 +159,13 @@ def _refuse_encrypted(plan: ChangesPlan) -> None:
 
 def _table_then(lake: Opened, offset: Offset) -> TableInfo:
     """The table of the stream at the end of a batch, when it may have had another name."""
-    for table in tables(lake.session.reader, offset["snapshot"]):
-        if table.table_id == offset["table"]:
-            return table
-    return _same_table(lake, offset["snapshot"], offset)
-
-
-def _name(table: TableInfo) -> str:
-    return qualified(table.schema_name, table.name)
+    try:
+        return _same_table(lake, offset["snapshot"], offset)
+    except (TableNotFoundError, UnsupportedError):  # the name was free, or that of another table or of a view
+        for table in tables(lake.session.reader, offset["snapshot"]):
+            if table.table_id == offset["table"]:
+                return table
+        raise
 
 
 def _same_table(lake: Opened, snapshot_id: int, offset: Offset) -> TableInfo:

@@ -207,7 +207,7 @@ def outcome_of(lake: Lake, name: str, write: Callable[[Table], object]) -> tuple
 
 def commit_info(lake: Lake, version: int | None = None) -> dict[str, Any]:
     """What a commit has recorded, by default the newest."""
-    (one,) = [one for one in lake.snapshots() if one.snapshot_id == (version or lake.snapshots()[-1].snapshot_id)]
+    *_, one = [one for one in lake.snapshots() if version in (None, one.snapshot_id)]
     found: dict[str, Any] = json.loads(one.extra_info or "{}")
     return found
 

@@ -100,7 +100,7 @@ def test_random_deletes_leave_the_rows_that_duckdb_leaves(
 
 
 def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[str, Any, int] | None) -> bool:
-    """Deletes rows beside another writer, and compares with DuckDB's DELETE; False if it was refused."""
+    """Deletes rows beside another writer, and compares with DuckDB's DELETE; False if it raised an error."""
     lake.refresh()
     condition = to_duckdb_sql(parse(where, load_table(source.reader, "t", source.newest).columns))
     earlier, before = source.newest, rows(source)

@@ -247,12 +247,13 @@ class SparkEngine:
     ) -> nw.LazyFrame[Any]:
         """Some columns of the rows of a plan that satisfy its condition."""
         # The user's session may ignore the case of names.
-        private = private_session(self._spark)
-        with active_session_kept(self._spark):
-            frame = rebind(read(self._spark, self._access, plan, inlined, row_ids=row_ids), private)
+        spark = self._spark
+        private = private_session(spark)
+        with active_session_kept(spark):
+            frame = rebind(read(spark, self._access, plan, inlined, row_ids=row_ids), private)
             frame = frame if plan.predicate is None else frame.where(to_spark(plan.predicate))
             frame = frame.select(*names)
-        return nw.from_native(rebind(frame, self._spark))
+        return nw.from_native(rebind(frame, spark))
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:
         try:
