@@ -54,17 +54,11 @@ ALLOWED_BY_PREFIX_CONSISTENCY = ALLOWED_BY_SNAPSHOT_ISOLATION | {
 
 @dataclass
 class Report:
-    """The anomalies of a history.
+    """The anomalies of a history."""
 
-    Attributes:
-        found: Examples of each anomaly, by name.
-        counts: The number of transactions of each status.
-        edges: The number of dependencies of each kind.
-    """
-
-    found: dict[str, list[str]] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    edges: Counter[str] = field(default_factory=Counter)
+    found: dict[str, list[str]] = field(default_factory=dict)  # examples of each anomaly, by name
+    counts: Counter[str] = field(default_factory=Counter)  # the number of transactions of each status
+    edges: Counter[str] = field(default_factory=Counter)  # the number of dependencies of each kind
 
     def add(self, name: str, example: str) -> None:
         """Records an example of an anomaly."""
@@ -106,13 +100,7 @@ class _Versions:
 
 
 def find_anomalies(history: Sequence[Transaction], *, realtime: bool = True) -> Report:
-    """Checks a history.
-
-    Args:
-        history: All transactions, also failed and indeterminate ones. An indeterminate one counts as committed if a
-            read saw a value of it.
-        realtime: Also find cycles through the order in which transactions began and ended.
-    """
+    """Checks a history; an indeterminate transaction counts as committed if a read saw a value of it."""
     report = Report(counts=Counter(each.status for each in history))
     versions = _Versions(history)
     for transaction in versions.readers:

@@ -33,17 +33,11 @@ FIRST = Transaction(
 
 
 class Scenario(NamedTuple):
-    """One anomaly.
+    """One anomaly."""
 
-    Attributes:
-        title: What the documentation calls it.
-        steps: The steps that provoke it.
-        shown: What the checker finds if it has occurred.
-    """
-
-    title: str
-    steps: str
-    shown: tuple[str, ...]
+    title: str  # what the documentation calls it
+    steps: str  # the steps that provoke it
+    shown: tuple[str, ...]  # what the checker finds if it has occurred
 
 
 SKEW = ("G-single", "G-nonadjacent", "prefix")

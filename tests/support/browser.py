@@ -23,13 +23,7 @@ _QUIET = (
 
 
 def opened(address: str, profile: Path, *options: str) -> str:
-    """Opens a page, runs its scripts and returns its HTML afterwards.
-
-    Args:
-        address: The address.
-        profile: A folder for the browser's files.
-        *options: More options of Chromium.
-    """
+    """Opens a page, runs its scripts and returns its HTML afterwards; `profile` is a folder for the browser's files."""
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
         pytest.skip("there is no Chromium on this machine; CI installs one")

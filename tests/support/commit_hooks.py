@@ -18,20 +18,31 @@ def at_commit(
     patch: pytest.MonkeyPatch, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
 ) -> None:
     """Calls a function once, immediately before or after a lake sends COMMIT."""
-    execute, fired = Connection.execute, list[str]()
+    _at(patch, "execute", "COMMIT", before, after)
 
-    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
-        strikes = sql == "COMMIT" and not fired
+
+def at_staged_commit(
+    patch: pytest.MonkeyPatch, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
+) -> None:
+    """Calls a function once, immediately before or after a lake calls `ducklake_commit`."""
+    _at(patch, "rows", "ducklake_commit(", before, after)
+
+
+def _at(patch: pytest.MonkeyPatch, method: str, text: str, before: Any, after: Any) -> None:
+    original, fired = getattr(Connection, method), list[str]()
+
+    def calling(self: Connection, sql: str, parameters: Any = None) -> Any:
+        strikes = text in sql and not fired
         if strikes:
             fired.append(sql)
         if strikes and before:
             before()
-        done = execute(self, sql, parameters)
+        found = original(self, sql, parameters)
         if strikes and after:
             after()
-        return done
+        return found
 
-    patch.setattr(Connection, "execute", executing)
+    patch.setattr(Connection, method, calling)
 
 
 def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
@@ -48,23 +59,3 @@ def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: An
 
         monkeypatch.setattr(connection, name, spied)
     return seen
-
-
-def at_staged_commit(
-    patch: pytest.MonkeyPatch, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
-) -> None:
-    """Calls a function once, immediately before or after a lake calls `ducklake_commit`."""
-    rows, fired = Connection.rows, list[str]()
-
-    def fetching(self: Connection, sql: str, parameters: Any = None) -> Any:
-        strikes = "ducklake_commit(" in sql and not fired
-        if strikes:
-            fired.append(sql)
-        if strikes and before:
-            before()
-        found = rows(self, sql, parameters)
-        if strikes and after:
-            after()
-        return found
-
-    patch.setattr(Connection, "rows", fetching)

@@ -12,20 +12,14 @@ WW, WR, RW, RT = "ww", "wr", "rw", "rt"
 
 
 class Edge(NamedTuple):
-    """A transaction that comes after another one in every equivalent serial order.
+    """A transaction that comes after another one in every equivalent serial order."""
 
-    Attributes:
-        source: The number of the earlier transaction.
-        target: The number of the later transaction.
-        kind: `ww`: overwrites its version. `wr`: reads its version. `rw`: overwrites the version that it read.
-            `rt`: began after its reply.
-        why: The key and the values that show it.
-    """
-
-    source: int
-    target: int
+    source: int  # the number of the earlier transaction
+    target: int  # the number of the later transaction
+    # `ww`: overwrites its version. `wr`: reads its version. `rw`: overwrites the version that it read. `rt`: began
+    # after its reply.
     kind: str
-    why: str = ""
+    why: str = ""  # the key and the values that show it
 
     def __str__(self) -> str:
         return f"T{self.source} -{self.kind}{f'({self.why})' if self.why else ''}-> T{self.target}"
@@ -97,13 +91,7 @@ class Graph:
         return order
 
     def path(self, start: int, end: int, *, leaves: Callable[[Edge | None, Edge], bool] | None = None) -> list[Edge]:
-        """A shortest path between two transactions; empty if there is none.
-
-        Args:
-            start: Where it starts. If it is also `end`, the path is a cycle.
-            end: Where it ends.
-            leaves: Whether an edge may follow another one, or None at the start.
-        """
+        """A shortest path between two transactions, or a cycle; `leaves` may forbid an edge after another."""
         waiting: deque[tuple[Edge, ...]] = deque([()])
         seen: set[tuple[int, bool]] = set()
         while waiting:

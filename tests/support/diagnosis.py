@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from local_stores import config_of
+
 import lakeconf
 from lakeconf.inspection import doctor
 
@@ -11,18 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STEPS = (
-    "extensions",
-    "secrets",
-    "catalog",
-    "version",
-    "data path readable",
-    "data path writable",
-    "clock",
-    "server",
-    "marker",
-    "files",
-    "statistics",
-    "spark",
+    *("extensions", "secrets", "catalog", "version", "data path readable", "data path writable"),
+    *("clock", "server", "marker", "files", "statistics", "spark"),
 )
 
 
@@ -33,7 +25,5 @@ def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
 
 
 def local(folder: Path) -> dict[str, Any]:
-    return {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
+    backends: dict[str, Any] = config_of(folder)["stores"]["dev"]
+    return backends

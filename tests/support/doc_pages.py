@@ -8,12 +8,7 @@ from source_tree import REPOSITORY
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The text of every fenced block of this language.
-
-    Args:
-        page: The page's path below docs/.
-        language: The language after the opening fence.
-    """
+    """The text of every fenced block of this language in a page, given by its path below docs/."""
     text = (REPOSITORY / "docs" / page).read_text()
     found: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return found

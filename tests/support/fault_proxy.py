@@ -55,13 +55,7 @@ class _Fault:
 
 
 class FaultProxy:
-    """Forwards TCP from its own port to a server, unchanged until a fault is set.
-
-    Attributes:
-        port: The port for clients.
-        requests: The HTTP requests seen so far (none for other protocols, or over TLS).
-        fired: The number of faults that have been triggered.
-    """
+    """Forwards TCP from its own port to a server, unchanged until a fault is set; counts those that were triggered."""
 
     def __init__(self, target_port: int) -> None:
         self.requests: list[Request] = []
@@ -84,23 +78,11 @@ class FaultProxy:
         self._faults.append(_Fault(times, reset_after=sent_bytes))
 
     def reset_on(self, pattern: bytes, *, forward: bool = False, times: int = 1) -> None:
-        """Resets a connection on which a client sends a pattern.
-
-        Args:
-            pattern: The bytes to find in the data from the client.
-            forward: Forward them and wait for the server's reply, which the client never receives; otherwise the server
-                never receives them.
-            times: The number of connections to reset.
-        """
+        """Resets a connection on which a client sends a pattern, before the server gets it or the client its reply."""
         self._faults.append(_Fault(times, pattern=pattern, forward=forward))
 
     def hold_on(self, pattern: bytes, *, forward: bool = False) -> None:
-        """Holds the next connection on which a client sends a pattern: nothing passes until the client closes it.
-
-        Args:
-            pattern: The bytes to find in the data from the client.
-            forward: Forward them and hold back the server's reply; otherwise the server never receives them.
-        """
+        """Holds the next connection on which a client sends a pattern, or the reply, until the client closes it."""
         self._holding.clear()
         self._faults.append(_Fault(1, pattern=pattern, forward=forward, hold=True))
 

@@ -43,25 +43,15 @@ Operation = Append | Read
 
 @dataclass(frozen=True)
 class Transaction:
-    """One transaction.
+    """One transaction."""
 
-    Attributes:
-        number: Identifies the transaction in its history.
-        process: The process that ran it. A process runs one transaction at a time.
-        operations: What it did, in order. A transaction without a reply has no reads.
-        status: `ok` if the reply said that it was committed, `fail` if the reply said that it was not.
-        invoked: When it began, on a clock that all processes share.
-        completed: When its reply came; `NEVER` without a reply.
-        kind: What made the writes, such as `merge`; for messages.
-    """
-
-    number: int
-    process: int
-    operations: tuple[Operation, ...]
-    status: Status = "ok"
-    invoked: int = 0
-    completed: int = NEVER
-    kind: str = ""
+    number: int  # identifies the transaction in its history
+    process: int  # The process that ran it. A process runs one transaction at a time.
+    operations: tuple[Operation, ...]  # What it did, in order. A transaction without a reply has no reads.
+    status: Status = "ok"  # `ok` if the reply said that it was committed, `fail` if the reply said that it was not
+    invoked: int = 0  # when it began, on a clock that all processes share
+    completed: int = NEVER  # when its reply came; `NEVER` without a reply
+    kind: str = ""  # what made the writes, such as `merge`; for messages
 
     @property
     def appends(self) -> tuple[Append, ...]:
@@ -113,21 +103,13 @@ class Journal:
 
 @dataclass(frozen=True)
 class Maintained:
-    """One call of maintenance.
+    """One call of maintenance."""
 
-    Attributes:
-        what: The kind of maintenance.
-        done: False if it raised an error.
-        changed: How much it changed.
-        forced: True if it accepted any age.
-        why: The error.
-    """
-
-    what: str
-    done: bool
-    changed: int
-    forced: bool
-    why: str = ""
+    what: str  # the kind of maintenance
+    done: bool  # False if it raised an error
+    changed: int  # how much it changed
+    forced: bool  # True if it accepted any age
+    why: str = ""  # the error
 
     def write(self, path: Path) -> None:
         """Adds it to a file."""

@@ -134,14 +134,10 @@ class Script:
 
     A step is the number of a client, and what it does: `?x` reads x, `+x` appends to x, `-x` deletes x, `c` commits,
     and `a` rolls back. The transaction of a client begins with its first step.
-
-    Attributes:
-        clients: Begins the transaction of each client.
-        keys: The key of each letter.
     """
 
-    clients: dict[str, Callable[[], Client]]
-    keys: dict[str, str]
+    clients: dict[str, Callable[[], Client]]  # begins the transaction of each client
+    keys: dict[str, str]  # the key of each letter
     _open: dict[str, Client] = field(default_factory=dict)
     _done: dict[str, list[Operation]] = field(default_factory=dict)
     _times: dict[str, int] = field(default_factory=dict)

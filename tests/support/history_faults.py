@@ -113,11 +113,7 @@ def _strike(fault: str, chance: random.Random) -> bool:
 
 
 def unprotect(replace: Callable[[Any, str, Any], None]) -> None:
-    """Disables the locks of tables and the conflict checks of lakeconf.
-
-    Args:
-        replace: Sets an attribute, such as `setattr`.
-    """
+    """Disables the locks of tables and the conflict checks of lakeconf; `replace` sets an attribute."""
     replace(transactions, "check_conflicts", lambda *_: None)
     replace(transactions, "check_delete_files", lambda *_: None)
     replace(transactions, "without_retries", lambda _: contextlib.nullcontext())

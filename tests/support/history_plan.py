@@ -26,35 +26,22 @@ LIST, ROWS = "lists", "rows"
 
 @dataclass(frozen=True)
 class Task:
-    """What a process does.
+    """What a process does."""
 
-    Attributes:
-        config: The configuration; its store is `dev`.
-        folder: Where histories are written.
-        process: The number of the process.
-        seed: Decides what it does, and when it suffers a fault.
-        count: The number of transactions of each thread.
-        threads: The number of threads, which share an open lake.
-        tables: The number of tables of each kind.
-        writer: Who writes: lakeconf with the engine `duckdb` or `spark`, or `plain` DuckDB without lakeconf.
-        faults: What may happen at a commit: `kill`, `pause`, `clock`.
-        maintenance: Maintenance that the process does in turn, each kind at least once.
-        forced: True if maintenance removes snapshots and files of any age; False if only those older than a day.
-        unprotected: True to disable the locks and conflict checks of lakeconf.
-    """
-
-    config: dict[str, Any]
-    folder: Path
-    process: int
-    seed: int
-    count: int
-    threads: int = 1
-    tables: int = 2
+    config: dict[str, Any]  # the configuration; its store is `dev`
+    folder: Path  # where histories are written
+    process: int  # the number of the process
+    seed: int  # decides what it does, and when it suffers a fault
+    count: int  # the number of transactions of each thread
+    threads: int = 1  # the number of threads, which share an open lake
+    tables: int = 2  # the number of tables of each kind
+    # Who writes: lakeconf with the engine `duckdb` or `spark`, or `plain` DuckDB without lakeconf.
     writer: str = "duckdb"
-    faults: tuple[str, ...] = ()
-    maintenance: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()  # what may happen at a commit: `kill`, `pause`, `clock`
+    maintenance: tuple[str, ...] = ()  # maintenance that the process does in turn, each kind at least once
+    # True if maintenance removes snapshots and files of any age; False if only those older than a day.
     forced: bool = True
-    unprotected: bool = False
+    unprotected: bool = False  # True to disable the locks and conflict checks of lakeconf
 
     @property
     def is_duckdb_file(self) -> bool:
@@ -106,14 +93,7 @@ def create_tables(store: Store, count: int) -> None:
 
 
 def plan(chance: random.Random, number: int, step: int, tables: int) -> Plan:
-    """A random transaction.
-
-    Args:
-        chance: Decides.
-        number: The number of the transaction.
-        step: How many transactions its thread began before.
-        tables: The number of tables of each kind.
-    """
+    """A random transaction; `step` is how many its thread began before, `tables` the number of tables of each kind."""
     generation = step // GENERATION
     kind = chance.choice(KINDS)
     form = ROWS if kind == "append" else chance.choice((LIST, ROWS)) if kind == "read" else LIST

@@ -39,21 +39,13 @@ _context.set_forkserver_preload(_PRELOADED)
 
 @dataclass
 class Run:
-    """Processes that write to one lake.
+    """Processes that write to one lake."""
 
-    Attributes:
-        tasks: What the processes do.
-        here: Tasks of threads of this process, each with the Spark session that it uses.
-        while_paused: Called while a process is paused, before it continues.
-        kills: The number of processes that were killed.
-        paused: The number of pauses.
-    """
-
-    tasks: Sequence[Task]
-    here: Sequence[tuple[Task, Any]] = ()
-    while_paused: Callable[[], None] | None = None
-    kills: int = 0
-    paused: int = 0
+    tasks: Sequence[Task]  # what the processes do
+    here: Sequence[tuple[Task, Any]] = ()  # tasks of threads of this process, each with the Spark session that it uses
+    while_paused: Callable[[], None] | None = None  # called while a process is paused, before it continues
+    kills: int = 0  # the number of processes that were killed
+    paused: int = 0  # the number of pauses
     _running: dict[int, tuple[Any, Task]] = field(default_factory=dict)
     _stopped: dict[int, int] = field(default_factory=dict)
 

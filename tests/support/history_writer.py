@@ -68,12 +68,7 @@ def _spark_session(task: Task) -> Any:
 
 
 def run_all(task: Task, spark: Any = None) -> None:
-    """Runs the transactions of a task, from the first one that has not begun yet.
-
-    Args:
-        task: The task.
-        spark: The session of a writer with Spark.
-    """
+    """Runs the transactions of a task, from the first one that has not begun yet."""
     store = lakeconf.init(task.config).get_store("dev")
     left = {thread: range(task.begun(thread), task.count) for thread in range(task.threads)}
     while any(left.values()):
@@ -152,11 +147,7 @@ def _maintain(task: Task, lake: Lake) -> None:
 
 
 def maintain(lake: Lake, what: str, *, forced: bool) -> int:
-    """Does one kind of maintenance.
-
-    Returns:
-        The number of expired snapshots, of removed files, or by which the number of files changed.
-    """
+    """Does one kind of maintenance; returns the number of expired snapshots, of removed files, or of fewer files."""
     age = dt.timedelta(0) if forced else dt.timedelta(days=1)
     if what == "expire":
         return len(lake.maintenance.expire_snapshots(older_than=age, force=forced))

@@ -56,6 +56,19 @@ def usual(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
+def local(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake in a DuckDB file that writes small inserts and deletes to files as well."""
+    with attached_lake("duckdb", tmp_path, options=", DATA_INLINING_ROW_LIMIT 0") as attached:
+        yield attached
+
+
+@pytest.fixture
+def files(local: Lake) -> Lake:
+    """The same lake, for tests of what Spark reads from files."""
+    return local
+
+
+@pytest.fixture
 def vectors(tmp_path: Path) -> Iterator[Lake]:
     """An empty lake that writes deletion vectors."""
     with attached_lake(

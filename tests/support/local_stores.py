@@ -21,13 +21,7 @@ def on_sqlite(folder: Path) -> dict[str, Any]:
 
 
 def on_postgres(server: PostgresServer, database: str | None = None, port: int | None = None) -> dict[str, Any]:
-    """A metadata backend on a PostgreSQL server.
-
-    Args:
-        server: The server.
-        database: An existing database; a new one by default.
-        port: The port of a proxy; the port of the server by default.
-    """
+    """A metadata backend on a server, or on a proxy at `port`; by default with a new database."""
     return {
         "type": "postgres",
         "host": server.host,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import writing_process
 from writing_process import FIRST_BYTES, TABLE, WAITS, die_at_byte, frame, ids_of, kill, say
 
 import lakeconf
@@ -23,6 +23,7 @@ from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import ACTION
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 # Both processes are killed when the first file of a Spark job appears: that of the actions, or the first job that
@@ -37,23 +38,11 @@ STAGED = "all rows are staged"
 
 def start(config: dict[str, Any], spark: dict[str, str], number: int, point: str) -> subprocess.Popen[str]:
     """Starts a process that has opened the lake."""
-    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps({"config": config, "spark": spark, "number": number, "point": point}) + "\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "ready\n"
-    return process
+    return writing_process.start(config, spark, __file__, number=number, point=point)
 
 
 def kill_at(point: str, data: Path, java: int) -> None:
-    """Makes this process kill itself when it first reaches a point.
-
-    Args:
-        point: The point.
-        data: The folder of the data files.
-        java: The id of Spark's process.
-    """
+    """Makes this process, and that of Spark with the id `java`, kill themselves at the first arrival at a point."""
     stage_rows, stage_part, struck = SparkEngine.stage_rows, SparkEngine.stage_part, list[str]()
 
     def staging(self: Any, adopted: Any, request: Any) -> Any:

@@ -25,15 +25,10 @@ _CLIENT_SECONDS = 10
 
 @dataclass(frozen=True)
 class PasswordThief:
-    """The server.
+    """The server."""
 
-    Attributes:
-        port: Its port on 127.0.0.1.
-        log: A file with a line for each connection and for each password.
-    """
-
-    port: int
-    log: Path
+    port: int  # its port on 127.0.0.1
+    log: Path  # A file with a line for each connection and for each password
 
     @property
     def seen(self) -> list[str]:

@@ -9,12 +9,7 @@ if TYPE_CHECKING:
 
 
 def run_plain(lake: Lake, *statements: str) -> None:
-    """Runs statements with the lake as the default database, as after `USE` in DuckDB.
-
-    Args:
-        lake: An open lake; its own connections look names up in DuckDB first, so they create no table without a schema.
-        *statements: The statements.
-    """
+    """Runs statements with the lake as the default database; its own connections look names up in DuckDB first."""
     connection = lake._session.writer.cursor()
     connection.execute(f"USE {lake._session.alias}")
     for statement in statements:

@@ -29,20 +29,16 @@ _UNPRIVILEGED = "nobody"
 
 @dataclasses.dataclass(frozen=True)
 class PostgresServer:
-    """A running PostgreSQL that requires a password (scram-sha-256) for every connection.
-
-    Attributes:
-        ca: The authority that signed the server's certificate; None if the server does not support TLS.
-        databases: The names of the databases that tests have created.
-    """
+    """A running PostgreSQL that requires a password (scram-sha-256) for every connection."""
 
     port: int
     user: str
     password: str = dataclasses.field(repr=False)
     binaries: Path
+    # The authority that signed the server's certificate; None if the server does not support TLS.
     ca: Path | None = None
     host: str = HOST
-    databases: list[str] = dataclasses.field(default_factory=list)
+    databases: list[str] = dataclasses.field(default_factory=list)  # the names of the databases that tests have created
 
     def sql(self, statement: str | Sequence[str], database: str = "postgres") -> str:
         """Runs statements, each in its own transaction, as the superuser; returns `psql`'s output without headers."""

@@ -24,15 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Requests:
-    """The requests of one operation.
+    """The requests of one operation."""
 
-    Attributes:
-        kinds: The number of requests of each kind: `GET`, `HEAD`, `PUT`, `POST`, `DELETE`, `LIST`, `COPY`.
-        keys: The keys of each kind; the prefix of a `LIST`.
-    """
-
+    # The number of requests of each kind: `GET`, `HEAD`, `PUT`, `POST`, `DELETE`, `LIST`, `COPY`.
     kinds: Counter[str] = field(default_factory=Counter)
-    keys: dict[str, list[str]] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)  # the keys of each kind; the prefix of a `LIST`
 
     @property
     def total(self) -> int:

@@ -38,20 +38,14 @@ class S3Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class S3Server:
-    """A running S3 server.
+    """A running S3 server."""
 
-    Attributes:
-        port: Its port on loopback.
-        keys: An access key with all permissions.
-        read_only: Only with `iam`: the access key of a user that may list and get, but not put or delete.
-        ca: Only with `tls`: the authority that signed its certificate.
-    """
-
-    port: int
+    port: int  # its port on loopback
     log: Path
-    keys: S3Keys
+    keys: S3Keys  # an access key with all permissions
+    # Only with `iam`: the access key of a user that may list and get, but not put or delete.
     read_only: S3Keys | None = None
-    ca: Path | None = None
+    ca: Path | None = None  # only with `tls`: the authority that signed its certificate
     region: str = "us-east-1"
 
     @property
@@ -93,12 +87,7 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3(*, tls: bool = False, iam: bool = False) -> Iterator[S3Server]:
-    """Starts an S3 server.
-
-    Args:
-        tls: Use HTTPS, with a certificate of a private authority.
-        iam: Check every signature and permission; otherwise any key is accepted, which is moto's default.
-    """
+    """Starts an S3 server, which checks signatures and permissions with `iam`; otherwise any key is accepted."""
     with tempfile.TemporaryDirectory(prefix="lakeconf-s3-") as name:
         folder = Path(name)
         certificate = make_certificate(folder) if tls else None

@@ -44,14 +44,10 @@ storage_backend = {{ prefix = "analytics" }}
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a lakeconf.toml whose default store is `prod`.
-
-    Attributes:
-        secrets: Every secret value of its stores, by variable.
-    """
+    """A folder with a lakeconf.toml whose default store is `prod`."""
 
     folder: Path
-    secrets: dict[str, str]
+    secrets: dict[str, str]  # every secret value of its stores, by variable
 
     def rows(self, query: str, store: str | None = None) -> list[tuple[object, ...]]:
         """The rows that lakeconf reads, on a new connection."""

@@ -9,15 +9,7 @@ from pathlib import Path
 
 
 def run_shell(commands: str, **environment: str) -> str:
-    """Runs commands, with the programs of this Python environment first on the path.
-
-    Args:
-        commands: The commands; the shell stops at the first one that fails.
-        **environment: Additional environment variables.
-
-    Returns:
-        Their output, including errors.
-    """
+    """The output of commands, with the programs of this Python first on the path; the first that fails is the last."""
     programs = Path(sys.executable).parent
     done = subprocess.run(
         ["/bin/sh", "-ec", commands],

@@ -18,21 +18,13 @@ PACKAGE = REPOSITORY / "lakeconf"
 
 @dataclass(frozen=True)
 class Import:
-    """An imported module, and the location of the import.
+    """An imported module, and the location of the import."""
 
-    Attributes:
-        importer: The dotted name of the module that imports.
-        imported: The dotted name of the module that is imported.
-        line: The line of the statement.
-        late: True inside a function.
-        typing: True where only type checkers see it.
-    """
-
-    importer: str
-    imported: str
-    line: int
-    late: bool
-    typing: bool
+    importer: str  # the dotted name of the module that imports
+    imported: str  # the dotted name of the module that is imported
+    line: int  # the line of the statement
+    late: bool  # True inside a function
+    typing: bool  # True where only type checkers see it
 
 
 def project_file() -> dict[str, Any]:

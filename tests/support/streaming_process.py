@@ -25,11 +25,7 @@ TABLE = "raw.events"
 
 
 class StreamingProcess:
-    """The process, with its Java process and workers.
-
-    Args:
-        folder: The folder with lakeconf.toml, whose stores `source` and `copy` have the table.
-    """
+    """The process, with its Java process and workers; lakeconf.toml has the stores `source` and `copy`."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(

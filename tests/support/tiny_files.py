@@ -18,15 +18,9 @@ _METADATA = "__ducklake_metadata_dev"
 
 
 def make_tiny_files(store: Store, folder: Path, files: int) -> None:
-    """Makes the table `t (id INTEGER, name VARCHAR)` with this many files.
+    """Makes the table `t (id INTEGER, name VARCHAR)` with this many files, in a store on a DuckDB file without a lake.
 
-    All files are links to one file, which the catalog lists under different names, because writing them one by one
-    would take longer than everything that is measured.
-
-    Args:
-        store: The store `dev` without a lake, with a catalog in a DuckDB file.
-        folder: Its data path.
-        files: The number of files.
+    All files are links to one file, because writing them one by one would take longer than what is measured.
     """
     with store.open() as lake:
         lake.create_table("t", {"id": "INTEGER", "name": "VARCHAR"})

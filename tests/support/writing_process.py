@@ -41,9 +41,11 @@ FIRST_BYTES = {"at the first byte of the commit": 1, "in the middle of the commi
 WAITS = "wait before the commit"
 
 
-def start(config: dict[str, Any], spark: dict[str, str] | None, **task: Any) -> subprocess.Popen[str]:
+def start(
+    config: dict[str, Any], spark: dict[str, str] | None, script: str = __file__, **task: Any
+) -> subprocess.Popen[str]:
     """Starts a writer that has opened the lake."""
-    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps({"config": config, "spark": spark, **task}) + "\n")

@@ -12,18 +12,13 @@ import duckdb
 
 @dataclass(frozen=True)
 class File:
-    """A file.
+    """A file."""
 
-    Attributes:
-        content: Text; or the rows of a Parquet file, in order; or the deleted positions with their snapshots, None for
-            the snapshot of the delete file itself.
-        written: The time of the write.
-        write: The write that the file belongs to, as the simulator counts them; None without one.
-    """
-
+    # Text; or the rows of a Parquet file, in order; or the deleted positions with their snapshots, None for the
+    # snapshot of the delete file itself.
     content: Any
-    written: float
-    write: int | None = None
+    written: float  # the time of the write
+    write: int | None = None  # the write that the file belongs to, as the simulator counts them; None without one
 
 
 @dataclass
@@ -34,11 +29,7 @@ class Bucket:
     dropped: set[str] = field(default_factory=set)
 
     def read(self, path: str) -> Any:
-        """The content of a file.
-
-        Raises:
-            duckdb.IOException: It does not exist.
-        """
+        """The content of a file."""
         if path not in self.files:
             raise duckdb.IOException(f"IO Error: unable to read {path!r}: HTTP 404 Not Found")
         return self.files[path].content

@@ -31,21 +31,14 @@ class Added:
 
 @dataclass
 class LakeTransaction:
-    """The changes of a transaction of DuckLake.
+    """The changes of a transaction of DuckLake."""
 
-    Attributes:
-        base: The state that it reads.
-        added: The data files.
-        dropped: Data files without remaining rows: the table of each, by id.
-        deletes: New delete files: the table, the path and the deleted positions, by id of the data file.
-        info: Author, message and extra info of the commit.
-    """
-
-    base: State
-    added: list[Added] = field(default_factory=list)
-    dropped: dict[int, int] = field(default_factory=dict)
+    base: State  # the state that it reads
+    added: list[Added] = field(default_factory=list)  # the data files
+    dropped: dict[int, int] = field(default_factory=dict)  # data files without remaining rows: the table of each, by id
+    # New delete files: the table, the path and the deleted positions, by id of the data file.
     deletes: dict[int, tuple[int, str, dict[int, int | None]]] = field(default_factory=dict)
-    info: tuple[Any, Any, Any] = (None, None, None)
+    info: tuple[Any, Any, Any] = (None, None, None)  # author, message and extra info of the commit
 
     @property
     def changes_rows(self) -> bool:
@@ -59,13 +52,7 @@ class LakeTransaction:
 
 
 class Catalog:
-    """The current state of the catalog.
-
-    Args:
-        template: The state of a catalog that DuckLake created.
-        bucket: The files.
-        data_path: The folder of the files.
-    """
+    """The current state of the catalog, first that of a template, which DuckLake created."""
 
     def __init__(self, template: State, bucket: Bucket, data_path: str) -> None:
         self.bucket, self.data_path = bucket, data_path
@@ -104,19 +91,10 @@ class Catalog:
                     yield file_id, position, row, begin
 
     def commit(self, transaction: LakeTransaction, now: float, *, retries: int, at: int | None = None) -> int | None:
-        """Commits a transaction.
+        """Commits a transaction at `now` and returns the new snapshot, or None if there is nothing to commit.
 
-        Args:
-            transaction: The transaction.
-            now: The time on the server.
-            retries: DuckLake's setting: with 0 a commit fails if another one was faster.
-            at: The number that the commit must get, because its statements are already on the server.
-
-        Returns:
-            The new snapshot; None if there is nothing to commit.
-
-        Raises:
-            duckdb.TransactionException: Another commit was faster.
+        `at` is the number that it must get if its statements are already on the server. Without `retries`, it fails
+        if another commit was faster, as in DuckLake.
         """
         if not transaction.changes_rows:
             return None

@@ -38,65 +38,35 @@ class Result:
 
 @dataclass(eq=False)
 class Instance:
-    """A DuckDB instance.
+    """A DuckDB instance."""
 
-    Attributes:
-        retries: The setting `ducklake_max_retry_count`.
-        last_committed: The last snapshot that it committed.
-        scheduled: Files that an in-memory catalog would remove; see `remove_files`.
-    """
-
-    retries: int = 100
-    last_committed: int | None = None
+    retries: int = 100  # the setting `ducklake_max_retry_count`
+    last_committed: int | None = None  # the last snapshot that it committed
+    # Files that an in-memory catalog would remove; see `remove_files`.
     scheduled: list[str] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Session:
-    """The state of one connection.
+    """The state of one connection."""
 
-    Attributes:
-        instance: Its DuckDB instance.
-        metadata: True if the metadata database is its default database.
-        begun: True in a transaction.
-        pinned: The state that a transaction on the metadata reads.
-        changes: The transaction of DuckLake.
-        failed: True if only ROLLBACK is possible.
-        lost: True if the server has closed the connection for good; its locks are free.
-    """
-
-    instance: Instance
-    metadata: bool = False
-    begun: bool = False
-    pinned: State | None = None
-    changes: LakeTransaction | None = None
-    failed: bool = False
-    lost: bool = False
+    instance: Instance  # its DuckDB instance
+    metadata: bool = False  # True if the metadata database is its default database
+    begun: bool = False  # True in a transaction
+    pinned: State | None = None  # the state that a transaction on the metadata reads
+    changes: LakeTransaction | None = None  # the transaction of DuckLake
+    failed: bool = False  # True if only ROLLBACK is possible
+    lost: bool = False  # True if the server has closed the connection for good; its locks are free
 
 
 class DuckDBModel:
-    """Answers statements.
-
-    Args:
-        catalog: The catalog.
-        server: The locks and the clock of the catalog's server.
-    """
+    """Answers statements, with a catalog, and the locks and the clock of its server."""
 
     def __init__(self, catalog: Catalog, server: Server) -> None:
         self.catalog, self.bucket, self.server = catalog, catalog.bucket, server
 
     def run(self, session: Session, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Runs one statement.
-
-        Args:
-            session: The connection.
-            sql: The statement, with single spaces.
-            parameters: Its parameters.
-
-        Raises:
-            duckdb.Error: As DuckDB would.
-            NotImplementedError: The model does not know the statement.
-        """
+        """Runs one statement, which has single spaces; NotImplementedError if the model does not know it."""
         if session.failed and sql != "ROLLBACK":
             raise duckdb.TransactionException("TransactionContext Error: Current transaction is aborted")
         if METADATA.match(sql):

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedEngine:
-    """Stages rows as values in SQL, as registered files, or as files whose rows are inserted.
-
-    Args:
-        reader: The lake.
-        writer: The connection that commits.
-        world: The world, which decides how rows are staged.
-    """
+    """Stages rows as values in SQL, as registered files, or as files whose rows are inserted; the world decides."""
 
     name = "simulator"
 

@@ -38,23 +38,14 @@ LOCAL = re.compile(
 
 @dataclass
 class Faults:
-    """The faults of one schedule.
+    """The faults of one schedule."""
 
-    Attributes:
-        random: The source of all decisions.
-        rate: The probability of a fault at a call.
-        at_commit: The probability of a fault at COMMIT.
-        on_server: True if the catalog is on a server; False if it is a file.
-        may_lose_locks: True if locks can be lost and commits can outlive their process.
-        left: The number of faults that may still happen.
-    """
-
-    random: random.Random
-    rate: float
-    at_commit: float
-    on_server: bool
-    may_lose_locks: bool
-    left: int = 6
+    random: random.Random  # the source of all decisions
+    rate: float  # the probability of a fault at a call
+    at_commit: float  # the probability of a fault at COMMIT
+    on_server: bool  # True if the catalog is on a server; False if it is a file
+    may_lose_locks: bool  # True if locks can be lost and commits can outlive their process
+    left: int = 6  # the number of faults that may still happen
 
     def choose(self, sql: str) -> Fault | None:
         """The fault at this call, or None."""

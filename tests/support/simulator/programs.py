@@ -28,34 +28,21 @@ class Outcome(enum.Enum):
 
 @dataclass
 class Done:
-    """A write.
+    """A write."""
 
-    Attributes:
-        kind: `append`, `both`, `keyed`, `delete` or `increment`.
-        value: The row; of a delete, the deleted row; of an increment, unused.
-        outcome: The outcome.
-        error: The error, as text.
-        damaged: True if the error said that files of the commit are missing.
-    """
-
-    kind: str
-    value: int
-    outcome: Outcome = Outcome.UNKNOWN
-    error: str = ""
-    damaged: bool = False
+    kind: str  # `append`, `both`, `keyed`, `delete` or `increment`
+    value: int  # the row; of a delete, the deleted row; of an increment, unused
+    outcome: Outcome = Outcome.UNKNOWN  # the outcome
+    error: str = ""  # the error, as text
+    damaged: bool = False  # True if the error said that files of the commit are missing
 
 
 @dataclass
 class Programs:
-    """The programs of one schedule.
+    """The programs of one schedule."""
 
-    Attributes:
-        world: The world.
-        done: The writes, in the order in which they began.
-    """
-
-    world: World
-    done: list[Done] = field(default_factory=list)
+    world: World  # the world
+    done: list[Done] = field(default_factory=list)  # the writes, in the order in which they began
     _next: int = 1000
 
     def processes(self) -> list[Process]:

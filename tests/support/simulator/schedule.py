@@ -22,21 +22,13 @@ from simulator.world import Template, World
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The result of a schedule.
+    """The result of a schedule."""
 
-    Attributes:
-        seed: Its seed.
-        problems: What is wrong; empty if all invariants hold.
-        faults: The faults that happened.
-        done: The writes and their outcomes.
-        trace: The calls that left lakeconf, in order.
-    """
-
-    seed: int
-    problems: list[str]
-    faults: list[str]
-    done: list[Done]
-    trace: list[str]
+    seed: int  # its seed
+    problems: list[str]  # what is wrong; empty if all invariants hold
+    faults: list[str]  # the faults that happened
+    done: list[Done]  # the writes and their outcomes
+    trace: list[str]  # the calls that left lakeconf, in order
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}:", *self.problems, "faults:", *self.faults, "writes:", *map(str, self.done)]
@@ -44,12 +36,7 @@ class Outcomes:
 
 
 def run_schedule(seed: int, rates: tuple[float, float] | None = None) -> Outcomes:
-    """Runs the schedule of a seed and checks the invariants.
-
-    Args:
-        seed: The seed.
-        rates: The probabilities of a fault at a call, and at COMMIT; by default, the seed decides.
-    """
+    """Runs the schedule of a seed and checks the invariants; `rates` of faults are for a call and for COMMIT."""
     world = World.new(seed, template(), rates)
     programs = Programs(world)
     problems: list[str] = []

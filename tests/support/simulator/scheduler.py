@@ -25,34 +25,20 @@ class StuckError(AssertionError):
 
 @dataclass(eq=False)
 class Process:
-    """A simulated process.
+    """A simulated process."""
 
-    Attributes:
-        name: Its name in the trace.
-        program: What it does.
-        killed: True if it was killed; its calls have no effect.
-        ended: True if its program has ended.
-        wakes: The virtual time until which it sleeps.
-        unreachable_until: The virtual time until which it cannot reach the server.
-        error: An error that no program may raise, so lakeconf or the simulator has a bug.
-    """
-
-    name: str
-    program: Callable[[Process], None]
-    killed: bool = False
-    ended: bool = False
-    wakes: float = 0.0
-    unreachable_until: float = 0.0
-    error: BaseException | None = None
+    name: str  # its name in the trace
+    program: Callable[[Process], None]  # what it does
+    killed: bool = False  # True if it was killed; its calls have no effect
+    ended: bool = False  # True if its program has ended
+    wakes: float = 0.0  # the virtual time until which it sleeps
+    unreachable_until: float = 0.0  # the virtual time until which it cannot reach the server
+    error: BaseException | None = None  # an error that no program may raise, so lakeconf or the simulator has a bug
     baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
 
 class Scheduler:
-    """Decides which process runs, and keeps the virtual time.
-
-    Args:
-        random: The source of all decisions of this schedule.
-    """
+    """Decides at random which process runs, and keeps the virtual time."""
 
     def __init__(self, random: random.Random) -> None:
         self.random = random
@@ -82,11 +68,7 @@ class Scheduler:
                 raise process.error
 
     def step(self, what: str) -> None:
-        """A point at which another process may continue; called before each call that leaves lakeconf.
-
-        Raises:
-            Killed: The running process is dead.
-        """
+        """A point at which another process may continue; called before each call that leaves lakeconf."""
         process = self._counted()
         if process is None:
             return

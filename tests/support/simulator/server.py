@@ -24,27 +24,14 @@ _LOCK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class InFlight:
-    """A commit whose statements the server has received, but not yet applied.
+    """A commit whose statements the server has received, but not yet applied."""
 
-    Attributes:
-        changes: The transaction.
-        snapshot: The number of its snapshot.
-    """
-
-    changes: LakeTransaction
-    snapshot: int
+    changes: LakeTransaction  # the transaction
+    snapshot: int  # the number of its snapshot
 
 
 class Server:
-    """The server.
-
-    Args:
-        catalog: The catalog.
-        scheduler: The clock, and the order of the processes.
-        values: The source of names.
-        current_write: Returns the number of the write that the running process performs; None without one.
-        removes: Is told the files that a cleanup is about to remove.
-    """
+    """The server; `values` are names for it, and `removes` is told the files that a cleanup is about to remove."""
 
     def __init__(
         self,

@@ -66,36 +66,22 @@ class Native:
 
 @dataclass(eq=False)
 class Write:
-    """A write of a process, for the files that it has written.
+    """A write of a process, for the files that it has written."""
 
-    Attributes:
-        process: The process.
-        running: True until the write has ended.
-        protected: True while the lock of its process has not been lost.
-    """
-
-    process: Process
-    running: bool = True
-    protected: bool = True
+    process: Process  # the process
+    running: bool = True  # True until the write has ended
+    protected: bool = True  # True while the lock of its process has not been lost
 
 
 @dataclass
 class World:
-    """Everything outside lakeconf.
+    """Everything outside lakeconf."""
 
-    Attributes:
-        random: The source of all decisions of the schedule.
-        values: The source of names, so that they do not change the decisions.
-        on_server: True if the catalog is on a server; False if it is a file.
-        forced: True if cleanups remove files of any age; then locks are not lost, because `force` demands it.
-        rates: The probabilities of a fault at a call, and at COMMIT.
-    """
-
-    random: Random
-    values: Random
-    on_server: bool
-    forced: bool
-    rates: tuple[float, float]
+    random: Random  # the source of all decisions of the schedule
+    values: Random  # the source of names, so that they do not change the decisions
+    on_server: bool  # True if the catalog is on a server; False if it is a file
+    forced: bool  # True if cleanups remove files of any age; then locks are not lost, because `force` demands it
+    rates: tuple[float, float]  # the probabilities of a fault at a call, and at COMMIT
     scheduler: Scheduler
     catalog: Catalog
     store: Store
@@ -311,18 +297,10 @@ class _FileLocks:
 
 @dataclass(frozen=True)
 class Template:
-    """A lake that DuckLake created, as the start of each schedule.
+    """A lake that DuckLake created, as the start of each schedule."""
 
-    Attributes:
-        state: The metadata tables.
-        files: The files.
-        data_path: The folder of the files.
-        on_server: The store with the catalog on a server.
-        on_file: The store with the catalog in a file.
-    """
-
-    state: State
-    files: dict[str, Any]
-    data_path: str
-    on_server: Store
-    on_file: Store
+    state: State  # the metadata tables
+    files: dict[str, Any]  # the files
+    data_path: str  # the folder of the files
+    on_server: Store  # the store with the catalog on a server
+    on_file: Store  # the store with the catalog in a file
