@@ -1,8 +1,9 @@
-"""Plans of change feeds: the files, deletes and inlined rows of a range of snapshots."""
+"""Change feeds: plans with the files, deletes and inlined rows of a range of snapshots, and DuckDB's query."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import METADATA, lake
@@ -11,10 +12,13 @@ from lakeconf.catalog.changes import (
     BEGIN,
     END,
     ROW_ID,
+    Deletes,
     changed_inlined_rows,
+    changes_sql,
     plan_changes,
     plan_changes_with_inlined_rows,
 )
+from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.errors import CatalogError, SnapshotNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -237,3 +241,64 @@ def test_row_of_an_expired_snapshot_is_refused(usual: Lake) -> None:
     usual.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
     with pytest.raises(UnsupportedError, match=r"inlined rows of main\.t were deleted in this range, but inserted in"):
         changed(usual, 4, 4)
+
+
+ALL = 2**63 - 1
+
+
+@pytest.fixture
+def inserts(local: Lake) -> Lake:
+    """The table `t` with inserts in the snapshots 2 to 5."""
+    local.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
+    assert local.newest == 5
+    return local
+
+
+def changes(lake: Lake, condition: str = "true", since: int = 1) -> list[tuple[Any, ...]]:
+    query = changes_sql(lake.reader, plan_changes(lake.reader, "t", since, lake.newest))
+    return lake.rows(f"SELECT snapshot_id, change_type, a FROM ({query}) WHERE {condition} ORDER BY ALL")
+
+
+def test_query_quotes_names(local: Lake) -> None:
+    local.run("""CREATE SCHEMA lake."o's" """, """CREATE TABLE lake."o's"."t'1" (a INTEGER)""")
+    query = changes_sql(local.reader, plan_changes(local.reader, """o's.t'1""", 1, 2))
+    assert query == f"FROM (FROM ducklake_table_changes('lake', 'o''s', 't''1', 1, 2) LIMIT {ALL})"
+    assert local.rows(query) == []
+
+
+def test_query_omits_rewrites_of_files(inserts: Lake) -> None:
+    inserts.run("INSERT INTO lake.t SELECT * FROM range(10, 110)", "DELETE FROM lake.t WHERE a > 20")
+    before = changes(inserts)
+    inserts.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    plan = plan_changes(inserts.reader, "t", 1, 8)
+    assert changes_sql(inserts.reader, plan).endswith(f"{ALL}) WHERE snapshot_id NOT IN (8)")
+    assert changes_sql(inserts.reader, replace(plan, compactions=(3, 8))).endswith(" WHERE snapshot_id NOT IN (3, 8)")
+    assert changes(inserts) == before
+    assert len(before) == 4 + 100 + 89
+
+
+DELETE = (DeleteFile("/d", "parquet", 1, 1), 3)
+
+
+@pytest.mark.parametrize(
+    ("deletes", "is_refused"),
+    [
+        (Deletes("/f"), False),
+        (Deletes("/f", is_mixed=True), True),
+        (Deletes("/f", files=(DELETE,), inlined=((0, 3),)), False),
+        (Deletes("/f", inlined=((0, 3),), end_snapshot=0), True),
+        (Deletes("/f", end_snapshot=4), False),
+        (Deletes("/f", inlined=((0, 3),), is_rewritten=True), False),
+        (Deletes("/f", files=(DELETE,), inlined=((0, 3),), is_rewritten=True), True),
+        (Deletes("/f", files=(DELETE,), is_rewritten=True), False),
+    ],
+)
+def test_deletes_that_duckdb_returns_wrongly_are_rejected(inserts: Lake, deletes: Deletes, *, is_refused: bool) -> None:
+    plan = replace(plan_changes(inserts.reader, "t", 1, 5), deletes=(Deletes("/other"), deletes))
+    if not is_refused:
+        changes_sql(inserts.reader, plan)
+        return
+    with pytest.raises(UnsupportedError) as refused:
+        changes_sql(inserts.reader, plan)
+    assert refused.value.message == "DuckDB returns wrong changes for deletes from /f of main.t"
+    assert refused.value.hint == "read the changes with Spark: open the lake with a session, store.open(spark)"

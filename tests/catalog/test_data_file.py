@@ -1,24 +1,36 @@
-"""Data files, delete files and name mappings, as rows of the catalog become values."""
+"""Data files, delete files, their groups, footers and folders, as the catalog and the files describe them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from plain_sql import run_plain
+from staged_changes import file_groups
 
 from lakeconf.catalog.data_file import (
     DataFile,
+    FileGroup,
+    folder_keys,
+    folder_values,
     load_data_files,
     to_data_file,
     to_delete_file,
 )
-from lakeconf.catalog.tables import TableInfo, load_table
-from lakeconf.errors import UnsupportedError
+from lakeconf.catalog.file_footers import ColumnStatistics, read_footers
+from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, load_table
+from lakeconf.connection.connection import connect
+from lakeconf.errors import StorageError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from catalog_lake import Lake
+
+    import lakeconf
+    from lakeconf.connection.connection import Connection
+
 
 TABLE = TableInfo(1, "main", "t", (), "/data/main/t/")
 ROW = ["f.parquet", True, "parquet", 10, 200, 5, 2, None, None, None, None, False]
@@ -64,3 +76,233 @@ def test_only_the_wanted_files_are_loaded(files: Lake) -> None:
         some = loaded(files, ids=list(wanted))
         assert [file.data_file_id for file in some] == found
         assert some == tuple(file for file in loaded(files) if file.data_file_id in found)
+
+
+def groups(lake: lakeconf.Lake, table: str = "t") -> tuple[FileGroup, ...]:
+    reader = lake._session.reader
+    version = lake.refresh()
+    return file_groups(reader, load_table(reader, table, version), version)
+
+
+def test_files_of_a_partition_are_a_group(two_tables: lakeconf.Lake) -> None:
+    lake = two_tables
+    run_plain(lake, "INSERT INTO t FROM range(3)", "ALTER TABLE t SET PARTITIONED BY (id)")
+    run_plain(lake, "INSERT INTO t SELECT i % 2 FROM range(7) AS r(i)", "INSERT INTO t VALUES (1), (NULL)")
+    run_plain(lake, "DELETE FROM t WHERE rowid IN (0, 3)")
+    found = groups(lake)
+    assert [(group.partition, len(group.files), group.rows) for group in found] == [
+        (((0, "1"),), 2, 4),
+        ((), 1, 2),
+        (((0, "0"),), 1, 3),
+        (((0, None),), 1, 1),
+    ]
+    assert [group.partition_id is None for group in found] == [False, True, False, False]
+    assert found[0].folder == f"{load_table(lake._session.reader, 't', lake.snapshot_id).path}id=1/"
+    assert sum(group.size for group in found) == sum(file.bytes for file in lake.table("t").files())
+    assert [file.delete_file is None for group in found for file in group.files] == [True, True, False, False, True]
+    assert FileGroup((*found[0].files, *found[2].files)).folder is None
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with connect() as opened:
+        yield opened
+
+
+def column(field_id: int, name: str, type_name: str, *children: Column) -> Column:
+    return Column(field_id, name, type_name, nullable=True, initial_default=None, children=children)
+
+
+def write(connection: Connection, path: Path, query: str, rows_per_group: int = 100000) -> str:
+    connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {rows_per_group})")
+    return str(path)
+
+
+def statistics(connection: Connection, path: str, *columns: Column) -> dict[int, tuple[object, ...]]:
+    """Values, NULLs and bounds by field id."""
+    (footer,) = read_footers(connection, [path], columns)
+    return {found.field_id: (found.value_count, found.null_count, found.low, found.high) for found in footer.statistics}
+
+
+def test_sizes_and_counts_of_a_file(connection: Connection, tmp_path: Path) -> None:
+    path = write(connection, tmp_path / "a.parquet", "SELECT i FROM range(5) AS r(i)")
+    (footer,) = read_footers(connection, [path])
+    assert (footer.path, footer.row_count, footer.statistics) == (path, 5, ())
+    assert (tmp_path / "a.parquet").stat().st_size == footer.file_size_bytes > footer.footer_size > 0
+
+
+def test_bounds_span_all_row_groups(connection: Connection, tmp_path: Path) -> None:
+    """Numbers are compared as numbers, not as text."""
+    query = "SELECT CASE WHEN i < 2048 THEN 9 WHEN i < 4096 THEN 10 END AS n, 'a' || i AS s FROM range(6000) AS r(i)"
+    path = write(connection, tmp_path / "a.parquet", query, 2048)
+    found = statistics(connection, path, column(1, "n", "int32"), column(2, "s", "varchar"))
+    assert found == {1: (6000, 1904, "9", "10"), 2: (6000, 0, "a0", "a999")}
+
+
+def test_fields_of_structs_are_columns(connection: Connection, tmp_path: Path) -> None:
+    query = "SELECT {'x': 7, 'y, z': NULL::DATE} AS s UNION ALL SELECT NULL"
+    path = write(connection, tmp_path / "a.parquet", query)
+    struct = column(3, "s", "struct", column(4, "x", "int32"), column(5, "y, z", "date"))
+    assert statistics(connection, path, struct) == {4: (2, 1, "7", "7"), 5: (2, 2, None, None)}
+
+
+@pytest.mark.parametrize("value", ["0.5::DOUBLE", "'nan'::FLOAT", "true", r"'\xFF'::BLOB"])
+def test_types_and_values_without_exact_bounds_have_none(connection: Connection, tmp_path: Path, value: str) -> None:
+    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
+    names = {"DOUBLE": "float64", "FLOAT": "float32", "BLOB": "blob", "true": "boolean"}
+    assert statistics(connection, path, column(1, "v", names[value.rpartition("::")[2]])) == {1: (1, 0, None, None)}
+
+
+@pytest.mark.parametrize("value", ["chr(0)", r"'C:\xy'"])
+def test_text_that_cannot_be_a_bound_has_the_widest_bounds(connection: Connection, tmp_path: Path, value: str) -> None:
+    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
+    assert statistics(connection, path, column(1, "v", "varchar")) == {1: (1, 0, "", "\U0010ffff" * 64)}
+
+
+def test_column_with_the_name_of_a_field_is_refused(connection: Connection, tmp_path: Path) -> None:
+    path = write(connection, tmp_path / "a.parquet", """SELECT {'b': NULL::INTEGER} AS a, 1 AS "a, b\"""")
+    columns = [column(1, "a", "struct", column(2, "b", "int32")), column(3, "a, b", "int32")]
+    with pytest.raises(StorageError, match="two columns have the same path"):
+        read_footers(connection, [path], columns)
+
+
+@pytest.mark.parametrize(
+    ("value", "type_name", "text"),
+    [
+        ("-1.50::DECIMAL(5,2)", "decimal(5,2)", "-1.50"),
+        ("'2024-07-01 12:00:00+02'::TIMESTAMPTZ", "timestamptz", "2024-07-01 10:00:00+00"),
+        ("'2024-07-01 12:00:00.000001'::TIMESTAMP", "timestamp", "2024-07-01 12:00:00.000001"),
+    ],
+)
+def test_bounds_are_text_as_in_the_catalog(
+    connection: Connection, tmp_path: Path, value: str, type_name: str, text: str
+) -> None:
+    """In UTC, whatever the session's time zone is."""
+    connection.execute("SET TimeZone = 'America/New_York'")
+    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
+    assert statistics(connection, path, column(1, "v", type_name)) == {1: (1, 0, text, text)}
+
+
+def test_file_without_a_column_is_refused(connection: Connection, tmp_path: Path) -> None:
+    path = write(connection, tmp_path / "a.parquet", "SELECT 1 AS a")
+    with pytest.raises(StorageError, match="does not have exactly the columns"):
+        read_footers(connection, [path], [column(1, "a", "int32"), column(2, "b", "int32")])
+
+
+def test_column_of_nulls_has_no_bounds(connection: Connection, tmp_path: Path) -> None:
+    path = write(connection, tmp_path / "a.parquet", "SELECT NULL::INTEGER AS a")
+    (footer,) = read_footers(connection, [path], [column(1, "a", "int32")])
+    size = footer.statistics[0].size
+    assert footer.statistics == (ColumnStatistics(1, size, 1, 1, None, None),)
+
+
+TYPES = {
+    "day": "date",
+    "at": "timestamp",
+    "kind": "varchar",
+    "price": "decimal(10,2)",
+    "zoned": "timestamptz",
+    "at2": "timestamp",
+}
+
+
+def table(keys: list[str], types: dict[str, str] | None = None, *, path: str = "/data/s/t/", id_: int = 1) -> TableInfo:
+    """A table with keys such as `day` and `year day`."""
+    columns = tuple(
+        Column(number, name, text, nullable=True, initial_default=None)
+        for number, (name, text) in enumerate((types or TYPES).items())
+    )
+    ids = {column.name: column.field_id for column in columns}
+    named = [key.rpartition(" ") for key in keys]
+    fields = tuple(
+        PartitionField(index, ids.get(name, 99), transform or "identity")
+        for index, (transform, _, name) in enumerate(named)
+    )
+    return TableInfo(id_, "s", "t", columns, path, 0 if keys else None, fields)
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        (["day"], ["day"]),
+        (["kind", "price", "zoned"], ["kind", "price", "zoned"]),
+        (["month at", "year day"], ["month", "year"]),
+        (["year at", "kind", "year day"], ["year", "kind", "year_day"]),
+        (["hour at", "month at2"], ["hour", "month"]),
+    ],
+)
+def test_keys_have_the_names_of_ducklake(keys: list[str], names: list[str]) -> None:
+    found = folder_keys(table(keys))
+    assert [key.name for key in found] == names
+    assert [f"{key.transform} {key.column.name}".removeprefix("identity ") for key in found] == keys
+
+
+@pytest.mark.parametrize(
+    ("keys", "types"),
+    [
+        ([], TYPES),
+        (["year day", "month day"], TYPES),
+        (["day at"], TYPES),
+        (["day", "year day"], TYPES),
+        (["year zoned"], TYPES),
+        (["hour day"], TYPES),
+        (["bucket(4) kind"], TYPES),
+        (["gone"], TYPES),
+        (["kind", "d"], {"kind": "varchar", "d": "float64"}),
+        (["k"], {"k": "float32"}),
+        (["k"], {"k": "blob"}),
+        (["k"], {"k": "uuid"}),
+        (["k"], {"k": "struct"}),
+        (["year k"], {"k": "decimal(10,2)"}),
+        (["year k"], {"k": "date", "YEAR": "int32"}),
+        (["year k", "year L"], {"k": "date", "L": "date", "year_l": "int32"}),
+        (["a b"], {"a b": "int32"}),
+        (["a=b"], {"a=b": "int32"}),
+        (["ü"], {"ü": "int32"}),
+        (["year k", "year l l"], {"k": "date", "l l": "date"}),
+    ],
+)
+def test_keys_without_certain_folders_have_none(keys: list[str], types: dict[str, str]) -> None:
+    assert folder_keys(table(keys, types)) == ()
+
+
+@pytest.mark.parametrize("path", ["/env=prod/data/s/t/", "s3://bucket/a=b/s/t/", "/data/s/t=/"])
+def test_folder_above_the_table_must_not_look_like_a_key(path: str) -> None:
+    assert folder_keys(table(["day"], path=path)) == ()
+
+
+@pytest.mark.parametrize(("schema", "name", "known"), [("s", "a-b_1", True), ("s", "a b", False), ("ü", "t", False)])
+def test_folder_of_a_new_table_is_known_for_plain_names(schema: str, name: str, known: bool) -> None:
+    """DuckLake invents a folder for other names when it commits."""
+    new = table(["day"], id_=NO_ID)
+    new = TableInfo(NO_ID, schema, name, new.columns, new.path, 0, new.partition_fields)
+    assert bool(folder_keys(new)) is known
+    committed = TableInfo(7, schema, name, new.columns, new.path, 0, new.partition_fields)
+    assert folder_keys(committed)
+
+
+def test_files_whose_values_are_not_read_from_paths_may_have_two_keys_on_a_column() -> None:
+    keys = folder_keys(table(["year day", "month day", "day"], path="/d=1/t/"), registered=False)
+    assert [key.name for key in keys] == ["year", "month", "day"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "values"),
+    [
+        ("kind=a%20b%2Fc/year=2024/", ("a b/c", "2024")),
+        ("kind=/year=__HIVE_DEFAULT_PARTITION__/", ("", None)),
+        ("kind=%C3%A9%2B+/year=1/", ("é++", "1")),
+        ("kind=a=b/year=1/", ("a=b", "1")),
+    ],
+)
+def test_values_of_a_file_come_from_its_folder(folder: str, values: tuple[str | None, ...]) -> None:
+    assert folder_values(table(["kind", "year day"]), f"/data/s/t/{folder}f.parquet") == values
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/data/s/t/f.parquet", "/data/s/t/kind=a/f.parquet", "/data/s/t/year=1/kind=a/f", "/data/s/u/kind=a/year=1/f"],
+)
+def test_file_in_another_folder_has_no_values(path: str) -> None:
+    with pytest.raises(StorageError, match=r"is not in the folder of a partition of s\.t"):
+        folder_values(table(["kind", "year day"]), path)

@@ -17,7 +17,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.connection.connection import SharedConnection
-from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError, TableNotFoundError
+from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,13 +122,6 @@ def test_definition_whose_newest_snapshot_expired_is_read_again(source: Lake, mo
     ran = queries(monkeypatch)
     load_table(source.reader, "t", source.newest)
     assert len(ran) > 1
-
-
-def test_missing_table_is_looked_up_again(source: Lake) -> None:
-    with pytest.raises(TableNotFoundError):
-        load_table(source.reader, "t", 0)
-    source.run("CREATE TABLE lake.t (a INTEGER)")
-    assert load_table(source.reader, "t", source.newest).name == "t"
 
 
 RESTORED = (

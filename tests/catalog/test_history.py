@@ -1,20 +1,27 @@
-"""The files and the changes of a table, from the catalog."""
+"""The files and the changes of a table: from the catalog, in words, and as DuckLake records them."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from catalog_lake import lake
+from catalog_lake import METADATA, lake
+from plain_sql import run_plain
 
-from lakeconf.catalog.history import files, history
+from lakeconf.catalog.changes import changed_tables, changes_between, changes_since, made_changes
+from lakeconf.catalog.history import change_summaries, files, history
 from lakeconf.catalog.reader import MetadataTransaction
+from lakeconf.catalog.snapshot import Snapshot
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from catalog_lake import Lake
+
+    import lakeconf
 
 
 def kinds(source: Lake, name: str, version: int) -> list[tuple[int, tuple[str, ...]]]:
@@ -92,3 +99,108 @@ def test_history_of_an_unknown_table_is_an_error(local: Lake) -> None:
         history(local.reader, "t", 0)
     with pytest.raises(SnapshotNotFoundError):
         files(local.reader, "t", 9)
+
+
+ROWS = pa.table({"id": pa.array(range(5000), pa.int64())})
+
+
+def summaries(lake: lakeconf.Lake) -> list[str]:
+    lake.refresh()
+    return list(change_summaries(lake._session.reader, lake.snapshots()).values())
+
+
+def test_changes_of_tables_have_their_names_of_then(two_tables: lakeconf.Lake) -> None:
+    lake = two_tables
+    lake.table("t").append(ROWS)
+    lake.rename_table("t", '"odd.name"')
+    lake.table('"odd.name"').delete("id < 10")
+    lake.table('"odd.name"').evolve(add={"n": "INTEGER"})
+    lake.create_view("s.v", "SELECT 1 AS one")
+    lake.drop_table('"odd.name"')
+    assert summaries(lake) == [
+        *("create schema main", "create main.t", "create main.u", "insert main.t +5,000 rows"),
+        *('create main."odd.name"', 'delete from main."odd.name"', 'alter main."odd.name"'),
+        *("create schema s, create view s.v", 'drop main."odd.name"'),
+    ]
+
+
+def test_rows_are_counted_per_table_and_only_if_they_are_known(two_tables: lakeconf.Lake) -> None:
+    lake = two_tables
+    with lake.transaction() as tx:
+        tx.table("t").append(ROWS)
+        tx.table("u").append(ROWS.slice(0, 20))
+    lake.table("u").append(ROWS.slice(0, 30))
+    assert summaries(lake)[3:] == ["insert main.t +5,000 rows, insert main.u +20 rows", "insert main.u +30 rows"]
+    lake.maintenance.compact()
+    assert summaries(lake)[3:5] == ["insert main.t +5,000 rows, insert main.u", "insert main.u"]
+    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "INSERT INTO u VALUES (7)")
+    assert summaries(lake)[-1] == "insert main.u"
+
+
+@pytest.mark.parametrize(
+    "changes", ["something_new:1", "inserted_into_table:99", "odd text", 'created_table:"open', ""]
+)
+def test_unknown_changes_stay_as_they_are(two_tables: lakeconf.Lake, changes: str) -> None:
+    snapshot = Snapshot(7, dt.datetime.now(dt.UTC), 1, changes)
+    assert change_summaries(two_tables._session.reader, [snapshot]) == {7: changes}
+
+
+@pytest.mark.parametrize("name", ["x,dropped_table:1,", "x:1", ',"",dropped_table:1,""', "dropped_table:1", '"'])
+def test_name_that_looks_like_changes_is_none(name: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    text = f'created_table:{quoted}.{quoted},altered_table:7,created_view:"main".{quoted}'
+    assert made_changes(text) == [("altered_table", 7)]
+
+
+def test_maintenance_changes_no_table() -> None:
+    kinds = ("merge_adjacent", "compacted_table", "rewrite_delete", "inline_flush", "flushed_inlined_data")
+    changes = [*kinds, "inlined_insert", "dropped_table"]
+    text = ",".join(f"{kind}:{number}" for number, kind in enumerate(changes))
+    assert changed_tables(text) == [("inlined_insert", 5), ("dropped_table", 6)]
+
+
+@pytest.fixture
+def changed(local: Lake) -> Lake:
+    """A lake whose snapshots 1 and 2 create `t` and `u`, 3 and 5 insert into `t`, 4 into `u`; 6 and 7 merge `t`."""
+    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.u (a INTEGER)")
+    local.run(*(f"INSERT INTO lake.{name} VALUES (1)" for name in ("t", "u", "t")))
+    local.run("CALL ducklake_merge_adjacent_files('lake', 't')", 'ALTER TABLE lake.t RENAME TO "u,altered_table:1,"')
+    return local
+
+
+def test_deleted_rows_are_lost_with_the_snapshot_before(changed: Lake) -> None:
+    table, last = id_of(changed, "u"), changed.newest
+    changed.run("DELETE FROM lake.u", "INSERT INTO lake.u VALUES (2)")
+    assert changes_since(changed.reader, table, last, last + 2) == [last + 1, last + 2]
+    changed.run(f"CALL ducklake_expire_snapshots('lake', versions => {list(range(last + 1))})")
+    with pytest.raises(SnapshotNotFoundError, match=f"snapshot {last} has expired"):
+        changes_since(changed.reader, table, last, last + 2)
+    assert changes_since(changed.reader, table, last + 1, last + 2) == [last + 2]
+    assert changes_since(changed.reader, id_of(changed, "u,altered_table:1,"), last, last + 2) == []
+
+
+def id_of(lake: Lake, name: str) -> int:
+    return int(lake.metadata(f"SELECT min(table_id) FROM ducklake_table WHERE table_name = '{name}'")[0][0])
+
+
+def test_snapshot_without_a_record_has_unknown_changes(changed: Lake) -> None:
+    changed.run(f"DELETE FROM {METADATA}.ducklake_snapshot_changes WHERE snapshot_id = 3")
+    assert changes_between(changed.reader, 2, 3) == [(3, None)]
+
+
+def test_changes_since_a_snapshot_are_those_of_the_table(changed: Lake) -> None:
+    t, u = id_of(changed, "t"), id_of(changed, "u")
+    assert changes_since(changed.reader, t, 0, changed.newest) == [1, 3, 5]
+    assert changes_since(changed.reader, t, 3, changed.newest) == [5]
+    assert changes_since(changed.reader, t, 0, 3) == [1, 3]
+    assert changes_since(changed.reader, u, 0, changed.newest) == [2, 4]
+    assert changes_since(changed.reader, t, 5, 5) == []
+    assert changes_since(changed.reader, t, 5, 3) == []
+
+
+def test_expired_snapshot_in_the_range_is_an_error(changed: Lake) -> None:
+    changed.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
+    t = id_of(changed, "t")
+    with pytest.raises(SnapshotNotFoundError, match="some of the snapshots after 1 have expired"):
+        changes_since(changed.reader, t, 1, 4)
+    assert changes_since(changed.reader, t, 2, 4) == [3]

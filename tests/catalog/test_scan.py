@@ -1,22 +1,33 @@
-"""Edge cases of files, deletes and inlined rows in scan plans; the rows are compared with those of DuckDB."""
+"""Scan plans: files, deletes and inlined rows as DuckDB reads them, also beside a flush, and the numbers of rows."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import Lake, duckdb_rows, lake, planned_rows
+from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
 
 from lakeconf.catalog.data_file import NameMapping
-from lakeconf.catalog.pruning.scan_plan import inlined_rows, plan_scan, plan_with_inlined_rows
+from lakeconf.catalog.pruning.scan_plan import (
+    inlined_rows,
+    plan_scan,
+    plan_with_inlined_rows,
+    row_count,
+    with_bytes_per_row,
+)
+from lakeconf.catalog.tables import load_table
 from lakeconf.errors import CatalogError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from servers import PostgresServer
 
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
+
 
 HUNDRED = "CREATE TABLE lake.t AS SELECT CAST(i AS INTEGER) AS a, 'k' || i AS b FROM range(100) AS r(i)"
 
@@ -213,3 +224,175 @@ def test_promoted_timestamps_use_the_time_zone_of_the_reader(source: Lake) -> No
     plan, rows = plan_with_inlined_rows(source.reader, "t", source.newest)
     assert plan.time_zone == "America/New_York"
     assert rows["d"][0].as_py().isoformat() == "2026-01-01T12:00:00-05:00"
+
+
+@pytest.fixture(params=["duckdb", "sqlite", "postgres"])
+def two(request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer) -> Iterator[tuple[Lake, Lake]]:
+    """One lake in two DuckDB instances; a DuckDB catalog allows only one, so it uses two connections instead."""
+    kind = request.param
+    database = postgres_server.create_database() if kind == "postgres" else None
+    with lake(kind, tmp_path, server=postgres_server, database=database) as one, contextlib.ExitStack() as stack:
+        if kind == "duckdb":
+            other = Lake(kind, stack.enter_context(one.connection.cursor()), tmp_path)
+        else:
+            other = stack.enter_context(lake(kind, tmp_path, server=postgres_server, database=database))
+        yield one, other
+
+
+@pytest.mark.parametrize("name", ["a", "filename"])
+def test_flush_after_the_plan_is_detected_and_planned_again(two: tuple[Lake, Lake], name: str) -> None:
+    reader, writer = two
+    inserts = (f"INSERT INTO lake.t VALUES {rows}" for rows in ("(1), (2)", "(3)"))
+    writer.run(f"CREATE TABLE lake.t ({name} INTEGER)", *inserts)
+    plan = plan_scan(reader.reader, "t", 2)
+    writer.run("CALL ducklake_flush_inlined_data('lake')")
+    with pytest.raises(
+        CatalogError, match=r"inlined rows of main\.t were moved.*has 2 inlined rows, but the catalog has 0"
+    ) as raised:
+        inlined_rows(reader.reader, plan)
+    assert raised.value.retryable
+    plan, rows = plan_with_inlined_rows(reader.reader, "t", 2)
+    assert (rows.num_rows, len(plan.files)) == (0, 1)
+    assert planned_rows(reader, plan) == duckdb_rows(reader, plan)
+
+
+def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[Lake, Lake]) -> None:
+    reader, writer = two
+    writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
+    plan = plan_scan(reader.reader, "t", 2)
+    writer.run("INSERT INTO lake.t VALUES (3)", "DELETE FROM lake.t WHERE a = 1", "ALTER TABLE lake.t RENAME a TO b")
+    assert inlined_rows(reader.reader, plan)["a"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("two", ["duckdb", "postgres"], indirect=True)  # SQLite writers block each other for too long
+def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tuple[Lake, Lake]) -> None:
+    reader, writer = two
+    writer.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (0)")
+    finished = threading.Event()
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(1, 40):
+                writer.run(f"INSERT INTO lake.t VALUES ({number})")
+                if number % 4 == 0:
+                    writer.run("CALL ducklake_flush_inlined_data('lake')")
+        except BaseException as error:  # noqa: BLE001 - asserted in the main thread
+            failures.append(error)
+        finally:
+            finished.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    reads = 0
+    while not finished.is_set():
+        version = reader.newest
+        plan, rows = plan_with_inlined_rows(reader.reader, "t", version)
+        in_files = [file for file in plan.files if file.snapshot_filter is None]
+        if len(in_files) == len(plan.files):  # without snapshot filters, the row counts in the plan are exact
+            assert sum(file.record_count for file in plan.files) + rows.num_rows == version - 1 - flushes(
+                reader, version
+            )
+            reads += 1
+    thread.join()
+    assert failures == []
+    assert reads > 0
+
+
+def flushes(source: Lake, version: int) -> int:
+    """The number of flushes up to this snapshot; they insert no rows."""
+    counted = source.metadata(
+        f"SELECT count(*) FROM ducklake_snapshot_changes WHERE snapshot_id <= {version} AND changes_made LIKE '%flush%'"
+    )
+    return int(counted[0][0])
+
+
+def counts(source: Lake) -> list[tuple[int | None, int]]:
+    """The count from the catalog and DuckDB's, at each snapshot with the table."""
+    found = []
+    for version in source.versions()[2:]:
+        with source.reader.lake_cursor() as cursor:
+            ((expected,),) = cursor.rows(f"SELECT count(*) FROM (SELECT rowid FROM lake.t AT (VERSION => {version}))")
+        found.append((row_count(source.reader, "t", version), expected))
+    return found
+
+
+def known(found: list[tuple[int | None, int]]) -> int:
+    """The number of snapshots of which the catalog knows the count; checks these counts."""
+    assert [count for count, _ in found if count is not None] == [
+        expected for count, expected in found if count is not None
+    ]
+    return sum(count is not None for count, _ in found)
+
+
+def test_files_inlined_rows_and_inlined_deletes(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "CREATE TABLE lake.other AS SELECT * FROM range(50)")
+    source.run("INSERT INTO lake.t SELECT * FROM range(100)", "INSERT INTO lake.t VALUES (1), (NULL)")
+    source.run("DELETE FROM lake.t WHERE a IN (1, 5)", "UPDATE lake.t SET a = -1 WHERE a = 7")
+    source.run("INSERT INTO lake.t SELECT * FROM range(30)", "DELETE FROM lake.other WHERE range < 20")
+    found = counts(source)
+    assert known(found) == len(found)
+    assert found[-1] == (129, 129)
+
+
+def test_delete_files(source: Lake) -> None:
+    source.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (a INTEGER)")
+    source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a % 3 = 0")
+    assert counts(source)[-1] == (66, 66)
+    source.run("DELETE FROM lake.t WHERE a % 5 = 0", "INSERT INTO lake.t SELECT * FROM range(10)")
+    found = counts(source)
+    assert found[-1] == (63, 63)
+    assert found[-2] == (None, 53)
+    assert known(found) < len(found)
+    source.run("DELETE FROM lake.t")
+    assert counts(source)[-1] == (0, 0)
+
+
+def test_flushed_and_merged_files(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", *(f"INSERT INTO lake.t VALUES ({n})" for n in range(4)))
+    source.run("DELETE FROM lake.t WHERE a = 2", "CALL ducklake_flush_inlined_data('lake')")
+    source.run("INSERT INTO lake.t SELECT * FROM range(20)", "CALL ducklake_merge_adjacent_files('lake')")
+    source.run("INSERT INTO lake.t VALUES (7)")
+    found = counts(source)
+    assert 0 < known(found) < len(found)
+    assert found[-1][0] in (None, 24)
+
+
+def test_both_kinds_of_deletes_need_the_files(source: Lake) -> None:
+    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(100)")
+    source.run("DELETE FROM lake.t WHERE a < 30", "DELETE FROM lake.t WHERE a = 50")
+    source.run("INSERT INTO lake.t SELECT * FROM range(100)", "DELETE FROM lake.t WHERE a = 60")
+    assert known(counts(source)) >= 1
+
+
+def test_two_live_delete_files_of_a_file_are_no_count(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t SELECT * FROM range(100)")
+    local.run("DELETE FROM lake.t WHERE a < 30")
+    assert row_count(local.reader, "t", local.newest) == 70
+    twice = "SELECT * REPLACE (delete_file_id + 1000 AS delete_file_id)"
+    local.run(f"INSERT INTO {METADATA}.ducklake_delete_file BY NAME {twice} FROM {METADATA}.ducklake_delete_file")
+    assert row_count(local.reader, "t", local.newest) is None
+
+
+def test_what_is_no_table_has_no_count(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "CREATE VIEW lake.v AS SELECT 1 AS a")
+    with pytest.raises(UnsupportedError):
+        row_count(local.reader, "v", local.newest)
+    with pytest.raises(TableNotFoundError):
+        row_count(local.reader, "nope", local.newest)
+    with pytest.raises(SnapshotNotFoundError):
+        row_count(local.reader, "t", 99)
+
+
+def size(lake: Lake, name: str) -> float | None:
+    return with_bytes_per_row(lake.reader, load_table(lake.reader, name, lake.newest)).bytes_per_row
+
+
+def test_missing_or_empty_statistics_give_no_size(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
+    for change in ("record_count = 0", "file_size_bytes = NULL, record_count = 1", "record_count = NULL"):
+        local.run(f"UPDATE {METADATA}.ducklake_table_stats SET {change}")
+        assert size(local, "t") is None
+    local.run(f"DELETE FROM {METADATA}.ducklake_table_stats")
+    table = load_table(local.reader, "t", local.newest)
+    assert with_bytes_per_row(local.reader, table) is table

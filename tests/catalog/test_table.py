@@ -1,18 +1,40 @@
-"""Tables of a snapshot: their columns, sort keys, and the error for a name that no table has."""
+"""Tables of a snapshot: their names, columns, sort keys and options, and the error for a name that no table has."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plain_sql import run_plain
 
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.tables import Column, PartitionField, TableInfo, columns_named, load_table, tables
+from lakeconf.catalog.stored_queries import view_names
+from lakeconf.catalog.tables import (
+    Column,
+    Comments,
+    PartitionField,
+    TableInfo,
+    TableOptions,
+    columns_named,
+    comments,
+    full_name,
+    joined_name,
+    load_table,
+    split_name,
+    table_folder,
+    table_options,
+    tables,
+)
 from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
+from lakeconf.inspection.diff import compare
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from catalog_lake import Lake
+
+    import lakeconf
 
 
 def column(source: Lake, name: str, version: int | None = None) -> Column:
@@ -128,9 +150,6 @@ def test_error_for_an_unknown_table_suggests_a_similar_name(local: Lake) -> None
         load_table(local.reader, "raw.event", 2)
     with pytest.raises(TableNotFoundError, match=r"no table 'main.events'(.|\n)*\"raw.events\""):
         load_table(local.reader, "events", 2)
-    for name in ("", "a.b.c", '"a', "a.", "."):
-        with pytest.raises(TableNotFoundError, match="is not a valid table name"):
-            load_table(local.reader, name, 2)
     with pytest.raises(SnapshotNotFoundError):
         load_table(local.reader, "raw.events", 99)
 
@@ -241,3 +260,118 @@ def test_other_texts_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(SchemaError) as caught:
         sort_keys(texts, COLUMNS)
     assert message in caught.value.message
+
+
+# Without quotes, both would be named raw.a.b.
+TABLES = ('raw."a.b"', '"raw.a".b')
+NAMES = [
+    ("events", ("main", "events"), "main.events"),
+    ("raw.events", ("raw", "events"), "raw.events"),
+    ('"raw"."events"', ("raw", "events"), "raw.events"),
+    ('raw."a.b"', ("raw", "a.b"), 'raw."a.b"'),
+    ('"ra""w".b', ('ra"w', "b"), '"ra""w".b'),
+]
+
+
+@pytest.mark.parametrize(("name", "parts", "full"), NAMES)
+def test_name_is_split_into_schema_and_table(name: str, parts: tuple[str, str], full: str) -> None:
+    assert split_name(name) == parts
+    assert full_name(name) == joined_name(*parts) == full
+    assert split_name(full) == parts
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.", ".a", "a.b.c", '"a', 'a"."b"'])
+def test_invalid_names_are_rejected(name: str) -> None:
+    with pytest.raises(TableNotFoundError, match="is not a valid table name"):
+        split_name(name)
+
+
+def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.Store) -> None:
+    with store.open() as lake:
+        for number, name in enumerate(TABLES):
+            frame = lake.sql(f"SELECT {number} AS id")
+            lake.create_table(name, frame).append(frame, idempotency_key="first")
+        assert set(lake.tables()) == set(TABLES)
+        with lake.transaction():
+            for number, name in enumerate(TABLES):
+                lake.table(name).append(lake.sql(f"SELECT {number + 10} AS id"))
+                lake.table(name).delete(where=f"id = {number}")
+        for number, name in enumerate(TABLES):
+            assert lake.table(name).scan().collect().to_dict(as_series=False) == {"id": [number + 10]}
+            lake.table(name).append(lake.sql("SELECT 100 AS id"), idempotency_key="first")
+            assert len(lake.table(name).scan().collect()) == 1
+        lake.maintenance.compact()
+
+
+def test_compare_tables_with_a_dot_in_the_name(store: lakeconf.Store) -> None:
+    with store.open() as lake:
+        for name in TABLES:
+            frame = lake.sql("SELECT 1 AS id")
+            lake.create_table(name, frame).append(frame)
+    for name in (*TABLES, 'RAW."A.B"'):
+        assert compare(store, store, name, on=("id",)).rows == (1, 1)
+
+
+@pytest.mark.parametrize("wanted", ["raw.a.b", '"raw.a.b"'])
+def test_lookup_does_not_match_a_name_with_different_quotes(store: lakeconf.Store, wanted: str) -> None:
+    with store.open() as lake:
+        lake.create_table(TABLES[0], lake.sql("SELECT 1 AS id"))
+        with pytest.raises(TableNotFoundError):
+            lake.table(wanted).scan()
+
+
+def options(lake: lakeconf.Lake, version: int) -> TableOptions:
+    reader = lake._session.reader
+    return table_options(reader, load_table(reader, "t", version), version)
+
+
+def test_options_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
+    lake = two_tables
+    first = lake.snapshot_id
+    run_plain(lake, """ALTER TABLE t ADD COLUMN "o""d" VARCHAR DEFAULT 'it''s'""")
+    run_plain(lake, """ALTER TABLE t SET SORTED BY ("o""d" DESC NULLS FIRST, id)""")
+    second = lake.refresh()
+    run_plain(lake, "ALTER TABLE t ALTER COLUMN id SET DEFAULT 1 + 1", "ALTER TABLE t SET SORTED BY (id + 1)")
+    third = lake.refresh()
+    assert options(lake, first) == TableOptions((), {}, ())
+    assert options(lake, second) == TableOptions(('o"d DESC NULLS FIRST', "id ASC NULLS LAST"), {'o"d': "it's"}, ())
+    assert options(lake, third) == TableOptions((), {'o"d': "it's"}, ("id", "the sort order"))
+
+
+def test_comments_are_those_of_the_snapshot(two_tables: lakeconf.Lake) -> None:
+    lake, reader = two_tables, two_tables._session.reader
+    table, first = lake.table("t"), lake.snapshot_id
+    table.set_comments("what happened", {"ID": "it's a key"})
+    second = lake.snapshot_id
+    lake.table("u").set_comments("another table")
+    table.evolve(rename={"id": "key"})
+    third = table.set_comments("", {"key": None})
+
+    def found(version: int) -> Comments:
+        return comments(reader, load_table(reader, "t", version), version)
+
+    assert found(first) == Comments(None, {})
+    assert found(second) == Comments("what happened", {"id": "it's a key"})
+    assert found(third - 1) == Comments("what happened", {"key": "it's a key"})
+    assert found(third) == Comments(None, {})
+
+
+def test_folder_is_the_one_that_ducklake_uses(two_tables: lakeconf.Lake, tmp_path: Path) -> None:
+    reader = two_tables._session.reader
+    for schema, table in (("main", "fresh"), ("New", "fresh"), ("NEW", "Second")):
+        expected = table_folder(reader, schema, table, two_tables.snapshot_id)
+        two_tables.create_table(f"{schema}.{table}", {"id": "BIGINT"})
+        assert load_table(reader, f"{schema}.{table}", two_tables.snapshot_id).path == expected
+    assert expected == f"{tmp_path}/data/New/Second/"
+
+
+def test_views_of_a_snapshot_are_sorted_and_quoted(two_tables: lakeconf.Lake) -> None:
+    lake, before = two_tables, two_tables.snapshot_id
+    for name in ("z", "main.A", '"odd schema"."a.b"'):
+        lake.create_view(name, "SELECT 1 AS one")
+    lake.drop_view("z")
+    names = view_names(lake._session.reader, lake.snapshot_id)
+    assert names == ("main.A", 'odd schema."a.b"')
+    assert view_names(lake._session.reader, before) == ()
+    assert view_names(lake._session.reader, before + 3)[-1] == 'odd schema."a.b"'
+    assert len(view_names(lake._session.reader, before + 3)) == 3

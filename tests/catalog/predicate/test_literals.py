@@ -1,4 +1,4 @@
-"""Literals of a `where`: DuckDB decides which values of a column satisfy the comparison."""
+"""Literals, dates and times of a `where`: DuckDB decides which values of a column satisfy the comparison."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ import duckdb
 import pytest
 
 from lakeconf.catalog.pruning.literals import Text, between, compare, one_of
-from lakeconf.catalog.pruning.predicates import Comparison, In, Operator, literal_type, to_duckdb_sql
+from lakeconf.catalog.pruning.predicates import (
+    Comparison,
+    In,
+    Operator,
+    literal_type,
+    parse_date,
+    parse_timestamp,
+    to_duckdb_sql,
+)
 from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
     from lakeconf.catalog.pruning.literals import Raw
     from lakeconf.catalog.pruning.predicates import Predicate
+
 
 # For each type, values at and beside its borders.
 VALUES = {
@@ -268,3 +277,80 @@ def test_a_decimal_is_rounded_as_duckdb_rounds_it(type_name: str, text: str) -> 
     assert duckdb.sql(f"SELECT a = {text}, {sql} FROM (SELECT CAST({text} AS {type_name}) AS a)").fetchall() == [
         (True, True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "day"), [("0001-01-01", date.min), ("2024-02-29", date(2024, 2, 29)), ("9999-12-31", date.max)]
+)
+def test_date_from_the_first_to_the_last_year(text: str, day: date) -> None:
+    assert parse_date(text) == day
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31", datetime(2026, 1, 31)),
+        ("2026-01-31 12:30", datetime(2026, 1, 31, 12, 30)),
+        ("2026-01-31T12:30:05", datetime(2026, 1, 31, 12, 30, 5)),
+        ("  2026-01-31 12:30:05.1  ", datetime(2026, 1, 31, 12, 30, 5, 100_000)),
+        ("2026-01-31 12:30:05.123456", datetime(2026, 1, 31, 12, 30, 5, 123_456)),
+        ("9999-12-31 23:59:59.999999", datetime.max),
+    ],
+)
+def test_time_without_an_offset_is_naive(text: str, moment: datetime) -> None:
+    assert parse_timestamp(text) == moment
+    assert parse_timestamp(text).tzinfo is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "hour", "minute"),
+    [
+        ("Z", 12, 30),
+        ("+00", 12, 30),
+        ("-00:00", 12, 30),
+        ("+02", 10, 30),
+        ("-02", 14, 30),
+        ("+0530", 7, 0),
+        ("+05:30", 7, 0),
+        ("-05:30", 18, 0),
+        ("+05:45", 6, 45),
+        ("-00:45", 13, 15),
+    ],
+)
+def test_time_with_an_offset_is_converted_to_utc(offset: str, hour: int, minute: int) -> None:
+    text = f"2026-01-31 12:30:00{offset}"
+    found = parse_timestamp(text)
+    assert found == datetime(2026, 1, 31, hour, minute, tzinfo=UTC)
+    assert found.tzinfo is UTC
+    if offset != "+0530":  # DuckDB needs the colon
+        with duckdb.connect() as connection:
+            assert connection.execute(f"SELECT CAST('{text}' AS TIMESTAMPTZ) = '{found}'").fetchall() == [(True,)]
+
+
+TIME = "write YYYY-MM-DD HH:MM:SS, with up to 6 decimals and an optional offset"
+NEITHER: list[tuple[Callable[[str], object], str, str | None, list[str]]] = [
+    (parse_date, "date", "write YYYY-MM-DD, with a year from 0001 to 9999", [
+        *("", "2026-1-1", "20260131", "2026-01-31 ", "2026-02-30", "2023-02-29", "0000-01-01", "10000-01-01"),
+        "2026-W05-1",
+    ]),
+    (parse_timestamp, "time", TIME, [
+        *("", "now", "2026-01", "2026-01-31 12", "2026-01-31 12:30:05.1234567", "2026-01-31  12:30", "infinity"),
+        *("2026-01-31 12:30 UTC", "2026-01-31 12:30:00 +02", "2026-01-31 12:30:00+2", "2026-01-31 12:30:00+02:0"),
+    ]),
+    # Outside the calendar.
+    (parse_timestamp, "time", None, [
+        *("2026-01-31 24:00:01", "2026-01-31 23:60:00", "0001-01-01 00:00:00+01", "9999-12-31 23:59:59-01"),
+        *("2026-01-31 00:00:00+24:00", "2026-02-30 00:00:00", "0000-01-01 00:00:00"),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parse", "kind", "hint", "text"),
+    [(parse, kind, hint, text) for parse, kind, hint, texts in NEITHER for text in texts],
+)
+def test_other_text_is_no_date_or_time(parse: Callable[[str], object], kind: str, hint: str | None, text: str) -> None:
+    with pytest.raises(PredicateError) as refused:
+        parse(text)
+    assert refused.value.message == f"{text!r} is not a {kind}"
+    assert hint is None or refused.value.hint == hint

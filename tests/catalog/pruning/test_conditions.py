@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-
-import lakeconf
+from local_stores import store_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +26,7 @@ BOOLEANS: dict[str, list[bool | None]] = {
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     """A lake with a table of four files; `part` is the number of the file."""
     folder: Path = tmp_path_factory.mktemp("conditions")
-    store = {
-        "metadata_backend": {"type": "sqlite", "uri": str(folder / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(folder / "data")},
-    }
-    with lakeconf.init({"stores": {"dev": store}}).get_store("dev").open() as lake:
+    with store_of(folder).open() as lake:
         for number, flags in enumerate(BOOLEANS.values()):
             rows = pa.table(
                 {
