@@ -1,4 +1,4 @@
-"""Frames of DuckDB: those of another connection, and packages that `collect` needs."""
+"""Frames of DuckDB and of other packages, and rows as dictionaries: values that Arrow would change are refused."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Any
 
 import duckdb
 import narwhals as nw
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from local_stores import store_of
+from promotions import stores
 
-import lakeconf
 from lakeconf.engines.frames import LazyRows, arrow_table, lazy_rows, native_frame
+from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.errors import SchemaError
 
 ROWS = 300_000
@@ -28,15 +31,8 @@ ROWS = 300_000
 def test_frame_of_another_lake_can_be_read_twice(
     has_pyarrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    declared = {
-        name: {
-            "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},
-            "storage_backend": {"type": "local", "path": str(tmp_path / name)},
-        }
-        for name in ("one", "other")
-    }
-    config = lakeconf.init({"stores": declared})
-    with config.get_store("one").open() as one, config.get_store("other").open() as other:
+    both = stores(tmp_path, "one", "other")
+    with both["one"].open() as one, both["other"].open() as other:
         if not has_pyarrow:
             find = importlib.util.find_spec
             monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
@@ -152,3 +148,148 @@ def test_frame_is_one_of_narwhals() -> None:
     assert frame.collect(backend=nw.Implementation.PANDAS).to_native()["id"].tolist() == [1]
     with pytest.raises(ValueError, match="Unsupported `backend`"):
         frame.collect("dask")
+
+
+UTC = dt.UTC
+CHANGED: list[tuple[list[object], str]] = [
+    ([Decimal("1.5"), Decimal("NaN")], "NaN is no number"),
+    ([Decimal("-Infinity")], "-Infinity is no number"),
+    ([Decimal("sNaN")], "sNaN is no number"),
+    ([pd.Timestamp("2026-01-01T00:00:00.000000001")], "would round Timestamp"),
+    ([dt.datetime(2026, 1, 1), pd.Timestamp("2026-01-01T00:00:00.000000001")], "would round Timestamp"),
+    ([pd.Timedelta(1001, "ns")], "would round Timedelta"),
+    ([dt.date(2026, 1, 1), dt.datetime(2026, 1, 1)], "dates and times without a time zone"),
+    (["a", b"a"], "bytes and texts"),
+    ([dt.time(1, tzinfo=UTC)], "time zones of times of day"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), CHANGED, ids=[message for _, message in CHANGED])
+@pytest.mark.parametrize("nested", ["plain", "dict", "list", "tuple", "array"])
+def test_value_that_pyarrow_would_change_is_refused(values: list[object], message: str, nested: str) -> None:
+    given: dict[str, Any] = {
+        "plain": values,
+        "dict": [{"a": value} for value in values],
+        "list": [values],
+        "tuple": [tuple(values)],
+        "array": [np.array(values, dtype=object)],
+    }
+    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits: ") as refused:
+        check_values("v", given[nested])
+    assert message in refused.value.message
+
+
+def test_other_values_are_kept() -> None:
+    check_values("v", [1, 2.5, None, float("nan"), pd.NA, pd.NaT, Decimal("1.5"), True, object()])
+    check_values("v", [np.array([1, 2]), np.array([[1.5]]), [1], None])
+    check_values("v", [pd.Timestamp("2026-01-01T00:00:00.000001"), dt.datetime(2026, 1, 1), pd.NaT])
+    check_values("v", [pd.Timedelta(1000, "ns"), dt.timedelta(1)])
+
+
+def test_records_of_pandas_are_rows(tmp_path: Path) -> None:
+    """`to_dict("records")` returns NA and NaT, and a frame from Parquet has arrays in place of lists."""
+    frame = pd.DataFrame(
+        {
+            "n": pd.Series([1, None], dtype="Int64"),
+            "t": pd.Series([pd.Timestamp("2026-01-01"), pd.NaT]),
+            "l": pd.Series([np.array([1, 2]), None], dtype=object),
+        }
+    )
+    columns = {"n": "BIGINT", "t": "TIMESTAMP", "l": "BIGINT[]"}
+    expected = [(1, dt.datetime(2026, 1, 1), [1, 2]), (None, None, None)]
+    with store_of(tmp_path).open() as lake:
+        table = lake.create_table("raw.t", columns)
+        table.append(frame.to_dict("records"))
+        table.append(frame.astype({"t": "datetime64[us]"}))
+        assert lake.sql("FROM raw.t ORDER BY n").to_native().fetchall() == [expected[0]] * 2 + [expected[1]] * 2
+
+
+def test_names_keep_their_first_spelling_and_order() -> None:
+    rows = [{"b": 1, "Id": 1}, {"iD": 2, "c": 3, "B": 4}]
+    assert arrow_rows(rows).column_names == ["b", "Id", "c"]
+    assert arrow_rows(rows).to_pylist() == [{"b": 1, "Id": 1, "c": None}, {"b": 4, "Id": 2, "c": 3}]
+
+
+def test_key_that_some_rows_lack_is_null_there() -> None:
+    assert arrow_rows([{"a": 1}, {"b": "x", "a": None}]).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+def test_values_take_the_types_of_the_table_if_nothing_is_lost() -> None:
+    wanted = {
+        "i": pa.int8(),
+        "d": pa.decimal128(10, 2),
+        "f": pa.float32(),
+        "l": pa.list_(pa.int16()),
+        "s": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        "n": pa.date32(),
+        "x": pa.float64(),
+    }
+    row: dict[str, Any] = {
+        "I": 127, "d": Decimal("1.5"), "f": 0.5, "l": [1, None], "s": {"a": 7}, "n": None, "x": 3,
+    }  # fmt: skip
+    found = arrow_rows([row], wanted)
+    assert dict(zip(found.column_names, found.schema.types, strict=True)) == {"I": pa.int8()} | {
+        name: wanted[name] for name in "dflsnx"
+    }
+    assert found.to_pylist() == [row | {"s": {"a": 7, "b": None}, "x": 3.0}]
+
+
+@pytest.mark.parametrize(
+    "values", [CHANGED[0][0], ["a", b"\xff"], [[dt.date(2026, 1, 1)], [dt.datetime(2026, 1, 1, 5)]]]
+)
+def test_rows_with_values_that_arrow_would_change_are_refused(values: list[object]) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'v' do not have one type that fits"):
+        arrow_rows([{"v": value} for value in values])
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (128, pa.int8()),
+        (2**53 + 1, pa.float64()),
+        (Decimal("1.005"), pa.decimal128(10, 2)),
+        ([1, 300], pa.list_(pa.int8())),
+        ({"a": 300}, pa.struct([("a", pa.int8())])),
+        (2**64, pa.int64()),
+    ],
+)
+def test_value_that_would_change_is_refused(value: object, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match="the values of the column 'a' do not have one type that fits") as refused:
+        arrow_rows([{"a": value}], {"a": wanted})
+    assert refused.value.hint == "use one type for each column"
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (dt.datetime(2026, 1, 1, 12), pa.date32()),
+        (dt.datetime(2026, 1, 1, tzinfo=dt.UTC), pa.timestamp("us")),
+        (1.5, pa.int64()),
+        (True, pa.int64()),
+        (1, pa.bool_()),
+        (1, pa.string()),
+        ({"a": 1, "b": 2}, pa.struct([("a", pa.int8())])),
+    ],
+)
+def test_other_types_stay_so_that_the_table_refuses_them(value: object, wanted: pa.DataType) -> None:
+    assert arrow_rows([{"a": value}], {"a": wanted}).schema.field("a").type == pa.array([value]).type
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1}, {"a": "x"}], [{"a": object()}], [{1: "x"}], [{"a": 1, "A": 1}]])
+def test_rows_without_one_type_are_refused(rows: Any) -> None:
+    with pytest.raises(SchemaError):
+        arrow_rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (1e300, pa.float32()),
+        ([0.5, -1e300], pa.list_(pa.float32())),
+        ({"a": [1e300]}, pa.struct([("a", pa.list_(pa.float32()))])),
+    ],
+)
+def test_number_beyond_the_largest_float_is_refused(value: object, wanted: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match="too large"):
+        arrow_rows([{"v": value}], {"v": wanted})
+    assert arrow_rows([{"v": float("inf")}], {"v": pa.float32()}).to_pylist() == [{"v": float("inf")}]

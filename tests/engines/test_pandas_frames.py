@@ -259,14 +259,6 @@ def test_texts_with_a_placeholder_of_ducklake_are_rejected(given: str, wanted: s
     )
 
 
-def test_each_rounded_field_of_a_struct_is_checked() -> None:
-    given, wanted = "STRUCT(d DECIMAL(9,2), t VARCHAR)", "STRUCT(d UBIGINT, t TIME)"
-    cast("{'d': 1.00, 't': '12:00:00'}", given, wanted)
-    for bad in ("{'d': 1.50, 't': '12:00:00'}", "{'d': 1.00, 't': '12:00:00.0000005'}"):
-        with pytest.raises(duckdb.InvalidInputException, match="would round"):
-            cast(bad, given, wanted)
-
-
 def test_rounding_and_placeholders_are_both_checked() -> None:
     given, wanted = "STRUCT(d DECIMAL(9,2), t VARCHAR)", "STRUCT(d UBIGINT, t VARCHAR)"
     cast("{'d': 1.00, 't': 'x'}", given, wanted)

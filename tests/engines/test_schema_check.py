@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from lakeconf.engines.engine import fingerprint_sql, fingerprints
-from lakeconf.engines.schema_check import check_distinct, check_fit, check_promotion, fits
+from lakeconf.engines.schema_check import check_distinct, check_fit, fits
 from lakeconf.errors import SchemaError
 
 FITS = [
@@ -76,28 +76,6 @@ def test_columns_with_the_same_name_are_refused(names: list[str]) -> None:
 def test_no_rows_are_written_to_a_column_that_files_cannot_store() -> None:
     with pytest.raises(SchemaError, match="files cannot store the column 'at' of the type TIME_NS"):
         check_fit("raw.t", {"at": "TIME_NS"}, {"at": "TIME_NS"})
-
-
-@pytest.mark.parametrize(
-    ("found", "new"),
-    [
-        ("BIGINT", "DOUBLE"),
-        ("INTEGER", "FLOAT"),
-        ("TIMESTAMP", "TIMESTAMPTZ"),
-        ("BIGINT", "HUGEINT"),
-        ("UBIGINT", "HUGEINT"),
-    ],
-)
-def test_promotion_that_changes_values_is_refused(found: str, new: str) -> None:
-    with pytest.raises(SchemaError, match="cannot hold all values"):
-        check_promotion(duckdb.sqltype(found), duckdb.sqltype(new))
-
-
-@pytest.mark.parametrize(
-    ("found", "new"), [("INTEGER", "HUGEINT"), ("INTEGER", "DOUBLE"), ("DATE", "TIMESTAMP"), ("INTERVAL", "INTERVAL")]
-)
-def test_promotion_that_keeps_all_values_is_accepted(found: str, new: str) -> None:
-    check_promotion(duckdb.sqltype(found), duckdb.sqltype(new))
 
 
 ROWS = "(SELECT * FROM (VALUES (1, 'ab'), (2, 'b'), (3, NULL)) AS v (c0, c1))"

@@ -1,19 +1,27 @@
-"""A session that lakeconf starts: Java, its settings, and what other users of the machine can see of it."""
+"""A session that lakeconf starts: Java, its settings, and what other users of the machine or a log can see of it."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeconf.engines.spark import start
+from lakeconf.engines.spark.hadoop import unlogged
 from lakeconf.engines.spark.start import loopback_address
 from lakeconf.errors import SparkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 START = """
 import contextlib, os, pathlib
@@ -187,3 +195,33 @@ def test_folder_writable_by_others_is_not_trusted(tmp_path: Path, tools: Path) -
     result = run(ONLY_JAVA, tools, TMPDIR=str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).parent == tmp_path / f"lakeconf-java-{os.getuid()}"
+
+
+# The modules of py4j that log what they send.
+LOGGERS = [logging.getLogger("py4j.clientserver"), logging.getLogger("py4j.java_gateway")]
+
+
+@pytest.fixture(autouse=True)
+def levels() -> Iterator[None]:
+    before = [(logger, logger.level) for logger in (*LOGGERS, logging.getLogger("py4j"))]
+    yield
+    for logger, level in before:
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("parent", "given", "within"),
+    [
+        (logging.NOTSET, logging.DEBUG, logging.INFO),
+        (logging.NOTSET, logging.ERROR, logging.ERROR),
+        (logging.WARNING, logging.NOTSET, logging.WARNING),
+    ],
+)
+def test_messages_below_info_are_suppressed_until_the_end_or_an_error(parent: int, given: int, within: int) -> None:
+    logging.getLogger("py4j").setLevel(parent)
+    for logger in LOGGERS:
+        logger.setLevel(given)
+    with contextlib.suppress(ValueError), unlogged():
+        assert [logger.level for logger in LOGGERS] == [within] * 2
+        raise ValueError
+    assert [logger.level for logger in LOGGERS] == [given] * 2

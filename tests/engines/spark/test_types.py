@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-NAN = float("nan")
+NAN, NIL = float("nan"), "00000000-0000-0000-0000-000000000000"
 # DuckDB's type: DuckLake's type, Spark's type, and literals with the values that Spark must return.
 TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "BOOLEAN": ("boolean", "boolean", {"true": True, "false": False}),
@@ -39,10 +39,13 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "VARCHAR": ("varchar", "string", {"''": "", "'it''s ü€😀'": "it's ü€😀", "'NULL'": "NULL"}),
     "BLOB": ("blob", "binary", {"'\\x00\\xFFa'::BLOB": b"\x00\xffa", "''::BLOB": b""}),
     "JSON": ("json", "string", {"'{\"a\": [1, null]}'": '{"a": [1, null]}'}),
-    "UUID": ("uuid", "string", {"'550E8400-e29b-41d4-a716-446655440000'": "550e8400-e29b-41d4-a716-446655440000"}),
+    "UUID": ("uuid", "string", {
+        "'550E8400-e29b-41d4-a716-446655440000'": "550e8400-e29b-41d4-a716-446655440000", f"'{NIL}'": NIL,
+    }),
     "DATE": ("date", "date", {"'0001-01-01'": date(1, 1, 1), "'1582-10-10'": date(1582, 10, 10)}),
     "TIME": ("time", "string", {
         "'00:00:00'": "00:00:00", "'23:59:59.999999'": "23:59:59.999999", "'01:02:03.5'": "01:02:03.5",
+        "'00:59:59.000001'": "00:59:59.000001", "'00:01:00.1'": "00:01:00.1",
     }),
     "TIMETZ": ("timetz", "string", {"'12:34:56.5+00'": "12:34:56.5+00"}),
     "TIMESTAMP": ("timestamp", "timestamp_ntz", {
@@ -65,7 +68,9 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "INTERVAL '100 hours'": "100:00:00",
     }),
     "GEOMETRY": ("geometry", "binary", {"'POINT (1 2)'": bytes.fromhex("0101000000000000000000F03F0000000000000040")}),
-    "VARIANT": ("variant", "variant", {"42::VARIANT": "42", "{'a': [1, 2], 'b': 'x'}::VARIANT": '{"a":[1,2],"b":"x"}'}),
+    "VARIANT": ("variant", "variant", {
+        "42::VARIANT": "42", "{'a': [1, 2], 'b': 'x'}::VARIANT": '{"a":[1,2],"b":"x"}', "'null'::JSON::VARIANT": None,
+    }),
     "INTEGER[]": ("list", "array<int>", {"[1, NULL]": [1, None], "[]": []}),
     "STRUCT(a INTEGER, b VARCHAR[])": ("struct", "struct<a:int,b:array<string>>", {"{'a': 1, 'b': ['x']}": (1, ["x"])}),
     "MAP(VARCHAR, DOUBLE)": ("map", "map<string,double>", {"MAP {'k': 1.5}": {"k": 1.5}, "MAP {}": {}}),

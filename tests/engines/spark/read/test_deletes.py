@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 from spark_rows import assert_alike, scan
 
+from lakeconf.catalog.data_file import DataFile, DeleteFile
+from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import scan_source
+from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.read.scan_source import _is_at_hand, bitmap_condition
+from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
+
 
 JOIN = "a join"
 TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
@@ -98,3 +107,52 @@ def test_many_delete_files_are_read_by_several_tasks(
         plan = str(scan(spark, files, "t")._jdf.queryExecution().executedPlan().toString())
         exchanged[most] = "Exchange hashpartitioning(_groupingexpression" in plan
     assert exchanged == {3: False, 2: True}
+
+
+NUMBERS = StructType([StructField("a", IntegerType())])
+DELETES = DeleteFile("/d.parquet", "parquet", 5, 100)
+FILE = DataFile(1, "/f.parquet", 10, 100, 0, 1, delete_file=DELETES)
+PLAIN = replace(FILE, delete_file=None)
+
+
+def test_limits_apply_to_all_files_together() -> None:
+    assert _is_at_hand([PLAIN] * 500)
+    assert not _is_at_hand([PLAIN] * 501)
+    half = replace(PLAIN, record_count=1 << 25)
+    assert _is_at_hand([half, half])
+    assert not _is_at_hand([half, half, PLAIN])
+    many = replace(FILE, delete_file=replace(DELETES, delete_count=2_500_000))
+    assert _is_at_hand([many, many])
+    assert not _is_at_hand([many, many, FILE])
+
+
+@pytest.fixture
+def three(files: Lake) -> Lake:
+    """Files with 100, 64 and 10 rows; rows deleted in two snapshots, in delete files and in the catalog."""
+    files.run("CREATE TABLE lake.t (a INTEGER)")
+    for start, end in ((0, 100), (100, 164), (164, 174)):
+        files.run(f"INSERT INTO lake.t SELECT i FROM range({start}, {end}) r(i)")
+    files.run("DELETE FROM lake.t WHERE a IN (0, 63, 64, 99)", "DELETE FROM lake.t WHERE a IN (1, 100, 163)")
+    files.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a IN (2, 173)")
+    return files
+
+
+def test_delete_files_are_read_once_for_a_snapshot(
+    spark: SparkSession, three: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> None:
+        raise AssertionError
+
+    plan, before = (plan_scan(three.reader, "t", three.newest - past) for past in (0, 2))
+    assert bitmap_condition(spark, plan.files, plan.snapshot_id) is not None
+    monkeypatch.setattr(scan_source, "connect", unread)
+    again = plan_scan(three.reader, "t", three.newest)
+    condition = bitmap_condition(spark, again.files, again.snapshot_id)
+    assert condition is not None
+    assert relation(spark, again.files, NUMBERS).where(condition).count() == 174 - 9
+    with pytest.raises(AssertionError):
+        bitmap_condition(spark, before.files, before.snapshot_id)
+    (path, *_) = [file.delete_file.path for file in plan.files if file.delete_file]
+    Path(path).unlink()
+    with pytest.raises(StorageError, match="is missing"):
+        bitmap_condition(spark, plan.files, plan.snapshot_id)

@@ -186,14 +186,6 @@ def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: 
     assert_alike(spark, files, "t")
 
 
-def test_missing_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 5), (5, 10))
-    gone = data_files(files)[1]
-    (files.folder / gone).unlink()
-    with pytest.raises(StorageError, match=f"{re.escape(gone)} is missing"):
-        scan(spark, files, "t")
-
-
 def test_file_removed_between_scan_and_action_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 5), (5, 10))
     frame = scan(spark, files, "t")
@@ -207,19 +199,18 @@ def test_file_removed_between_scan_and_action_raises_an_error(spark: SparkSessio
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
-def test_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 5))
-    (path,) = data_files(files)
+def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
+    fill(files, (0, 50))
+    files.run("DELETE FROM lake.t WHERE a < 20")
+    ((path, deletes),) = files.rows("SELECT data_file, delete_file FROM ducklake_list_files('lake', 't')")
     content = (files.folder / path).read_bytes()
     (files.folder / path).write_bytes(content[:-10])
     with pytest.raises(StorageError, match=f"{re.escape(path)} has {len(content) - 10} bytes"):
         scan(spark, files, "t")
-
-
-def test_missing_delete_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 50))
-    files.run("DELETE FROM lake.t WHERE a < 20")
-    ((path,),) = files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')")
     (files.folder / path).unlink()
     with pytest.raises(StorageError, match=f"{re.escape(path)} is missing"):
+        scan(spark, files, "t")
+    (files.folder / path).write_bytes(content)
+    (files.folder / deletes).unlink()
+    with pytest.raises(StorageError, match=f"{re.escape(deletes)} is missing"):
         scan(spark, files, "t")

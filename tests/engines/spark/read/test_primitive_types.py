@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-DAY = 86_400_000_000
-TIMES = [0, 1, 999_999, 1_000_000, 59_999_999, 60_000_000, 3_599_000_100, 3_600_000_000, 45_296_500_000, DAY - 1]
 INTERVALS = [
     (0, 0, 0),
     (1, 1, 1),
@@ -47,19 +44,6 @@ def converted(found: DataFrame, convert: primitive.Convert) -> list[Any]:
 def by_duckdb(sql: str) -> list[Any]:
     with duckdb.default_connection().cursor() as con:
         return [row[0] for row in con.execute(sql).fetchall()]
-
-
-def test_times_have_the_text_of_duckdb(private: SparkSession) -> None:
-    found = frame(private, TIMES, LongType())
-    texts = by_duckdb(f"SELECT CAST(make_time(0, 0, 0) + to_microseconds(unnest({TIMES})) AS VARCHAR)")
-    assert converted(found, primitive.time_from_micros) == [*texts, None]
-    assert converted(found, primitive.zoned_time_from_micros) == [*(f"{text}+00" for text in texts), None]
-
-
-def test_uuids_have_the_text_of_duckdb(private: SparkSession) -> None:
-    values = [uuid.UUID(int=number) for number in (0, 1, 2**128 - 1, 0x550E8400E29B41D4A716446655440000)]
-    found = frame(private, [bytearray(value.bytes) for value in values], BinaryType())
-    assert converted(found, primitive.uuid_from_bytes) == [*map(str, values), None]
 
 
 def test_intervals_have_the_text_of_duckdb(private: SparkSession) -> None:
@@ -96,9 +80,3 @@ def test_doubles_become_their_exact_integers(private: SparkSession) -> None:
     doubles = [float(value) for value in WHOLE]
     found = frame(private, doubles, DoubleType())
     assert converted(found, primitive.decimal_from_double) == [*(Decimal(int(value)) for value in doubles), None]
-
-
-def test_variant_null_is_null(spark: SparkSession) -> None:
-    texts = spark.createDataFrame([("null",), ("1",), (None,)], "t STRING").selectExpr("parse_json(t) AS x")
-    found = texts.select(primitive.null_from_variant_null(F.col("x")).isNull().alias("n")).collect()
-    assert found == [(True,), (False,), (True,)]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.engines.spark.internals import with_file_index
-from lakeconf.engines.spark.read.file_index import check_local, in_texts, relation
+from lakeconf.engines.spark.read.file_index import in_texts, relation
 from lakeconf.engines.spark.read.scan_source import file_number, of_file
 from lakeconf.errors import StorageError, UnsupportedError
 
@@ -79,16 +79,6 @@ def test_file_that_the_catalog_lists_twice_is_rejected(private: SparkSession, wr
         relation(private, [*written, again], NUMBERS)
 
 
-@pytest.mark.parametrize("name", ["_a.parquet", ".a.parquet", "a*?.parquet", "a\nb.parquet", "a\\b;c=d.parquet"])
-def test_files_that_spark_does_not_list_are_read(
-    spark: SparkSession, written: list[Planned], tmp_path: Path, name: str
-) -> None:
-    """A session with the default settings skips some of them."""
-    unusual = tmp_path / name
-    unusual.write_bytes(Path(written[1].path).read_bytes())
-    assert sorted(relation(spark, [written[0], planned(unusual)], NUMBERS).collect()) == [(0,), (0,), (1,)]
-
-
 def test_folder_in_place_of_a_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
     folder = tmp_path / "a.parquet"
     folder.mkdir()
@@ -97,16 +87,6 @@ def test_folder_in_place_of_a_file_is_an_error(private: SparkSession, written: l
         relation(private, [written[1], Planned(str(folder), written[0].file_size_bytes)], NUMBERS)
     with pytest.raises(Exception, match="FILE_NOT_EXIST"):
         relation(private, [written[1], planned(folder)], NUMBERS).collect()
-
-
-def test_local_files_are_checked_without_spark(written: list[Planned], tmp_path: Path) -> None:
-    check_local(written)
-    check_local([])
-    with pytest.raises(StorageError, match=f"^{tmp_path}/missing is missing, but the catalog lists it$"):
-        check_local([*written, Planned(f"{tmp_path}/missing", 1)])
-    size = written[0].file_size_bytes
-    with pytest.raises(StorageError, match=f"has {size} bytes, but the catalog says {size - 1}: it was truncated"):
-        check_local([Planned(written[0].path, size - 1)])
 
 
 SCAN = """
@@ -145,18 +125,6 @@ def files(spark: SparkSession, tmp_path: Path) -> list[tuple[str, int]]:
 
 def over(spark: SparkSession, files: list[tuple[str, int]]) -> DataFrame:
     return with_file_index(spark.read.schema("id BIGINT").parquet(), in_texts(files, 10_000))
-
-
-@pytest.mark.parametrize("refreshed", [False, True])
-def test_missing_file_fails_the_job(spark: SparkSession, files: list[tuple[str, int]], *, refreshed: bool) -> None:
-    planned = over(spark, files)
-    planned.createOrReplaceTempView("planned")
-    Path(files[1][0].removeprefix("file://")).unlink()
-    if refreshed:
-        spark.catalog.refreshByPath(files[1][0])
-        spark.sql("REFRESH TABLE planned")
-    with pytest.raises(Exception, match="is missing, but the catalog lists it"):
-        spark.table("planned").count()
 
 
 def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(

@@ -94,13 +94,6 @@ def test_compression_follows_the_setting_of_the_lake(
     assert len(rows(lake, "FROM s.t")) == 10
 
 
-def test_codec_unsupported_by_spark_is_rejected(lake: Lake) -> None:
-    lake.create_table("t", {"id": "BIGINT"})
-    lake._session.writer.execute("CALL dev.set_option('parquet_compression', 'brotli')")
-    with pytest.raises(UnsupportedError, match="parquet_compression is 'brotli'"):
-        lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id").collect("pyarrow"))
-
-
 def test_reading_files_with_an_unsupported_codec_raises_an_error(
     lake: Lake, config: dict[str, Any], spark: SparkSession
 ) -> None:
