@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from local_stores import ids, on_postgres
+from local_stores import config_of, ids, in_bucket, on_postgres
 
 import lakeconf
 from lakeconf.commit.recovery import KeptFiles
@@ -28,18 +28,10 @@ def stores(
     request: pytest.FixtureRequest, tmp_path: Path, postgres_server: PostgresServer, postgres_proxy: FaultProxy
 ) -> list[Store]:
     """Two stores of the same lake: a direct one and one through the proxy."""
-    storage: dict[str, Any] = {"type": "local", "path": str(tmp_path / "data")}
-    if request.param == "s3":
-        server = request.getfixturevalue("s3_server")
-        place = {"endpoint": f"127.0.0.1:{server.port}", "bucket": server.create_bucket(), "use_ssl": False}
-        keys = {"key_id": server.keys.key_id, "secret": server.keys.secret}
-        storage = {"type": "s3", "url_style": "path", "region": server.region, **place, **keys}
+    storage = in_bucket(request.getfixturevalue("s3_server")) if request.param == "s3" else None
     database = postgres_server.create_database()
-    ports = (postgres_server.port, postgres_proxy.port)
-    backends = [
-        {"metadata_backend": on_postgres(postgres_server, database, port), "storage_backend": storage} for port in ports
-    ]
-    return [lakeconf.init({"stores": {"dev": backend}}).get_store("dev") for backend in backends]
+    catalogs = [on_postgres(postgres_server, database, server.port) for server in (postgres_server, postgres_proxy)]
+    return [lakeconf.init(config_of(tmp_path, catalog, storage)).get_store("dev") for catalog in catalogs]
 
 
 def rows(*numbers: int) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from killed_writers import known_files
 from local_stores import config_of, on_postgres
 from maintaining_process import AFTER, BEFORE, INSIDE, NEVER, Death, Maintainers
 from strength import PROVE
@@ -51,12 +52,6 @@ def state(lake: Lake, table: str, version: int | None = None) -> State:
     at = "" if version is None else f" AT (VERSION => {version})"
     found = lake.sql(f"SELECT rowid, id, kind FROM {table}{at} ORDER BY id").collect("pyarrow")
     return [(int(row[0]), int(row[1]), str(row[2])) for row in found.rows()]
-
-
-def known_files(lake: Lake) -> set[str]:
-    paths = "SELECT path FROM __ducklake_metadata_dev.ducklake_{}_file"
-    found = lake.sql(f"{paths.format('data')} UNION ALL {paths.format('delete')}").collect("pyarrow")
-    return {Path(path).name for (path,) in found.iter_rows()}
 
 
 def files(tmp_path: Path) -> set[str]:

@@ -1,13 +1,16 @@
-"""Spark tasks that are retried, run twice or fail write once or nothing; the driver's memory is constant."""
+"""Spark tasks that are retried, run twice, fail or are interrupted write once or nothing; the driver's memory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +20,15 @@ from local_stores import config_of
 from retrying_job import ROWS, run
 from spark_classes import java_options
 
+import lakeconf
 from lakeconf.ducklake import MARKER
 from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -126,14 +133,68 @@ MEBIBYTES = 40
 
 
 def test_driver_memory_is_constant_with_sixty_times_the_rows(tmp_path: Path) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "data")},
-    }
-    config = json.dumps({"stores": {"dev": backends}})
-    done = subprocess.run([sys.executable, "-c", JOB, config], capture_output=True, text=True, check=False)
+    job = [sys.executable, "-c", JOB, json.dumps(config_of(tmp_path))]
+    done = subprocess.run(job, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (few, before), (many, after) = json.loads(done.stdout.splitlines()[-1])
     assert (few, many) == (5_000, 300_000)
     # Collecting the rows on the driver would take more than this.
     assert after - before < MEBIBYTES
+
+
+def endless(started: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that touches the file `started` and then yields rows forever."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            Path(started).touch()
+            while True:
+                time.sleep(0.05)
+                yield batch.slice(0, 1)
+
+    return rows
+
+
+@pytest.fixture
+def interrupt(tmp_path: Path) -> Iterator[str]:
+    """The path of a file; when it is created, a signal raises KeyboardInterrupt in this process."""
+    started, done = tmp_path / "started", threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            if started.exists():
+                os.kill(os.getpid(), signal.SIGUSR1)
+                return
+
+    def raising(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, raising)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield str(started)
+    done.set()
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("operation", ["append", "merge"])
+def test_interrupted_write_cancels_its_spark_jobs(
+    operation: str, project: Path, spark: SparkSession, interrupt: str
+) -> None:
+    with lakeconf.init().get_store().open(spark) as lake:
+        table = lake.create_table("raw.t", {"id": "BIGINT"})
+        table.append(spark.range(3))
+        before = {path for path in project.rglob("*") if path.is_dir()}
+        files = len([*project.rglob("*.parquet")])
+        frame = spark.range(100, 200, 1, 2).mapInArrow(endless(interrupt), "id long")
+        with pytest.raises(KeyboardInterrupt):
+            table.append(frame) if operation == "append" else table.merge(frame, on="id")
+        assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+        assert {path for path in project.rglob("*") if path.is_dir()} == before
+        assert len([*project.rglob("*.parquet")]) == files
+        # The response to the interrupted call must not be read as the response to the next call.
+        assert spark.range(7).count() == 7
+        table.append(spark.range(10, 12))
+        assert sorted(row["id"] for row in table.scan().collect().iter_rows(named=True)) == [0, 1, 2, 10, 11]

@@ -19,14 +19,18 @@ from strength import mixed
 
 import lakeconf
 from lakeconf.commit.change import Files
+from lakeconf.commit.staged_commit import is_metadata_of
+from lakeconf.ducklake import STAGED_COMMIT_VERSIONS
 from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from catalog_lake import Lake as CatalogLake
     from servers import FaultProxy, PostgresServer
 
     from lakeconf import Lake, Store
+
 
 SETUP = (
     "INSERT INTO t SELECT i, 'old' FROM range(20) AS r(i)",
@@ -275,10 +279,6 @@ def test_interrupted_commit_is_found(lake: Lake, monkeypatch: pytest.MonkeyPatch
     assert rows(lake) == changed((4, "new"))
 
 
-def through(proxy: FaultProxy, server: PostgresServer, folder: Path, database: str) -> Store:
-    return store_of(folder, on_postgres(server, database, proxy.port), data_inlining_row_limit=3)
-
-
 @pytest.mark.parametrize("forward", [True, False], ids=["committed", "not committed"])
 def test_lost_reply_on_a_server_is_looked_up(
     postgres_server: PostgresServer,
@@ -290,7 +290,8 @@ def test_lost_reply_on_a_server_is_looked_up(
 ) -> None:
     database = postgres_server.create_database()
     prepare(store_of(tmp_path, on_postgres(postgres_server, database), data_inlining_row_limit=3))
-    with through(postgres_proxy, postgres_server, tmp_path, database).open() as lake:
+    hurt = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port), data_inlining_row_limit=3)
+    with hurt.open() as lake:
         before = lake.snapshot_id
         transaction = with_key(lake, staged(lake, {4: "new"}, deleted=(5,), added=1), "k")
         files = {Path(path) for change in transaction.changes for path in change.files}
@@ -334,12 +335,10 @@ with store_of(folder, {"type": sys.argv[4], "uri": str(folder / "catalog")}).ope
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-def test_killed_writer_leaves_one_snapshot_or_none(
-    tmp_path: Path, when: str, kind: str, python_path: Callable[[], str]
-) -> None:
+def test_killed_writer_leaves_one_snapshot_or_none(tmp_path: Path, when: str, kind: str) -> None:
     store = store_of(tmp_path, {"type": kind, "uri": str(tmp_path / "catalog")}, data_inlining_row_limit=3)
     prepare(store)
-    arguments = [sys.executable, "-c", KILLED, python_path(), str(tmp_path), when, kind]
+    arguments = [sys.executable, "-c", KILLED, str(Path(__file__).parents[1] / "support"), str(tmp_path), when, kind]
     assert subprocess.run(arguments, check=False).returncode == 9
     with store.open() as lake:
         committed = when == "after"
@@ -349,7 +348,13 @@ def test_killed_writer_leaves_one_snapshot_or_none(
         assert (50, "later") in rows(lake)
 
 
-@pytest.fixture
-def python_path() -> Callable[[], str]:
-    support = Path(__file__).parents[1] / "support"
-    return lambda: str(support)
+def test_these_tests_run_each_version_that_may_commit(usual: CatalogLake) -> None:
+    """After an upgrade: compare `COLUMNS` with the extension's source, and run `make prove` before adding a version."""
+    found = usual.rows("SELECT extension_version FROM duckdb_extensions() WHERE extension_name = 'ducklake'")
+    assert {version for (version,) in found} == STAGED_COMMIT_VERSIONS
+
+
+def test_metadata_are_recognized_by_the_id_of_the_lake(usual: CatalogLake) -> None:
+    name, connection = usual.reader.metadata_database, usual.connection
+    assert is_metadata_of(connection, name, usual.reader.lake_id)
+    assert not is_metadata_of(connection, name, "another lake")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import on_postgres
+from local_stores import in_bucket, on_postgres
 from strength import PROVE
 from tiers import leave_out
 
@@ -26,7 +26,7 @@ PAIRS = [
 ]
 
 
-# On Spark and in plain DuckDB, each backend is used once, and every pair in `make prove`.
+# On Spark, each backend is used once, and every pair in `make prove`.
 EACH_ONCE = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_service-share")
 
 
@@ -36,9 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [
         item
         for item in items
-        if (item.name.startswith("test_the_life_of_a_table_in_a_lake[") and item.name.endswith("-on_spark]"))
-        or item.name.startswith("test_table_lifecycle_in_plain_duckdb[")
-        if not any(f"[{pair}{end}" in item.name for pair in EACH_ONCE for end in "-]")
+        if item.name.startswith("test_the_life_of_a_table_in_a_lake[") and item.name.endswith("-on_spark]")
+        if not any(f"[{pair}-" in item.name for pair in EACH_ONCE)
     ]
     leave_out(config, items, left_out)
 
@@ -77,18 +76,7 @@ def storage_backend(pair: tuple[str, str], request: pytest.FixtureRequest, tmp_p
     if pair[1] == "share":
         (tmp_path / ".mounted").touch()
         return {"type": "share", "mount": str(tmp_path), "folder": "data", "marker": ".mounted"}
-    server: S3Server = request.getfixturevalue("s3_server")
-    return {
-        "type": pair[1],
-        "bucket": server.create_bucket(),
-        "prefix": "some/folder",
-        "endpoint": server.endpoint,
-        "url_style": "path",
-        "use_ssl": False,
-        "region": server.region,
-        "key_id": server.keys.key_id,
-        "secret": server.keys.secret,
-    }
+    return {**in_bucket(request.getfixturevalue("s3_server")), "type": pair[1], "prefix": "some/folder"}
 
 
 @pytest.fixture

@@ -84,21 +84,6 @@ def test_one_file_serves_all_tables(catalog: Path, monkeypatch: pytest.MonkeyPat
         pass
 
 
-def test_writers_share_the_lock_of_the_lake_and_maintenance_waits_for_them(
-    catalog: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.05)
-    one, other = FileLocks(catalog), FileLocks(catalog)
-    with one.shared(), other.shared():
-        with pytest.raises(CommitError, match=f"is held by process {os.getpid()}"), other.exclusive():
-            raise AssertionError
-        assert held(lock_file(catalog, "writers")) == "shared"
-    with one.exclusive(), pytest.raises(CommitError, match="not free"), other.shared():
-        raise AssertionError
-    with other.exclusive():
-        pass
-
-
 def test_symbolic_link_to_the_catalog_uses_the_same_locks(catalog: Path) -> None:
     (catalog.parent / "links").mkdir()
     link = catalog.parent / "links" / "other"
@@ -342,9 +327,3 @@ def test_lock_is_released_although_another_process_inherited_its_file(catalog: P
         inherited = os.dup(descriptor)
     assert held(lock_file(catalog, "writers")) == "not at all"
     os.close(inherited)
-
-
-def test_killed_writer_releases_its_lock(catalog: Path) -> None:
-    hold = FORK.replace("child = os.fork()", "child = 1")
-    subprocess.run([sys.executable, "-c", hold, str(catalog), "killed"], check=False)
-    assert held(lock_file(catalog, "writers")) == "not at all"

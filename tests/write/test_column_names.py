@@ -71,6 +71,7 @@ def test_evolution_with_one_name_twice_is_refused(changes: dict[str, Any], messa
         ({"drop": ["a"], "add": {"A": "DATE"}}, ["id", "s", "l", "A"]),
         ({"drop": ["a"], "rename": {"id": "a"}}, ["a", "s", "l"]),
         ({"rename": {"a": "b", "id": "a"}}, ["a", "b", "s", "l"]),
+        ({"rename": {"a": "x", "id": "a", "x": "id"}}, ["a", "id", "s", "l"]),
         ({"drop": ["s.x"], "rename": {"s.y": "x"}, "add": {"s.y": "DATE"}}, ["id", "a", "s", "l"]),
         ({"rename": {"s": "t"}, "add": {"t.w": "DATE"}}, ["id", "a", "t", "l"]),
         ({"add": {"ä": "DATE", "Ä": "DATE"}}, ["id", "a", "s", "l", "ä", "Ä"]),

@@ -11,7 +11,7 @@ from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
 from lakeconf.commit.deletions import Outcome
-from lakeconf.errors import CommitConflictError, CommitError
+from lakeconf.errors import CommitError
 from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
@@ -121,13 +121,3 @@ def test_a_row_that_would_change_twice_is_refused(lake: Lake, spark: SparkSessio
         lake.table("t").merge(frame, on="id")
     assert {*tmp_path.rglob("*.parquet")} == before
     assert [i for i, _ in rows(lake)] == LEFT
-
-
-def test_a_conflict_leaves_no_files(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    before = {*tmp_path.rglob("*.parquet")}
-    at_staged_commit(monkeypatch, before=lambda: run_plain(lake, "DELETE FROM t WHERE id = 1"))
-    with pytest.raises(CommitConflictError):
-        lake.table("t").merge(spark.sql(FRAME), on="id")
-    assert {path for path in tmp_path.rglob("*.parquet") if not path.name.startswith("ducklake-")} <= before

@@ -257,20 +257,6 @@ def test_a_write_that_the_overwrite_is_based_on_is_a_conflict(
         assert [name for name in added if not name.startswith("ducklake-")] == []
 
 
-@pytest.mark.parametrize("committed", ["public", "staged"])
-def test_overwrite_with_a_key_is_committed_once(local: Store, spark: SparkSession, committed: str) -> None:
-    with local.open(spark) as lake:
-        lake._session.committer = committed
-        lake.table("t").append(NEW, idempotency_key="first")
-        done = lake.table("t").overwrite(NEW, idempotency_key="day")
-        assert committer(lake) == committed
-        run_plain(lake, "INSERT INTO t VALUES (99, 'new', NULL)")
-        assert lake.table("t").overwrite(NEW.slice(1), idempotency_key="day") == done
-        assert lake.table("t").idempotency_keys() == ["day", "first"]
-        lake.refresh()
-        assert lake.table("t").count() == 3
-
-
 @pytest.mark.hadoop_aws
 def test_files_in_a_bucket_are_dropped(tmp_path: Path, s3_server: S3Server, spark: SparkSession) -> None:
     store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from commit_hooks import at_staged_commit
 from local_stores import store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 
-from lakeconf.errors import CommitConflictError
 from lakeconf.write import writes
 from lakeconf.write.decision import key_refusal
 
@@ -54,14 +52,6 @@ def test_key_that_was_committed_meanwhile_skips_the_write(keyed: Lake) -> None:
     made = with_key(keyed, staged(keyed, {4: "new"}), "k").commit()
     assert late.commit() == made
     assert keyed._session.writer.rows("SELECT name FROM dev.t WHERE id = 4") == [("new",)]
-
-
-def test_conflict_records_no_key(keyed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    transaction = with_key(keyed, staged(keyed, {4: "new"}), "k")
-    at_staged_commit(monkeypatch, before=lambda: run_plain(keyed, "DELETE FROM t WHERE id = 4"))
-    with pytest.raises(CommitConflictError):
-        transaction.commit()
-    assert keyed.table("t").idempotency_keys() == ["first"]
 
 
 def test_key_survives_maintenance(keyed: Lake) -> None:
