@@ -127,6 +127,18 @@ def over(spark: SparkSession, files: list[tuple[str, int]]) -> DataFrame:
     return with_file_index(spark.read.schema("id BIGINT").parquet(), in_texts(files, 10_000))
 
 
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_missing_file_fails_the_job(spark: SparkSession, files: list[tuple[str, int]], *, refreshed: bool) -> None:
+    planned = over(spark, files)
+    planned.createOrReplaceTempView("planned")
+    Path(files[1][0].removeprefix("file://")).unlink()
+    if refreshed:
+        spark.catalog.refreshByPath(files[1][0])
+        spark.sql("REFRESH TABLE planned")
+    with pytest.raises(Exception, match="is missing, but the catalog lists it"):
+        spark.table("planned").count()
+
+
 def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(
     spark: SparkSession, files: list[tuple[str, int]]
 ) -> None:
