@@ -99,9 +99,6 @@ class Reader:
             assert self.printed == block
         elif language == "toml":
             self.configure(block)
-        elif language == "sql" and self.names["spark"]:
-            with lakeconf.init().get_store().open(self.names["spark"]) as lake:
-                lake.sql(block, dialect="spark").collect("pyarrow")
         elif language == "console":
             for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 line, _, shown = command.partition("\n")
