@@ -14,7 +14,6 @@ import click
 from lakeconf.cli.options import (
     Amount,
     Change,
-    Size,
     change_options,
     complete_stores,
     complete_tables,
@@ -44,10 +43,6 @@ if TYPE_CHECKING:
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
-@click.option(
-    "--deadline-minutes", type=Amount(), help="End the compaction after this time; default: the store's deadline."
-)
-@click.option("--memory-limit", type=Size(), help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @change_options
 def maintain_command(
@@ -55,8 +50,6 @@ def maintain_command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
-    deadline_minutes: float | None,
-    memory_limit: str | None,
     source: str | None,
     change: Change,
     *,
@@ -76,8 +69,6 @@ def maintain_command(
             expire_older_than=timedelta(days=expire_days),
             cleanup_older_than=timedelta(days=cleanup_days),
             keep=keep,
-            deadline=None if deadline_minutes is None else timedelta(minutes=deadline_minutes),
-            memory_limit=memory_limit,
             force=force,
         )
         plan = do(dry_run=True)

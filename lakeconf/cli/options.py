@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
-from lakeconf.backends.store_options import option_fault
 from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.codes import Code
 from lakeconf.config.config import init
@@ -151,7 +150,7 @@ def _names(find: Callable[[], Sequence[str]], incomplete: str) -> list[str]:
 
 
 class Amount(click.FloatRange):
-    """A number of days or minutes; NaN is in each range of click."""
+    """A number of days; NaN is in each range of click."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=LONGEST_DAYS)
@@ -161,18 +160,6 @@ class Amount(click.FloatRange):
         if math.isnan(found):
             self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
         return found
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
-    """The size of a memory limit."""
-
-    name = "size"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        fault = option_fault("maintenance", "memory_limit", value)
-        if fault is not None:
-            self.fail(f"{value!r} {fault.message}; write a size such as 4GB.", param, ctx)
-        return value
 
 
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:

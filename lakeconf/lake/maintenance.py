@@ -64,16 +64,12 @@ class Maintenance:
         self._scope = scope
         self._session = scope.session
 
-    def compact(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
+    def compact(self) -> CompactionResult:
         """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.
 
         Rows, row ids and history do not change. The work is committed in many transactions, for the tables with most
-        files to save first: what is done stays if the process is killed.
-
-        Args:
-            deadline: The time after which no further transaction begins; by default, that of the store.
-            memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store. DuckDB
-                spills to disk.
+        files to save first: what is done stays if the process is killed. The store's `maintenance` limits its time and
+        memory.
 
         Returns:
             Files and bytes before and after, and whether anything is left.
@@ -81,12 +77,11 @@ class Maintenance:
         Raises:
             LakeconfError: DuckDB needs more memory than the limit.
         """
-        return self._limited(flush_lake, rewrite_files, merge_files, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files, merge_files)
 
-    def _limited(self, *steps: Step, deadline: timedelta | None, memory_limit: str | None) -> CompactionResult:
-        session = self._session
-        limit = TimeLimit.after(session.deadline if deadline is None else deadline)
-        with limited_memory(session, memory_limit):
+    def _limited(self, *steps: Step) -> CompactionResult:
+        limit = TimeLimit.after(self._session.deadline)
+        with limited_memory(self._session):
             return self._done(*steps, limit=limit)
 
     def flush(self) -> CompactionResult:
@@ -95,21 +90,17 @@ class Maintenance:
         Returns:
             Files and bytes before and after.
         """
-        return self._limited(flush_lake, deadline=None, memory_limit=None)
+        return self._limited(flush_lake)
 
-    def rewrite(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
+    def rewrite(self) -> CompactionResult:
         """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
 
         Deletes in the catalog become files before, like in a `flush`.
 
-        Args:
-            deadline: As for `compact`.
-            memory_limit: As for `compact`.
-
         Returns:
             Files and bytes before and after, and whether anything is left.
         """
-        return self._limited(flush_lake, rewrite_files, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files)
 
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False

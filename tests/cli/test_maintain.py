@@ -133,7 +133,7 @@ def test_consent_is_asked_for_on_a_terminal(
     assert (stored(folder) == files) == ("nothing was changed" in err) == (answer != "y")
 
 
-@pytest.mark.parametrize("option", ["--expire-days", "--cleanup-days", "--deadline-minutes"])
+@pytest.mark.parametrize("option", ["--expire-days", "--cleanup-days"])
 @pytest.mark.parametrize("value", ["nan", "inf", "1e12", "-1"])
 def test_times_that_are_no_time_are_refused(
     option: str, value: str, project: Path, capsys: pytest.CaptureFixture[str]

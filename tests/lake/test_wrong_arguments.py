@@ -90,7 +90,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.table("raw.events").head("x"), "n is 'x', and not a whole number of at least 0"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=7), "neither an age nor a time"),
     (lambda lake: lake.maintenance.cleanup(older_than="7d"), "neither an age nor a time"),
-    (lambda lake: lake.maintenance.compact(deadline=60), "the deadline is 60, and not a duration"),
     (lambda lake: lake.read_parquet("a.parquet"), "paths is 'a.parquet', and not a list of names"),
     (lambda lake: lake.read_parquet([]), "there are no files to read"),
     (lambda lake: lake.transaction(extra="x").__enter__(), "extra is 'x', and not a dictionary"),
@@ -156,10 +155,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep=0), "keep is 0, and not a whole number"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=pd.NaT), "older_than is NaT"),
     (lambda lake: lake.maintenance.cleanup(older_than=pd.NaT), "older_than is NaT"),
-    (lambda lake: lake.maintenance.compact(deadline=dt.timedelta(-1)), "the deadline is .*, and not a duration"),
-    (lambda lake: lake.maintenance.compact(memory_limit=-5), "the memory_limit -5 must be a string"),
-    (lambda lake: lake.maintenance.compact(memory_limit="-5GB"), "the memory_limit '-5GB' is not a size"),
-    (lambda lake: lake.maintenance.rewrite(memory_limit="0GB"), "the memory_limit '0GB' must be more than 0"),
 ]
 
 
