@@ -142,9 +142,8 @@ class StepRun:
                 self._commit(step, batch, is_last=is_last)
             except LakeconfError as error:
                 if index and self.unknown is None:
-                    said = error.message.replace("nothing was written", "nothing of this range was written")
                     done = "1 range was" if index == 1 else f"{index} ranges were"
-                    error.message = f"{batch} failed after {done} committed: {said}"
+                    error.message = f"{done} committed, but not {batch}: {error.message}"
                 raise
 
     def _commit(self, step: Step, batch: Batch | None, *, is_last: bool) -> None:
