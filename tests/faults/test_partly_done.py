@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNTIL = ("--to", "2024-01-04")
-# By the moment at which it ends; see `dying_command`.
-EXIT_CODES = {"before": 9, "instead": 1, "after": 9}
+# By the moment at which it ends; see `dying_command`. A maintenance flushes table by table if it cannot flush all.
+EXIT_CODES = {"before": {9}, "instead": {0, 1}, "after": {9}}
 CONFIG = """
 default_store = "dev"
 [pipeline.models."raw.first"]
@@ -128,6 +128,6 @@ def test_command_is_repeated(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     for number, when in some([(one, when) for one in range(1, commits + 1) for when in EXIT_CODES], 2):
         folder(f"{number} {when}")
         dead = dies(number, when, arguments)
-        assert dead.returncode == EXIT_CODES[when], (number, when, dead.stderr)
+        assert dead.returncode in EXIT_CODES[when], (number, when, dead.stderr)
         assert run(arguments) == 0, (number, when)
         assert state() == expected, (number, when)
