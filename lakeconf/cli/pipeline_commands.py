@@ -13,15 +13,13 @@ import click
 
 from lakeconf.cli.options import (
     Change,
-    Selection,
     change_options,
-    complete_tables,
     config_option,
     confirm,
     format_option,
     models_options,
     output_format,
-    selection_options,
+    selection,
     store_option,
     yes_option,
 )
@@ -58,7 +56,7 @@ PENDING = 3
 @click.pass_context
 def plan_command(
     context: click.Context,
-    models: Selection,
+    models: tuple[str, ...],
     store: str | None,
     request: dict[str, Any],
     format_name: str,
@@ -72,7 +70,7 @@ def plan_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    names = models.of(pipeline)
+    names = [model.table for model in pipeline.chosen(models)]
     with opened_for_reading(config.get_store(store)) as lake:
         steps = plan(pipeline, lake, names, **request)
     show_plan(steps, format_name)
@@ -138,7 +136,7 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 @click.pass_context
 def run_command(
     context: click.Context,
-    models: Selection,
+    models: tuple[str, ...],
     store: str | None,
     request: dict[str, Any],
     engine: str,
@@ -158,7 +156,7 @@ def run_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    names = models.of(pipeline)
+    names = [model.table for model in pipeline.chosen(models)]
     found = config.get_store(store)
     with found.open(spark_session(found) if engine == "spark" else None) as lake:
         if request["rebuild"] and not yes:
@@ -328,7 +326,7 @@ def _types(context: click.Context, parameter: click.Parameter, given: Sequence[s
 
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("table", shell_complete=complete_tables)
+@click.argument("table")
 @click.option(
     "--type",
     "types",
@@ -373,17 +371,17 @@ def load_command(
 
 
 @click.command("graph", short_help="Show which models read which tables.")
-@selection_options
+@selection
 @output_format("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
 @config_option
-def graph_command(models: Selection, source: str | None, format_name: str) -> None:
+def graph_command(models: tuple[str, ...], source: str | None, format_name: str) -> None:
     """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
 
     \b
         lakeconf graph --format mermaid > models.mmd
     """
     pipeline = declared_pipeline(init(source))
-    chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
+    chosen = pipeline.chosen(models)
     if format_name == "mermaid":
         show_lines(mermaid(pipeline, chosen))
     elif format_name == "json":

@@ -44,8 +44,8 @@ class TableDiff:
     @property
     def is_equal(self) -> bool:
         """True if the tables have the same columns and rows."""
-        is_same = self.only == (0, 0) and self.rows[0] == self.rows[1]
-        return not self.schema and is_same and not any(self.columns.values())
+        differs = self.only != (0, 0) or self.rows[0] != self.rows[1] or any(self.columns.values())
+        return not self.schema and not differs
 
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
@@ -99,8 +99,8 @@ def difference(
         left, right = f"FROM {first} EXCEPT ALL FROM {second}", f"FROM {second} EXCEPT ALL FROM {first}"
     else:
         left, right = (f"FROM {a} a ANTI JOIN {b} b ON {_same(on)}" for a, b in ((first, second), (second, first)))
+        keys = ", ".join(map(identifier, on))
         for store, source in zip(stores, (first, second), strict=True):
-            keys = ", ".join(map(identifier, on))
             for (count,) in connection.rows(f"SELECT count(*) AS n FROM {source} GROUP BY {keys} HAVING n > 1 LIMIT 1"):
                 raise QueryError(
                     f"the key {', '.join(on)} of {table} is not unique in {store}: {count} rows have the same",

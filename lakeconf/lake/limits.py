@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from lakeconf.commit.session import Session
-from lakeconf.connection.connection import Connection
-from lakeconf.errors import LakeconfError
 from lakeconf.sql import literal
 
 
@@ -23,21 +21,11 @@ def limited_memory(session: Session) -> Iterator[None]:
     writer, lock = session.writer, session.writer_lock
     try:
         with lock:
-            _set_memory(writer, session.memory_limit)
+            writer.execute(f"SET memory_limit = {literal(session.memory_limit)}")
         yield
     finally:
         with lock:  # the value before is rounded, so it cannot be restored; a limit that is refused may be in force
             writer.execute("RESET memory_limit")
-
-
-def _set_memory(writer: Connection, limit: str) -> None:
-    try:
-        writer.execute(f"SET memory_limit = {literal(limit)}")
-    except LakeconfError as error:
-        raise LakeconfError(
-            f"the memory_limit {limit!r} is not possible: {error.message.splitlines()[0]}",
-            hint="write a size such as 4GB",
-        ) from error
 
 
 @dataclass(frozen=True)

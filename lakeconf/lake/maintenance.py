@@ -140,7 +140,7 @@ class Maintenance:
                 _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
         return expired
 
-    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False, force: bool = False) -> list[str]:
+    def cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> list[str]:
         """Removes files that no snapshot needs, and files left behind by crashed writers.
 
         Only files that provably belong to this lake are removed: files below the data path that its catalog has
@@ -151,20 +151,17 @@ class Maintenance:
         Args:
             older_than: A time or an age: files that were scheduled or written after it are kept. Must exceed the
                 longest job that may still use them; at least a day, because other writers do not announce their files.
-            dry_run: True to remove nothing and only return the paths that would be removed.
             force: True to accept less than a day, and a metadata backend without locks, if nothing else uses the lake.
 
         Returns:
-            The paths of the removed files.
+            The paths of the removed files; `plan_cleanup` returns them before.
 
         Raises:
             CatalogError: The marker below the data path is missing or belongs to another lake, or the catalog lists
                 files for removal that do not belong to the lake. Nothing was removed.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was removed.
         """
-        check_flags(dry_run=dry_run, force=force)
-        if dry_run:
-            return self.plan_cleanup(older_than=older_than, force=force).paths
+        check_flags(force=force)
         limit = self._limit(older_than, force=force)
         with self._session.guard.removing(force=force):
             return self._cleanup().remove(limit).paths
@@ -215,8 +212,8 @@ class Maintenance:
             raise LakeconfError(f"the time {older_than} has no time zone", hint="add one, such as timezone.utc")
         if not force and moment > now - SHORTEST_AGE:
             raise LakeconfError(
-                "older_than is less than a day: other processes may still read or write the files",
-                hint="pass a day or more; or, if nothing else uses the lake, force=True",
+                f"{older_than} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force (force=True)",
             )
         return moment
 

@@ -242,6 +242,7 @@ class Files:
     model: Model
     names: Sequence[str]  # the files as messages name them: relative to the folder of the model, or URIs
     columns: Mapping[str, str]  # the columns of the model and their DuckDB types; empty to infer them
+    inferred: Collection[str] = ()  # those of `columns` whose type was inferred
     # The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which is a
     # request for each file in a bucket.
     found: dict[str, str] = field(default_factory=dict, compare=False)
@@ -343,8 +344,9 @@ def check_files(files: Files, lake: Lake) -> None:
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
     """Refuses values that another type would change."""
     rounding, guessing = _conditions(rounds, pairs), _conditions(is_guessed, pairs)
-    if files.ending == "csv" and not files.columns:
-        guessing |= _conditions(is_rewritten, pairs)
+    if files.ending == "csv":
+        inferred = {name: pair for name, pair in pairs.items() if not files.columns or name in files.inferred}
+        guessing |= _conditions(is_rewritten, inferred)
     checked = [name for name in pairs if name in rounding or name in guessing]
     if not checked:
         return

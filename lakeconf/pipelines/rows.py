@@ -87,18 +87,16 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
     # A merge of files gives updated rows new row ids, so that they look like new ones.
     found = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
     if found is not None:
-        update, merge = found
+        why = f"snapshot {found[0]} updated rows, and snapshot {found[1]} gave them new ids when it merged their files"
+    elif (replaced := _replaced(lake, table, changes, since)) is not None:
+        why = f"snapshot {replaced} wrote rows again, as an overwrite and a restore do"
+    else:
+        why = None
+    if why is not None:
         raise PipelineError(
-            f"the new rows of {name} cannot be told from updated ones: snapshot {update} inserted and deleted rows, "
-            f"and snapshot {merge} merged their files, which gives updated rows new ids",
-            hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain",
-        )
-    replaced = _replaced(lake, table, changes, since)
-    if replaced is not None:
-        raise PipelineError(
-            f"the new rows of {name} cannot be told from others: snapshot {replaced} wrote rows again, as an overwrite "
-            "and a restore do",
-            hint=f"replace all rows: lakeconf run {model.table} --rebuild; or use the kind full or merge",
+            f"the new rows of {name} cannot be told from others: {why}",
+            hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain, and "
+            "read an input that is overwritten with the kind full or merge",
         )
     return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
 

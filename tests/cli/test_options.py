@@ -36,7 +36,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--exclude", "--on", "--output", "--file", "--explain"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain"}
 
 
 def _checked() -> list[tuple[str, str]]:

@@ -50,7 +50,7 @@ def test_dry_run_changes_nothing(lake: Lake, project: Path) -> None:
     assert lake.maintenance.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
     assert lake.maintenance.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
     assert (project / "data" / "raw" / "t" / "mine.parquet").write_text("of somebody else")
-    planned = {path.rpartition("/")[2] for path in lake.maintenance.cleanup(older_than=NOW, dry_run=True, force=True)}
+    planned = {path.rpartition("/")[2] for path in lake.maintenance.plan_cleanup(older_than=NOW, force=True).paths}
     assert len(planned) == 10
     assert planned < files
     assert [found.snapshot_id for found in lake.snapshots()] == [*versions, before]
@@ -200,8 +200,9 @@ def test_nothing_is_removed_without_locks(lake: Lake, project: Path) -> None:
     lake.maintenance.compact()
     before, files = lake.snapshots(), stored(project)
     day = dt.timedelta(days=1)
+    lake.maintenance.expire_snapshots(older_than=day, dry_run=True)
+    lake.maintenance.plan_cleanup(older_than=day)
     for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
-        refused(older_than=day, dry_run=True)
         with pytest.raises(CommitError, match="the metadata backend has no locks"):
             refused(older_than=day)
     assert (lake.snapshots(), stored(project)) == (before, files)

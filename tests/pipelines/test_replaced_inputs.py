@@ -136,7 +136,7 @@ def overwritten(lake: Lake) -> None:
     lake.table("raw.a").overwrite(lake.table("raw.a").scan().sort("id"))
 
 
-def restored(lake: Lake) -> None:
+def restored_rows(lake: Lake) -> None:
     lake.table("raw.a").delete("id > 1")
     lake.restore("raw.a", version=lake.snapshot_id - 1)
 
@@ -148,7 +148,7 @@ def emptied_and_restored(lake: Lake) -> None:
     lake.restore("raw.a", version=version - 1)
 
 
-@pytest.mark.parametrize("change", [overwritten, restored, emptied_and_restored])
+@pytest.mark.parametrize("change", [overwritten, restored_rows, emptied_and_restored])
 def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> None:
     pipeline = Pipeline([KEPT[0]])
     run(pipeline, lake)
