@@ -28,7 +28,7 @@ def store_in(folder: Path) -> lakeconf.Store:
         "metadata_backend": {"type": "duckdb", "uri": str(folder / "catalog")},
         "storage_backend": {"type": "local", "path": str(folder / "data")},
     }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store()
+    return lakeconf.init({"stores": {"dev": {**backends, "maintenance": {"memory_limit": "4GB"}}}}).get_store()
 
 
 def measure(folder: Path, how: str) -> None:
@@ -36,7 +36,7 @@ def measure(folder: Path, how: str) -> None:
     started = time.perf_counter()
     if how == "lakeconf":
         with store_in(folder).open() as lake:
-            lake.maintenance.compact(memory_limit="4GB")
+            lake.maintenance.compact()
             if len(lake.table("t").files()) != 1:
                 raise SystemExit("the files were not merged")
     else:

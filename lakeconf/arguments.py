@@ -9,7 +9,7 @@ from lakeconf.errors import LakeconfError
 if TYPE_CHECKING:
     import duckdb
 
-# The oldest age of snapshots and files: subtracted from now, it is still a time. Also the longest limit in minutes.
+# The oldest age of snapshots and files: subtracted from now, it is still a time.
 LONGEST_DAYS = 100_000
 # The largest number of rows that DuckDB accepts.
 _MOST = 2**63 - 1

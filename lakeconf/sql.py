@@ -7,7 +7,6 @@ only in how they write secret values and extensions.
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
@@ -65,11 +64,6 @@ def exact_paths(paths: str | Iterable[str]) -> str:
 def listing_sql(folder: str, pattern: str) -> str:
     """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern."""
     return f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
-
-
-def parser_reason(error: Exception) -> str:
-    """Returns the first line of an error of sqlglot, without its terminal escape sequences."""
-    return next(iter(re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()), "")
 
 
 class Rendering:

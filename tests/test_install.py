@@ -42,10 +42,6 @@ path = "{name}/data"
     for name in ("dev", "prod")
 )
 EXTRAS = {
-    "sqlglot": """
-from lakeconf.lake.spark_sql import parsed, table_references
-assert [one.name for one in table_references(parsed("SELECT id + 1 AS n FROM raw.t", "spark"))] == ["t"]
-""",
     "polars": """
 import lakeconf, polars as pl
 with lakeconf.init().get_store().open() as lake:
@@ -218,19 +214,6 @@ def test_every_dependency_is_imported() -> None:
     imported = {found.imported.partition(".")[0] for found in all_imports()}
     needed = {Requirement(line).name.replace("-", "_") for line in PROJECT["dependencies"]}
     assert needed - NOT_IMPORTED <= imported
-
-
-@pytest.mark.parametrize("end", ["first", "last"])
-def test_both_ends_of_the_range_of_sqlglot_work(end: str, tmp_path: Path) -> None:
-    (line,) = PROJECT["optional-dependencies"]["sqlglot"]
-    (first,) = [one.version for one in Requirement(line).specifier if one.operator == ">="]
-    # The folder has no constraints of the project.
-    uv("pip", "install", "--quiet", "--target", "sqlglot", line if end == "last" else f"sqlglot=={first}", cwd=tmp_path)
-    test = str(REPOSITORY / "tests" / "lake" / "test_spark_sql.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-    variables = {**os.environ, "PYTHONPATH": str(tmp_path / "sqlglot")}
-    result = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout
 
 
 def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:

@@ -52,7 +52,6 @@ LAZY = {
     ("lakeconf.cli.config_commands", "lakeconf.pipelines"),
     ("lakeconf.cli.config_commands", "lakeconf.pipelines.models.unit_tests"),
     ("lakeconf.cli.change_commands", "lakeconf.inspection.table_copy"),
-    ("lakeconf.lake.lake", "lakeconf.lake.spark_sql"),
     ("lakeconf.cli.pipeline_commands", "lakeconf.pipelines.openlineage"),
     ("lakeconf.cli", "lakeconf.cli.app"),
     ("lakeconf.integrations.pytest", "lakeconf.config.config"),

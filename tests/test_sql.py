@@ -24,7 +24,6 @@ from lakeconf.sql import (
     folded,
     identifier,
     literal,
-    parser_reason,
 )
 
 if TYPE_CHECKING:
@@ -198,8 +197,3 @@ def test_secret_runs_as_it_is_bound() -> None:
         connection.execute(text, [secret.reveal() for secret in parameters])
         query = "SELECT name, type, persistent FROM duckdb_secrets()"
         assert connection.execute(query).fetchall() == [("s", "http", False)]
-
-
-@pytest.mark.parametrize(("text", "reason"), [("", ""), ("one\ntwo", "one"), ("a \x1b[4mb\x1b[0m c\r\nd", "a b c")])
-def test_reason_of_the_parser_is_its_first_line_without_escape_sequences(text: str, reason: str) -> None:
-    assert parser_reason(ValueError(text)) == reason

@@ -163,7 +163,7 @@ _SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCI
 
 @dataclass(frozen=True)
 class MaintenanceLimits:
-    """The limits of a compaction, a flush or a rewrite that has none of its own."""
+    """The limits of a compaction, a flush or a rewrite."""
 
     deadline: timedelta | None = None  # the time after which no further transaction begins; None for no limit
     memory_limit: str | None = None  # DuckDB's memory, such as `4GB`; None for DuckDB's default

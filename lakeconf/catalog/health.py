@@ -168,6 +168,20 @@ _MERGED = """
 
 
 @repeated
+def replacing_snapshots(reader: CatalogReader, table_name: str, since: int, until: int) -> list[int]:
+    """Returns the snapshots that inserted and deleted rows of a table, as updates and overwrites do."""
+    with reader.transaction() as transaction:
+        table_id = find_table(transaction, table_name, until).table_id
+        found = transaction.rows(_CHANGES, [since, until])
+    return [version for version, made in found if _is_update(made, table_id)]
+
+
+def _is_update(made: str | None, table_id: int) -> bool:
+    kinds = [kind for kind, table in changed_tables(made) if table == table_id]
+    return any("insert" in kind for kind in kinds) and any("delete" in kind for kind in kinds)
+
+
+@repeated
 def merged_update(reader: CatalogReader, table_name: str, since: int, until: int) -> tuple[int, int] | None:
     """Returns an update that the change feed may show as deleted and inserted rows."""
     with reader.transaction() as transaction:
@@ -179,9 +193,11 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
             if any(kind.startswith(MERGES) and table == table_id for kind, table in made_changes(made))
         ]
         for version, made in found:
-            kinds = [kind for kind, table in changed_tables(made) if table == table_id]
             merge = next((one for one in merges if one > version), None)
-            is_update = any("insert" in kind for kind in kinds) and any("delete" in kind for kind in kinds)
-            if merge is not None and is_update and transaction.rows(_MERGED, [table_id, version, version]):
+            if (
+                merge is not None
+                and _is_update(made, table_id)
+                and transaction.rows(_MERGED, [table_id, version, version])
+            ):
                 return version, merge
     return None

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import (
-    Amount,
-    Change,
-    Size,
-    change_options,
-    complete_stores,
-    complete_tables,
-    store_option,
-)
+from lakeconf.cli.options import Amount, Change, change_options, store_option
 from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
-from lakeconf.errors import LakeconfError
 from lakeconf.lake.maintenance_plan import maintain
 from lakeconf.store import for_reading
 
@@ -44,10 +34,6 @@ if TYPE_CHECKING:
 @click.option(
     "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="Number of newest snapshots to keep."
 )
-@click.option(
-    "--deadline-minutes", type=Amount(), help="End the compaction after this time; default: the store's deadline."
-)
-@click.option("--memory-limit", type=Size(), help="DuckDB's memory, such as 4GB; default: the store's limit.")
 @click.option("--force", is_flag=True, help="Allow ages below one day; use only if no other process uses the lake.")
 @change_options
 def maintain_command(
@@ -55,8 +41,6 @@ def maintain_command(
     expire_days: float,
     cleanup_days: float,
     keep: int,
-    deadline_minutes: float | None,
-    memory_limit: str | None,
     source: str | None,
     change: Change,
     *,
@@ -67,19 +51,10 @@ def maintain_command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
-    _check_ages({"--expire-days": expire_days, "--cleanup-days": cleanup_days}, force=force)
     found = for_reading(init(source).get_store(store), read_only=False)
+    expire, clean = timedelta(days=expire_days), timedelta(days=cleanup_days)
     with found.open() as lake:
-        do = partial(
-            maintain,
-            lake,
-            expire_older_than=timedelta(days=expire_days),
-            cleanup_older_than=timedelta(days=cleanup_days),
-            keep=keep,
-            deadline=None if deadline_minutes is None else timedelta(minutes=deadline_minutes),
-            memory_limit=memory_limit,
-            force=force,
-        )
+        do = partial(maintain, lake, expire_older_than=expire, cleanup_older_than=clean, keep=keep, force=force)
         plan = do(dry_run=True)
         if change.is_text:
             show_lines(str(plan))
@@ -89,21 +64,11 @@ def maintain_command(
         show_lines(f"done:\n{done}")
 
 
-def _check_ages(days: Mapping[str, float], *, force: bool) -> None:
-    """Refuses ages below one day; the errors of the functions below name arguments of Python."""
-    for option, age in days.items():
-        if age < 1 and not force:
-            raise LakeconfError(
-                f"{option} {age:g} is less than a day: other processes may still read or write the files",
-                hint="pass a day or more; or, if nothing else uses the lake, --force",
-            )
-
-
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
 
 
 @click.command("restore", short_help="Restore a table as it was at an older snapshot.")
-@click.argument("table", shell_complete=complete_tables)
+@click.argument("table")
 @click.option("--version", type=click.IntRange(min=0), help="The snapshot to restore; see `lakeconf snapshots`.")
 @click.option(
     "--timestamp",
@@ -155,8 +120,8 @@ def _show(plan: RestorePlan) -> None:
 
 
 @click.command("copy", short_help="Copy tables from one store to another.")
-@click.argument("source_store", metavar="SOURCE", shell_complete=complete_stores)
-@click.argument("target_store", metavar="TARGET", shell_complete=complete_stores)
+@click.argument("source_store", metavar="SOURCE")
+@click.argument("target_store", metavar="TARGET")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @change_options
 def copy_command(

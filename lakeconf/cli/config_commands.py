@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from lakeconf.cli.options import (
-    complete_stores,
     config_option,
     format_option,
     output_format,
@@ -181,7 +180,7 @@ def _count(found: Sequence[Problem], word: str) -> str:
 
 
 @click.command("stores", short_help="List the stores, or the values of a store.")
-@click.argument("store", required=False, shell_complete=complete_stores)
+@click.argument("store", required=False)
 @format_option
 @config_option
 def stores_command(store: str | None, source: str | None, format_name: str) -> None:

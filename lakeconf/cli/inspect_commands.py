@@ -17,8 +17,6 @@ import click
 
 from lakeconf.catalog.history import TableFile, change_summaries
 from lakeconf.cli.options import (
-    complete_stores,
-    complete_tables,
     config_option,
     confirm,
     format_option,
@@ -112,7 +110,6 @@ def _show_findings(step: Step) -> None:
 
 
 _CELL = 60
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command("sql", short_help="Run a query on a lake.")
@@ -188,10 +185,6 @@ def _show_csv(rows: Sequence[Sequence[str]]) -> None:
         show_lines(text.getvalue().rstrip("\n"))
     else:
         show_exactly(text.getvalue().rstrip("\n"))
-    count = sum(cell[:1] in _FORMULA and not _is_number(cell) for row in rows for cell in row if cell)
-    if count:
-        start = f"{count} value{'s' if count > 1 else ''} that spreadsheets evaluate as formulas"
-        show(f"warning: the output contains {start} (starting with =, +, - or @); import as text", to_stderr=True)
 
 
 def _check_keys(names: Sequence[str]) -> None:
@@ -208,14 +201,6 @@ def _are_numbers(column: Sequence[object]) -> bool:
     return all(value is None or type(value) in (int, float, Decimal) for value in column)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _text(value: object) -> str:
     if isinstance(value, float):
         return str(value)
@@ -229,7 +214,7 @@ def _cell(value: object) -> str:
 
 
 @click.command("tables", short_help="List the tables of a lake, or the files of a table.")
-@click.argument("table", required=False, shell_complete=complete_tables)
+@click.argument("table", required=False)
 @store_option
 @format_option
 @config_option
@@ -316,17 +301,10 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
 
 
 @click.command("diff", short_help="Compare a table of two stores.")
-@click.argument("one", shell_complete=complete_stores)
-@click.argument("other", shell_complete=complete_stores)
-@click.argument("table", shell_complete=complete_tables)
+@click.argument("one")
+@click.argument("other")
+@click.argument("table")
 @click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
-@click.option(
-    "--samples",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Number of differing rows to show of each kind.",
-)
 @format_option
 @config_option
 @click.pass_context
@@ -336,7 +314,6 @@ def diff_command(
     other: str,
     table: str,
     on: tuple[str, ...],
-    samples: int,
     format_name: str,
     source: str | None,
 ) -> None:
@@ -345,7 +322,7 @@ def diff_command(
     The exit code is 1 if they differ.
     """
     config = init(source)
-    found = compare(config.get_store(one), config.get_store(other), table, on, samples=samples)
+    found = compare(config.get_store(one), config.get_store(other), table, on)
     if format_name == "json":
         data = plain(dataclasses.asdict(found))
         show_json({"equal": found.is_equal, "equal_rows": data.pop("equal"), **data})
@@ -383,7 +360,7 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 
 
 @click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
-@click.argument("table", shell_complete=complete_tables)
+@click.argument("table")
 @store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
 @format_option

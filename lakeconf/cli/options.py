@@ -1,4 +1,4 @@
-"""Options that several commands share, completion, and the prompt before a change."""
+"""Options that several commands share, and the prompt before a change."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ import logging
 import math
 import os
 import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from lakeconf.arguments import LONGEST_DAYS
-from lakeconf.backends.store_options import option_fault
 from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.codes import Code
-from lakeconf.config.config import init
 from lakeconf.config.file import file_text
-from lakeconf.errors import ConfigError, LakeconfError, Problem, required
-from lakeconf.logs import TerminalFormatter, escaped
-
-if TYPE_CHECKING:
-    from lakeconf.pipelines import Pipeline
+from lakeconf.errors import ConfigError, Problem, required
+from lakeconf.logs import TerminalFormatter
 
 Done = TypeVar("Done")
 
@@ -88,26 +82,26 @@ def verbosity_options() -> list[click.Option]:
     """The options `--verbose` and `--debug` of a command."""
     return [
         click.Option(
-            ["-v", "--verbose"], is_flag=True, expose_value=False, help="Log events to stderr.", callback=_verbose
+            ["-v", "--verbose"],
+            is_flag=True,
+            expose_value=False,
+            help="Log events to stderr.",
+            callback=functools.partial(_listen, logging.INFO),
         ),
         click.Option(
-            ["--debug"], is_flag=True, expose_value=False, help="Log details and tracebacks to stderr.", callback=_debug
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            help="Log details and tracebacks to stderr.",
+            callback=functools.partial(_listen, logging.DEBUG),
         ),
     ]
 
 
-def _verbose(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
-    if value:
-        _listen(context, logging.INFO)
-
-
-def _debug(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
-    if value:
-        _listen(context, logging.DEBUG)
-
-
-def _listen(context: click.Context, level: int) -> None:
+def _listen(level: int, context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's flag
     """Writes the records of lakeconf to stderr until the command ends."""
+    if not value:
+        return
     logger = logging.getLogger("lakeconf")
     before = logger.level
     handler: logging.Handler = context.meta.get(_HANDLER) or logging.StreamHandler()
@@ -121,37 +115,8 @@ def _listen(context: click.Context, level: int) -> None:
     logger.setLevel(min(level, before or level))
 
 
-def complete_stores(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The stores of the configuration that the command line names."""
-    return _names(lambda: init(context.params.get("source")).names, incomplete)
-
-
-def complete_tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The tables of the store that the command line names, or of the default store. Reads the catalog."""
-
-    def tables() -> Sequence[str]:
-        given = context.params
-        store = given.get("store") or given.get("one")
-        with init(given.get("source")).get_store(store).open(read_only=True) as lake:
-            return lake.tables()
-
-    return _names(tables, incomplete)
-
-
-def _names(find: Callable[[], Sequence[str]], incomplete: str) -> list[str]:
-    """The names that begin with what was typed. Without them, if they cannot be found: a shell shows no errors."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = find()
-    except (LakeconfError, OSError):
-        return []
-    # A shell splits words at spaces, and must not be given control characters.
-    return [name for name in found if name.startswith(incomplete) and name == escaped(name) and name.split() == [name]]
-
-
 class Amount(click.FloatRange):
-    """A number of days or minutes; NaN is in each range of click."""
+    """A number of days; NaN is in each range of click."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=LONGEST_DAYS)
@@ -163,18 +128,6 @@ class Amount(click.FloatRange):
         return found
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no arguments
-    """The size of a memory limit."""
-
-    name = "size"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        fault = option_fault("maintenance", "memory_limit", value)
-        if fault is not None:
-            self.fail(f"{value!r} {fault.message}; write a size such as 4GB.", param, ctx)
-        return value
-
-
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
     """The option `--format`, which commands receive as `format_name`; the first format is the default."""
     return click.option(
@@ -183,11 +136,9 @@ def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..
 
 
 format_option = output_format("text", "json")
-store_option: Callable[..., Any] = click.option(
-    "--store", metavar="STORE", shell_complete=complete_stores, help="Store; by default `default_store`."
-)
+store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
 stores_option: Callable[..., Any] = click.option(
-    "--store", "stores", multiple=True, metavar="STORE", shell_complete=complete_stores, help="Store; may be repeated."
+    "--store", "stores", multiple=True, metavar="STORE", help="Store; may be repeated."
 )
 overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
@@ -196,29 +147,7 @@ yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help=
 _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The models that the command line selects, as for `Pipeline.chosen`."""
-
-    tables: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-
-    def of(self, pipeline: Pipeline) -> list[str]:
-        """The tables of the selected models, in order."""
-        return [model.table for model in pipeline.chosen(self.tables, self.exclude)]
-
-
-def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the arguments and options that select models; the command receives a `Selection` as `models`."""
-
-    @functools.wraps(command)
-    def selecting(*, models: tuple[str, ...], exclude: tuple[str, ...], **others: Any) -> Any:
-        return command(models=Selection(models, exclude), **others)
-
-    selecting = click.option("--exclude", multiple=True, metavar="MODEL", help="Leave out models; may be repeated.")(
-        selecting
-    )
-    return click.argument("models", nargs=-1, metavar="[MODEL]...")(selecting)
+selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
 
 
 _REQUEST = ("since", "until", "redo_late", "rebuild")
@@ -246,7 +175,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Start of the range in UTC, such as 2026-01-31T12:00:00; recomputes intervals that have run.",
         ),
         store_option,
-        selection_options,
+        selection,
     ):
         made = option(made)
     return made

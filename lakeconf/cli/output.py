@@ -42,7 +42,8 @@ def show_exactly(text: str) -> None:
 
 def style(text: str, **how: Any) -> str:
     """Styles text like `click.style`, for `show` and `show_lines`."""
-    return "".join(f"{one}{_MARK}" if one.startswith("\x1b") else one for one in _styled(escaped(text), **how))
+    parts = re.split(r"(\x1b\[[0-9;]*m)", click.style(escaped(text), **how))
+    return "".join(f"{one}{_MARK}" if one.startswith("\x1b") else one for one in parts)
 
 
 def safe_line(text: str) -> str:
@@ -92,10 +93,6 @@ def _colour() -> bool | None:
     return False if os.environ.get("TERM") == "dumb" else None
 
 
-def _styled(text: str, **how: Any) -> Sequence[str]:
-    return re.split(r"(\x1b\[[0-9;]*m)", click.style(text, **how))
-
-
 def _json_escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}" if escaped(found[0]) != found[0] else found[0]
 
@@ -139,7 +136,7 @@ def problem_text(problem: Problem) -> str:
     """Formats a problem for people: one line, the excerpt of the file, and one line for the hint."""
     place = "error" if problem.file is None else _relative(problem.file)
     if problem.line is not None:
-        place += f":{problem.line}:{problem.column}"
+        place += f":{problem.line}:{problem.column or 1}"
     key = f" {escaped(problem.key)}:" if problem.key else ""
     code = style(f"[{problem.code}]", dim=True)
     text = f"{style(f'{place}:', bold=True)}{key} {escaped(problem.message)} {code}"
@@ -181,15 +178,14 @@ def github_annotations(problems: Iterable[Problem], level: Literal["error", "war
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
     """
-    return [_command(problem, level) for problem in problems]
-
-
-def _command(problem: Problem, level: str) -> str:
-    place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
-    properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
-    text = f"{problem.key}: {problem.message}" if problem.key else problem.message
-    hint = f"\nhint: {problem.hint}" if problem.hint else ""
-    return f"::{level} {properties}::{_data(text + hint)}"
+    lines = []
+    for problem in problems:
+        place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
+        properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+        text = f"{problem.key}: {problem.message}" if problem.key else problem.message
+        hint = f"\nhint: {problem.hint}" if problem.hint else ""
+        lines.append(f"::{level} {properties}::{_data(text + hint)}")
+    return lines
 
 
 def _path(problem: Problem) -> str | None:

@@ -13,22 +13,21 @@ import click
 
 from lakeconf.cli.options import (
     Change,
-    Selection,
     change_options,
-    complete_tables,
     config_option,
     confirm,
     format_option,
     models_options,
     output_format,
-    selection_options,
+    selection,
     store_option,
     yes_option,
 )
 from lakeconf.cli.output import counts_text, plain, show, show_error, show_json, show_lines, show_table, style
 from lakeconf.config.config import Config, init
+from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import required
-from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, opened, plan, run
+from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, plan, run
 from lakeconf.pipelines.loading import load, planned_load
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
 from lakeconf.pipelines.models.unit_tests import (
@@ -57,7 +56,7 @@ PENDING = 3
 @click.pass_context
 def plan_command(
     context: click.Context,
-    models: Selection,
+    models: tuple[str, ...],
     store: str | None,
     request: dict[str, Any],
     format_name: str,
@@ -71,8 +70,8 @@ def plan_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    names = models.of(pipeline)
-    with opened(config.get_store(store), "duckdb", read_only=True) as lake:
+    names = [model.table for model in pipeline.chosen(models)]
+    with opened_for_reading(config.get_store(store)) as lake:
         steps = plan(pipeline, lake, names, **request)
     show_plan(steps, format_name)
     context.exit(PENDING if exit_code and any(step.runs for step in steps) else 0)
@@ -134,11 +133,10 @@ _COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not ru
 )
 @click.option("--allow-drop-columns", is_flag=True, help="Drop columns that the models no longer have.")
 @yes_option
-@click.option("--dry-run", is_flag=True, help="Show the plan, as `lakeconf plan` does.")
 @click.pass_context
 def run_command(
     context: click.Context,
-    models: Selection,
+    models: tuple[str, ...],
     store: str | None,
     request: dict[str, Any],
     engine: str,
@@ -147,7 +145,6 @@ def run_command(
     *,
     openlineage: bool,
     allow_drop_columns: bool,
-    dry_run: bool,
     yes: bool,
 ) -> None:
     """Run each MODEL, by default all models of [pipeline].
@@ -159,12 +156,11 @@ def run_command(
     """
     config = init(source)
     pipeline = declared_pipeline(config)
-    names = models.of(pipeline)
-    with opened(config.get_store(store), engine, read_only=dry_run) as lake:
-        if dry_run or (request["rebuild"] and not yes):
-            _preview(plan(pipeline, lake, names, **request), format_name, dry_run=dry_run, yes=yes)
-            if dry_run:
-                return
+    names = [model.table for model in pipeline.chosen(models)]
+    found = config.get_store(store)
+    with found.open(spark_session(found) if engine == "spark" else None) as lake:
+        if request["rebuild"] and not yes:
+            _preview(plan(pipeline, lake, names, **request), format_name)
         progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, is_on=openlineage) as lineage:
             calls = _calls(progress, lineage)
@@ -175,13 +171,13 @@ def run_command(
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
 
 
-def _preview(steps: Sequence[Step], format_name: str, *, dry_run: bool, yes: bool) -> None:
+def _preview(steps: Sequence[Step], format_name: str) -> None:
     """Shows a plan, and asks before existing rows are replaced."""
     replaced = [step.model.table for step in steps if step.replaces]
-    if dry_run or (replaced and format_name == "text"):
-        show_plan(steps, format_name)
-    if replaced and not dry_run:
-        confirm(f"Replace the rows of {', '.join(replaced)}?", yes=yes)
+    if replaced:
+        if format_name == "text":
+            show_plan(steps, format_name)
+        confirm(f"Replace the rows of {', '.join(replaced)}?", yes=False)
 
 
 def _events(
@@ -253,11 +249,10 @@ def test_command(context: click.Context, names: tuple[str, ...], format_name: st
     config = init(source)
     pipeline = declared_pipeline(config)
     tests = chosen_tests(pipeline, declared_unit_tests(config), names)
-    with contextlib.ExitStack() as stack:
-        progress = _show_test if format_name == "text" else lambda _: None
-        results = []
-        if tests:
-            lake = empty_lake(stack, "test", secrets=config.secrets)
+    progress = _show_test if format_name == "text" else lambda _: None
+    results = []
+    if tests:
+        with empty_lake("test", secrets=config.secrets) as lake:
             results = run_unit_tests(pipeline, tests, lake, progress)
     if format_name == "json":
         show_json([_test_data(result) for result in results])
@@ -331,7 +326,7 @@ def _types(context: click.Context, parameter: click.Parameter, given: Sequence[s
 
 @click.command("load", short_help="Load a file into a table.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("table", shell_complete=complete_tables)
+@click.argument("table")
 @click.option(
     "--type",
     "types",
@@ -357,8 +352,8 @@ def load_command(
     for name, kind in types.items():
         type_sql(name, kind)
     found = init(source).get_store(store)
-    with contextlib.ExitStack() as stack:
-        plan = planned_load(opened_for_reading(found, stack), file, table, types)
+    with opened_for_reading(found) as lake:
+        plan = planned_load(lake, file, table, types)
     if change.is_text:
         show_table([("column", "type", "from"), *((name, *found) for name, found in plan.columns.items())])
         show(f"{'create' if plan.schema is None else 'append to'} {table}: {counted(plan.count, 'row')}")
@@ -376,17 +371,17 @@ def load_command(
 
 
 @click.command("graph", short_help="Show which models read which tables.")
-@selection_options
+@selection
 @output_format("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
 @config_option
-def graph_command(models: Selection, source: str | None, format_name: str) -> None:
+def graph_command(models: tuple[str, ...], source: str | None, format_name: str) -> None:
     """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
 
     \b
         lakeconf graph --format mermaid > models.mmd
     """
     pipeline = declared_pipeline(init(source))
-    chosen = [pipeline.by_table[table] for table in models.of(pipeline)]
+    chosen = pipeline.chosen(models)
     if format_name == "mermaid":
         show_lines(mermaid(pipeline, chosen))
     elif format_name == "json":

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeconf.catalog.tables import split_name
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import SchemaError, TableNotFoundError
+from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
 from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading, open_connection
 
@@ -44,7 +44,8 @@ class TableDiff:
     @property
     def is_equal(self) -> bool:
         """True if the tables have the same columns and rows."""
-        return not self.schema and self.only == (0, 0) and not any(self.columns.values())
+        differs = self.only != (0, 0) or self.rows[0] != self.rows[1] or any(self.columns.values())
+        return not self.schema and not differs
 
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
@@ -98,6 +99,13 @@ def difference(
         left, right = f"FROM {first} EXCEPT ALL FROM {second}", f"FROM {second} EXCEPT ALL FROM {first}"
     else:
         left, right = (f"FROM {a} a ANTI JOIN {b} b ON {_same(on)}" for a, b in ((first, second), (second, first)))
+        keys = ", ".join(map(identifier, on))
+        for store, source in zip(stores, (first, second), strict=True):
+            for (count,) in connection.rows(f"SELECT count(*) AS n FROM {source} GROUP BY {keys} HAVING n > 1 LIMIT 1"):
+                raise QueryError(
+                    f"the key {', '.join(on)} of {table} is not unique in {store}: {count} rows have the same",
+                    hint="name all columns of the key with --on, or compare whole rows without --on",
+                )
     only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
     changed, differing = _changes(connection, f"{first} a JOIN {second} b ON {_same(on)}", common, on, samples)
     both = counts[0] - only[0] - differing

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
@@ -33,7 +33,6 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
     listed,
-    required,
 )
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     import narwhals as nw
 
     from lakeconf.store import Store
-
-_DIALECTS = ("duckdb", "spark")
 
 
 class Lake:
@@ -283,36 +280,23 @@ class Lake:
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found
 
-    def sql(self, query: str, *, dialect: Literal["duckdb", "spark"] = "duckdb") -> nw.LazyFrame[Any]:
-        """Runs a query on the lake.
+    def sql(self, query: str) -> nw.LazyFrame[Any]:
+        """Runs a query on DuckDB at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
 
-        DuckDB runs DuckDB's SQL at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
-        Spark runs its own SQL at the lake's snapshot. A query may name another one for a table: `AT (VERSION => 3)`, or
-        `VERSION AS OF 3` for Spark. On a lake that is open on Spark, every write accepts the result of either.
+        A query may name another one for a table: `AT (VERSION => 3)`. Every write accepts the result, on Spark, too.
 
         Args:
-            query: A query without parameters; the lake is the default database.
-            dialect: The SQL of the query, and the engine that runs it. Spark needs a lake that is open on Spark and the
-                extra `sqlglot`.
+            query: A query without parameters in DuckDB's SQL; the lake is the default database.
 
         Returns:
-            A lazy frame of the engine.
+            A lazy frame of DuckDB.
 
         Raises:
-            QueryError: It is not a single query, the engine rejects it, or it uses a view or macro that may do more
-                than read the lake.
-            UnsupportedError: The query is in Spark's SQL, and the lake was opened without Spark; or, in a transaction
-                and after `at()`, it calls a macro of the lake.
-            MissingDependencyError: The query is in Spark's SQL, and sqlglot is not installed.
+            QueryError: It is not a single query, DuckDB rejects it, or it uses a view or macro that may do more than
+                read the lake.
+            UnsupportedError: In a transaction and after `at()`, it calls a macro of the lake.
         """
         _check_query(query)
-        if dialect not in _DIALECTS:
-            raise UnsupportedError(f"the dialect {dialect!r} is unknown", hint="write dialect='duckdb' or 'spark'")
-        if dialect == "spark":
-            with required("sqlglot", extra="sqlglot", needed_for="SQL in Spark's dialect"):
-                from lakeconf.lake.spark_sql import query_in_spark_sql
-
-                return query_in_spark_sql(self._scope, query)
         self._scope.add_read(None)
         prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
         check_only_reads(self._session.reader.connection, query)

@@ -64,16 +64,12 @@ class Maintenance:
         self._scope = scope
         self._session = scope.session
 
-    def compact(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
+    def compact(self) -> CompactionResult:
         """Merges small files, rewrites files with many deleted rows, and writes inlined rows to files.
 
         Rows, row ids and history do not change. The work is committed in many transactions, for the tables with most
-        files to save first: what is done stays if the process is killed.
-
-        Args:
-            deadline: The time after which no further transaction begins; by default, that of the store.
-            memory_limit: DuckDB's memory during the compaction, such as `4GB`; by default, that of the store. DuckDB
-                spills to disk.
+        files to save first: what is done stays if the process is killed. The store's `maintenance` limits its time and
+        memory.
 
         Returns:
             Files and bytes before and after, and whether anything is left.
@@ -81,12 +77,11 @@ class Maintenance:
         Raises:
             LakeconfError: DuckDB needs more memory than the limit.
         """
-        return self._limited(flush_lake, rewrite_files, merge_files, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files, merge_files)
 
-    def _limited(self, *steps: Step, deadline: timedelta | None, memory_limit: str | None) -> CompactionResult:
-        session = self._session
-        limit = TimeLimit.after(session.deadline if deadline is None else deadline)
-        with limited_memory(session, memory_limit):
+    def _limited(self, *steps: Step) -> CompactionResult:
+        limit = TimeLimit.after(self._session.deadline)
+        with limited_memory(self._session):
             return self._done(*steps, limit=limit)
 
     def flush(self) -> CompactionResult:
@@ -95,21 +90,17 @@ class Maintenance:
         Returns:
             Files and bytes before and after.
         """
-        return self._limited(flush_lake, deadline=None, memory_limit=None)
+        return self._limited(flush_lake)
 
-    def rewrite(self, *, deadline: timedelta | None = None, memory_limit: str | None = None) -> CompactionResult:
+    def rewrite(self) -> CompactionResult:
         """Rewrites files with many deleted rows: more than the lake's option `rewrite_delete_threshold`.
 
         Deletes in the catalog become files before, like in a `flush`.
 
-        Args:
-            deadline: As for `compact`.
-            memory_limit: As for `compact`.
-
         Returns:
             Files and bytes before and after, and whether anything is left.
         """
-        return self._limited(flush_lake, rewrite_files, deadline=deadline, memory_limit=memory_limit)
+        return self._limited(flush_lake, rewrite_files)
 
     def expire_snapshots(
         self, *, older_than: datetime | timedelta, keep: int = 1, dry_run: bool = False, force: bool = False
@@ -149,7 +140,7 @@ class Maintenance:
                 _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
         return expired
 
-    def cleanup(self, *, older_than: datetime | timedelta, dry_run: bool = False, force: bool = False) -> list[str]:
+    def cleanup(self, *, older_than: datetime | timedelta, force: bool = False) -> list[str]:
         """Removes files that no snapshot needs, and files left behind by crashed writers.
 
         Only files that provably belong to this lake are removed: files below the data path that its catalog has
@@ -160,20 +151,17 @@ class Maintenance:
         Args:
             older_than: A time or an age: files that were scheduled or written after it are kept. Must exceed the
                 longest job that may still use them; at least a day, because other writers do not announce their files.
-            dry_run: True to remove nothing and only return the paths that would be removed.
             force: True to accept less than a day, and a metadata backend without locks, if nothing else uses the lake.
 
         Returns:
-            The paths of the removed files.
+            The paths of the removed files; `plan_cleanup` returns them before.
 
         Raises:
             CatalogError: The marker below the data path is missing or belongs to another lake, or the catalog lists
                 files for removal that do not belong to the lake. Nothing was removed.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was removed.
         """
-        check_flags(dry_run=dry_run, force=force)
-        if dry_run:
-            return self.plan_cleanup(older_than=older_than, force=force).paths
+        check_flags(force=force)
         limit = self._limit(older_than, force=force)
         with self._session.guard.removing(force=force):
             return self._cleanup().remove(limit).paths
@@ -224,8 +212,8 @@ class Maintenance:
             raise LakeconfError(f"the time {older_than} has no time zone", hint="add one, such as timezone.utc")
         if not force and moment > now - SHORTEST_AGE:
             raise LakeconfError(
-                "older_than is less than a day: other processes may still read or write the files",
-                hint="pass a day or more; or, if nothing else uses the lake, force=True",
+                f"{older_than} is less than a day: other processes may still read or write the files",
+                hint="pass a day or more; or, if nothing else uses the lake, --force (force=True)",
             )
         return moment
 

@@ -65,8 +65,6 @@ def maintain(
     expire_older_than: timedelta,
     cleanup_older_than: timedelta,
     keep: int = 1,
-    deadline: timedelta | None = None,
-    memory_limit: str | None = None,
     dry_run: bool = False,
     force: bool = False,
 ) -> MaintenanceResult:
@@ -85,7 +83,7 @@ def maintain(
             skipped=removal.skipped,
             unknown=removal.orphans,
         )
-    compacted = lake.maintenance.compact(deadline=deadline, memory_limit=memory_limit)
+    compacted = lake.maintenance.compact()
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
     removed = lake.maintenance.cleanup(older_than=cleanup_older_than, force=force)
     return MaintenanceResult(

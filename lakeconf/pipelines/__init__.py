@@ -4,7 +4,7 @@ Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.tom
 """
 
 from lakeconf.pipelines.models.body import Query, SparkQuery
-from lakeconf.pipelines.models.declared import declared_pipeline, opened, pipeline_problems
+from lakeconf.pipelines.models.declared import declared_pipeline, pipeline_problems
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, accepted_values, model, not_null, relationships, unique
 from lakeconf.pipelines.pipeline import Pipeline
@@ -26,7 +26,6 @@ __all__ = [
     "declared_pipeline",
     "model",
     "not_null",
-    "opened",
     "pipeline_problems",
     "plan",
     "relationships",

@@ -5,10 +5,12 @@ DuckDB rounds values and leaves out keys of structs that the declared types lack
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -107,6 +109,8 @@ _SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromk
 _FLOATS = {"float": 7, "double": 15}
 _ZONED_TIME = "time with time zone"
 _NESTED_TYPES = ("struct", "list", "map", "array")
+# A number in JSON with more than 15 digits and a point, or with an exponent.
+_DIGITS = "|".join([*(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"])
 _INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
 _NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_INTEGER})')
 
@@ -184,9 +188,9 @@ _PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def is_guessed(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text has no date in ISO 8601, or that the reader takes it as NULL."""
+    """Returns the condition that a text has no date in ISO 8601, or that DuckDB leaves out its offset, or all of it."""
     kind = parsed_type(wanted).id
-    if parsed_type(given).id != "varchar" or kind not in DATED | _ZONED:
+    if parsed_type(given).id != "varchar" or kind not in DATED | _ZONED | {"time"}:
         return None
     conditions = []
     if kind in DATED:
@@ -194,14 +198,31 @@ def is_guessed(column: str, given: str, wanted: str) -> str | None:
         conditions.append(f"CASE WHEN {column} GLOB {literal(_PLAIN)} THEN false ELSE {unclear} END")
     if kind in _ZONED:
         conditions.append(f"TRY_CAST({column} AS {wanted}) IS NULL")
+    else:
+        time = f"substr({column}, strpos({column}, ':'))"
+        conditions.append(f"(contains({column}, ':') AND regexp_matches({time}, '[A-Za-z+-]'))")
     return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
+
+
+def is_rewritten(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition that a text for which DuckDB infers an integer is written in another way, such as 007."""
+    if parsed_type(given).id != "varchar" or parsed_type(wanted).id not in _INTEGERS:
+        return None
+    changes = f"CAST(TRY_CAST({column} AS {wanted}) AS VARCHAR) IS DISTINCT FROM trim({column})"
+    return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
 
 
 def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> SchemaError:
     """Returns the error about a text."""
     column, text = pair
     message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
-    if parsed_type(kind).id not in DATED:
+    type_id = parsed_type(kind).id
+    if type_id in _INTEGERS:
+        return _of_column(column, message, f"declare its type in columns: VARCHAR keeps it, {kind} makes it a number")
+    if type_id not in _ZONED and re.search("[A-Za-z+-]", text.partition(":")[2]):
+        zoned = "VARCHAR" if type_id == "time" else "TIMESTAMP WITH TIME ZONE"
+        return _of_column(column, f"{message}: it has an offset from UTC", f"declare it as {zoned} in columns")
+    if type_id not in DATED:
         return _of_column(column, message, "declare it as VARCHAR in columns, or change it in the file")
     made = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
     hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {made}"
@@ -221,6 +242,7 @@ class Files:
     model: Model
     names: Sequence[str]  # the files as messages name them: relative to the folder of the model, or URIs
     columns: Mapping[str, str]  # the columns of the model and their DuckDB types; empty to infer them
+    inferred: Collection[str] = ()  # those of `columns` whose type was inferred
     # The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which is a
     # request for each file in a bucket.
     found: dict[str, str] = field(default_factory=dict, compare=False)
@@ -255,9 +277,15 @@ class Files:
         paths = self.paths if only is None else [only]
         struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
         options = {
-            # Without the first, a column that the first file lacks is left out. Without the others, DuckDB leaves out
-            # lines above a line with more columns, and lines that begin with #.
-            "csv": ["union_by_name = true", "skip = 0", "comment = ''", *([f"types = {{{struct}}}"] if struct else [])],
+            # Without the first, a column that the first file lacks is left out. Without the others, DuckDB takes names
+            # such as `t` for values, and leaves out lines above a line with more columns, and lines that begin with #.
+            "csv": [
+                "union_by_name = true",
+                "header = true",
+                "skip = 0",
+                "comment = ''",
+                *([f"types = {{{struct}}}"] if struct else []),
+            ],
             "json": [f"columns = {{{struct}}}"] if struct else [],
             "parquet": ["union_by_name = true"],
         }[self.ending]
@@ -285,7 +313,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
         return rows
     # The columns of JSON files are those of their rows: see `check_files`.
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
-    # CSV and JSON values are parsed directly as these types: 29.99 becomes an exact DECIMAL.
+    # Values of CSV are parsed directly as these types: 29.99 becomes an exact DECIMAL.
     is_csv = ending == "csv"
     # The reader takes parts of values with a time zone as NULL: a cast of the text itself refuses them.
     as_text = {name for name in found if is_csv and "WITH TIME ZONE" in columns[name]}
@@ -300,6 +328,7 @@ def check_files(files: Files, lake: Lake) -> None:
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     if files.ending == "json" and columns:
         _check_keys(files, lake, columns)
+        _check_digits(files, lake, columns)
     given = dict(files.found)
     if files.ending == "parquet":
         pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
@@ -315,6 +344,9 @@ def check_files(files: Files, lake: Lake) -> None:
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
     """Refuses values that another type would change."""
     rounding, guessing = _conditions(rounds, pairs), _conditions(is_guessed, pairs)
+    if files.ending == "csv":
+        inferred = {name: pair for name, pair in pairs.items() if not files.columns or name in files.inferred}
+        guessing |= _conditions(is_rewritten, inferred)
     checked = [name for name in pairs if name in rounding or name in guessing]
     if not checked:
         return
@@ -392,6 +424,30 @@ def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
     for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
         raise _left_out(files, file, (tuple(path), "VARCHAR"))
+
+
+def _check_digits(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
+    """Refuses numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
+    exact = [name for name, kind in columns.items() if parsed_type(kind).id not in _FLOATS]
+    source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
+    rows = sql_rows(lake, f"SELECT {_FILE}, json FROM {source} WHERE regexp_matches(json, {literal(_DIGITS)})")
+    for file, text in rows:
+        row = json.loads(text, parse_float=Decimal)
+        for name in exact:
+            if any(Decimal(repr(float(one))) != one for one in _decimals(row.get(name))):
+                message = (
+                    f"{files.place}the column {name!r} of {files.named(file)} has a number with more than 15 digits"
+                )
+                hint = "write it as a string, in quotes: DuckDB reads other numbers of JSON as DOUBLE"
+                raise _of_column(name, message, hint)
+
+
+def _decimals(value: Any) -> Iterator[Decimal]:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _decimals(one)
+    elif isinstance(value, Decimal) and value.is_finite():
+        yield value
 
 
 def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,12 +93,13 @@ def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:
         return None
 
 
-def _files(file: Path, table: str, columns: Mapping[str, str]) -> Files:
-    return Files(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns)
+def _files(file: Path, table: str, columns: Mapping[str, str], inferred: Sequence[str] = ()) -> Files:
+    return Files(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns, inferred)
 
 
 def _rows(lake: Lake, file: Path, table: str, columns: Mapping[str, tuple[str, str]]) -> nw.LazyFrame[Any]:
-    files = _files(file, table, {name: kind for name, (kind, _) in columns.items()})
+    inferred = [name for name, (_, source) in columns.items() if source == "file"]
+    files = _files(file, table, {name: kind for name, (kind, _) in columns.items()}, inferred)
     try:
         rows = read_files(files, lake)
         check_files(files, lake)

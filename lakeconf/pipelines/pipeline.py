@@ -115,22 +115,18 @@ class Pipeline:
         below = [self.definition(view) for view in views if view and isinstance(view.kind, View)]
         return digest(model.definition(), *below)
 
-    def chosen(self, tables: Iterable[str], exclude: Iterable[str] = ()) -> list[Model]:
+    def chosen(self, tables: Iterable[str]) -> list[Model]:
         """Returns the selected models in order; all models if `tables` is empty.
 
         Args:
             tables: Names, patterns of names such as `raw.*`, or tags such as `tag:nightly`. `+` before one adds the
                 models that it reads, `+` after it the models that read it.
-            exclude: Models to leave out, in the same form.
 
         Raises:
-            PipelineError: A name matches no model, or all selected models are excluded.
+            PipelineError: A name matches no model.
         """
-        wanted = [name for text in tables for name in self._matches(text)] or list(self.by_table)
-        left = set(wanted) - {name for text in exclude for name in self._matches(text)}
-        if wanted and not left:
-            raise PipelineError("all selected models are excluded", hint="select more models, or exclude fewer")
-        return [model for model in self.ordered if model.table in left]
+        wanted = {name for text in tables for name in self._matches(text)} or {*self.by_table}
+        return [model for model in self.ordered if model.table in wanted]
 
     def _matches(self, text: str) -> set[str]:
         """The models that a selection names."""

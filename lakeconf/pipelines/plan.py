@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.config.toml_text import dotted, toml_value
+from lakeconf.engines.schema_check import fits
 from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
+from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import new_files
 from lakeconf.pipelines.pipeline import Pipeline
@@ -41,6 +43,7 @@ class ColumnChanges:
     # The old and the new type by the column's name.
     retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     dropped: Sequence[str] = ()  # columns that the rows no longer have
+    replaced: Mapping[str, str] = field(default_factory=dict)  # columns that are created again with another type
 
     def __bool__(self) -> bool:
         return bool(self.added or self.renamed or self.retyped or self.dropped)
@@ -52,8 +55,13 @@ class ColumnChanges:
         return ", ".join([*parts, *(f"drops {name}" for name in self.dropped)])
 
 
-def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[str, str]) -> ColumnChanges:
-    """Compares the columns of a model's table with those of its rows, ignoring case."""
+def column_changes(
+    model: Model, existing: Mapping[str, str], wanted: Mapping[str, str], *, replaces: bool = False
+) -> ColumnChanges:
+    """Compares the columns of a model's table with those of its rows, ignoring case.
+
+    If the rows replace all others, a column whose type cannot hold them is created again.
+    """
     _check_renamed(model, wanted)
     known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
     renamed = {
@@ -69,12 +77,29 @@ def column_changes(model: Model, existing: Mapping[str, str], wanted: Mapping[st
         name: (kind, types[folded(name)]) for name, kind in kept.items() if identifier(name) in evolution.promote
     }
     dropped = [name for name in existing if name not in renamed and folded(name) not in new]
-    return ColumnChanges(added, renamed, retyped, dropped)
+    replaced = {
+        name: types[folded(name)]
+        for name, kind in kept.items()
+        if replaces and folded(name) in types and name not in retyped
+        if not fits(parsed_type(types[folded(name)]), parsed_type(kind))
+        if not any(path.startswith(f"{identifier(name)}.") for path in evolution.add)
+    }
+    retyped |= {name: (kept[name], kind) for name, kind in replaced.items()}
+    return ColumnChanges(added, renamed, retyped, dropped, replaced)
 
 
 def apply(table: Table, changes: ColumnChanges) -> None:
     """Renames and drops columns of a table; the write of the rows then adds and widens columns."""
     rename = {identifier(old): new for old, new in changes.renamed.items()}
+    if changes.replaced:
+        former = {name: f"lakeconf_former_{number}" for number, name in enumerate(changes.replaced)}
+        table.evolve(rename=rename)
+        rename = {}
+        table.evolve(
+            rename={identifier(name): old for name, old in former.items()},
+            add={identifier(name): kind for name, kind in changes.replaced.items()},
+        )
+        table.evolve(drop=list(former.values()))
     if changes.dropped:
         # DuckLake cannot drop a table's last column: add new columns first.
         table.evolve(rename=rename, add={identifier(name): kind for name, kind in changes.added.items()})
@@ -156,6 +181,12 @@ class Step:
     # Changes to the columns of the table; only set by `plan`.
     columns: ColumnChanges = field(default_factory=ColumnChanges)
     replaces: bool = False  # True if rows of an existing table are replaced; only set by `plan`
+
+    @property
+    def replaces_all(self) -> bool:
+        """True if no row of the table is left after the run."""
+        kind = self.model.kind
+        return isinstance(kind, Full | Seed) or (self.rebuild and isinstance(kind, Append | Merge))
 
 
 def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -9,11 +10,11 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.health import merged_update
+from lakeconf.catalog.health import merged_update, replacing_snapshots
 from lakeconf.errors import LakeconfError, PipelineError, SnapshotNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import ModelRun
-from lakeconf.pipelines.file_rows import Files, read_files
+from lakeconf.pipelines.file_rows import Files, read_files, sql_rows
 from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -86,13 +87,44 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
     # A merge of files gives updated rows new row ids, so that they look like new ones.
     found = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
     if found is not None:
-        update, merge = found
+        why = f"snapshot {found[0]} updated rows, and snapshot {found[1]} gave them new ids when it merged their files"
+    elif (replaced := _replaced(lake, table, changes, since)) is not None:
+        why = f"snapshot {replaced} wrote rows again, as an overwrite and a restore do"
+    else:
+        why = None
+    if why is not None:
         raise PipelineError(
-            f"the new rows of {name} cannot be told from updated ones: snapshot {update} inserted and deleted rows, "
-            f"and snapshot {merge} merged their files, which gives updated rows new ids",
-            hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain",
+            f"the new rows of {name} cannot be told from others: {why}",
+            hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain, and "
+            "read an input that is overwritten with the kind full or merge",
         )
     return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
+
+
+def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) -> int | None:
+    """Returns a snapshot in which an input got rows back that it had before."""
+    for snapshot in lake.snapshots():
+        if since < snapshot.snapshot_id <= lake.snapshot_id and _restored(snapshot.extra_info) == folded(table):
+            return snapshot.snapshot_id
+    reader = lake._session.reader  # noqa: SLF001 - not for users
+    versions = replacing_snapshots(reader, table, since, lake.snapshot_id)
+    if not versions:
+        return None
+    same = " INTERSECT ".join(
+        f"SELECT * EXCLUDE (rowid, change_type) FROM changes WHERE change_type = '{one}'"
+        for one in ("insert", "delete")
+    )
+    found = {"changes": changes.filter(nw.col("snapshot_id").is_in(versions))}
+    rows = sql_rows(lake, f"SELECT snapshot_id FROM ({same}) LIMIT 1", found)
+    return next((int(version) for (version,) in rows), None)
+
+
+def _restored(extra_info: str | None) -> str | None:
+    """The table that a commit restored."""
+    try:
+        return folded(json.loads(extra_info or "")["extra"]["restored_table"])
+    except (ValueError, TypeError, KeyError):  # of another writer
+        return None
 
 
 def computed(

@@ -226,7 +226,8 @@ def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
         batch, files = next(iter(step.batches), None), files_of(model, step.files)
         frame = rows_of(pipeline, model, lake, batch, files=files, since=step.since)
         rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
-        return replace(step, columns=column_changes(model, lake.table(model.table).schema, lake.columns_of(rows)))
+        schema, wanted = lake.table(model.table).schema, lake.columns_of(rows)
+        return replace(step, columns=column_changes(model, schema, wanted, replaces=step.replaces_all))
     except LakeconfError as error:
         # The columns of an input may be unknown before that input has run.
         warning = f"its column changes are unknown: {error.message.splitlines()[0]}"

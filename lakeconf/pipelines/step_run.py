@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import narwhals as nw
 
+from lakeconf.catalog.tables import split_name
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import (
     CommitError,
@@ -31,7 +33,7 @@ from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
 from lakeconf.pipelines.recorded_runs import changed_inputs
 from lakeconf.pipelines.rows import placeholder_values, rows_of
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.merge_clauses import Delete, Update
 
 
@@ -46,7 +48,7 @@ def write(
         table = transaction.table(model.table)
     else:
         table = transaction.table(model.table)
-        changes = column_changes(model, table.schema, transaction.columns_of(rows))
+        changes = column_changes(model, table.schema, transaction.columns_of(rows), replaces=step.replaces_all)
         if not allow_drop_columns:
             check_dropped(model, table.schema, changes.dropped)
         apply(table, changes)
@@ -90,7 +92,15 @@ def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, st
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} has type {found}", hint="use DATE or TIMESTAMP"
         )
-    texts = (str(one.date()) if found == "DATE" else one.isoformat(" ") for one in (batch.start, batch.end))
+    if found == "DATE" and kind.interval == "hour":
+        raise SchemaError(
+            f"the time column {column!r} of the model {model.table} is a DATE, which has no hours",
+            hint='set interval = "day", or make it a TIMESTAMP',
+        )
+    # A day that has begun is a whole DATE.
+    end_of_day = batch.end + timedelta(days=1) - timedelta.resolution
+    bounds = (batch.start, end_of_day if found == "DATE" else batch.end)
+    texts = (str(one.date()) if found == "DATE" else one.isoformat(" ") for one in bounds)
     zone = "+00:00" if found not in ("DATE", "TIMESTAMP") else ""
     start, end = (f"{_TIME_TYPES[found]} {literal(text + zone)}" for text in texts)
     return f"{identifier(column)} >= {start} AND {identifier(column)} < {end}"
@@ -142,9 +152,8 @@ class StepRun:
                 self._commit(step, batch, is_last=is_last)
             except LakeconfError as error:
                 if index and self.unknown is None:
-                    said = error.message.replace("nothing was written", "nothing of this range was written")
                     done = "1 range was" if index == 1 else f"{index} ranges were"
-                    error.message = f"{batch} failed after {done} committed: {said}"
+                    error.message = f"{done} committed, but not {batch}: {error.message}"
                 raise
 
     def _commit(self, step: Step, batch: Batch | None, *, is_last: bool) -> None:
@@ -240,6 +249,11 @@ class StepRun:
 
 def _add_checks(transaction: Lake, model: Model) -> None:
     """Adds the audits and the tests of a model to a transaction."""
+    if isinstance(model.kind, Merge):
+        for key in [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on:
+            # NULL matches nothing, so each run would insert the row again.
+            source = f"FROM {qualified(*split_name(model.table))} WHERE {identifier(key)} IS NULL"
+            transaction.audit(f"the key {key} is not NULL", source)
     for name, check in model.audits.items():
         transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
     for test, query in model.test_queries:

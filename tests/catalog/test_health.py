@@ -175,7 +175,7 @@ def test_model_of_new_rows_refuses_such_an_update(lake: Lake) -> None:
     merge_by_ducklake(lake)
     (failed,) = run(pipeline, lake)
     assert isinstance(failed.error, PipelineError)
-    assert failed.error.message.startswith("the new rows of raw.t cannot be told from updated ones: snapshot 4 ")
+    assert failed.error.message.startswith("the new rows of raw.t cannot be told from others: snapshot 4 updated ")
     assert "lakeconf run marts.log --rebuild" in str(failed.error.hint)
     (done,) = run(pipeline, lake, rebuild=True)
     assert (done.status, done.rows) == ("done", 5)

@@ -88,12 +88,6 @@ def test_differences_as_json(folder: Path, called: Any) -> None:
     assert found["sample_changes"] == [{"id": 1, "name": ["a", "A"], "tags": [[1, None], [1, None]]}]
 
 
-def test_number_of_samples(folder: Path, called: Any) -> None:
-    code, out, _ = called("diff", "dev", "prod", "marts.t", "--samples", "0")
-    assert (code, "rows in" in out, "rows that differ" in out) == (1, False, False)
-    assert called("diff", "dev", "prod", "marts.t", "--samples", "-1")[0] == 2
-
-
 def test_key_of_several_columns(folder: Path, called: Any) -> None:
     code, out, _ = called("diff", "dev", "prod", "marts.t", "--on", "id", "--on", "tags")
     assert code == 1

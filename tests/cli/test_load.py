@@ -67,6 +67,8 @@ def test_each_format_is_loaded(ending: str, project: Path, called: Any) -> None:
             "has values that its type DECIMAL(10,2) would round",
         ),
         ("id,day\n1,03/04/2024\n", ("--type", "day=DATE"), "has the value '03/04/2024', which is no DATE in ISO 8601"),
+        ("zip\n" + "10000\n" * 21_000 + "00501\n", (), "has the value '00501', which is no BIGINT"),
+        ("at\n2024-01-31 12:00:00+01\n", ("--type", "at=TIMESTAMP"), "it has an offset from UTC"),
         (CSV, ("--type", "prize=DOUBLE"), "prices.csv has no column 'prize'"),
         (CSV, ("--type", "price=DOUBEL"), "invalid type 'DOUBEL'"),
         (CSV, ("--type", "price=DOUBLE", "--type", "Price=INT"), "'Price' has two types"),

@@ -36,7 +36,7 @@ def test_no_option_is_declared_twice() -> None:
 
 
 # Options whose values are names or paths, which the command looks up before it connects.
-NAMES = {"--config", "--env-file", "--store", "--exclude", "--on", "--output", "--file", "--explain"}
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain"}
 
 
 def _checked() -> list[tuple[str, str]]:
@@ -62,13 +62,6 @@ def test_values_of_options_are_checked_before_anything_is_read(
     given = ["dbt" if isinstance(one.type, click.Choice) else "given.csv" for one in arguments]
     code, _, err = called(name, *given, option, "?")
     assert (code, f"Invalid value for '{option}'" in err or f"/ '{option}'" in err) == (2, True), err
-
-
-def test_size_of_memory_is_checked_first(called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for size, why in (("4", "'4' is not a size"), ("0GB", "'0GB' must be more than 0")):
-        code, _, err = called("maintain", "--memory-limit", size)
-        assert (code, f"Invalid value for '--memory-limit': {why}; write a size such as 4GB." in err) == (2, True)
 
 
 @pytest.mark.parametrize(

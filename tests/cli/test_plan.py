@@ -76,15 +76,12 @@ def test_exit_code_tells_of_pending_changes(pipeline_folder: Path, called: Any, 
     assert called("plan", "--exit-code", *UNTIL)[0] == 3
 
 
-def test_models_are_selected_and_excluded(pipeline_folder: Path, shown: Any, called: Any) -> None:
+def test_models_are_selected(pipeline_folder: Path, shown: Any) -> None:
     def tables(*arguments: str) -> list[str]:
         return [one["model"] for one in json.loads(shown("plan", "--format", "json", *UNTIL, *arguments))]
 
     assert tables("raw.prices+") == ["raw.prices", "marts.by_day", "marts.dearest"]
     assert tables("raw.*", "marts.dearest") == ["raw.prices", "marts.dearest"]
-    assert tables("--exclude", "raw.prices") == ["marts.by_day", "marts.dearest"]
-    code, out, err = called("plan", "marts.*", "--exclude", "raw.prices+")
-    assert (code, out, "all selected models are excluded" in err) == (1, "", True)
 
 
 @pytest.mark.parametrize("time", ["01.01.2024", "2024-01-01T03", "2024-13-01"])

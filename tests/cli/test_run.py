@@ -40,16 +40,6 @@ def test_models_run_once(pipeline_folder: Path, called: Any) -> None:
     assert out.splitlines()[0] == "skipped  raw.prices: nothing has changed"
 
 
-def test_dry_run_is_the_plan_and_creates_nothing(pipeline_folder: Path, called: Any) -> None:
-    before = sorted(pipeline_folder.rglob("*"))
-    for more in ((), ("--rebuild", "--yes"), ("--format", "json")):
-        code, out, err = called("run", "--dry-run", "marts.*", *UNTIL, *more)
-        assert (code, err) == (0, "")
-        assert [name in out for name in ("marts.by_day", "marts.dearest", "raw.prices")] == [True, True, False]
-    assert out == called("plan", "marts.*", *UNTIL, "--format", "json")[1]
-    assert sorted(pipeline_folder.rglob("*")) == before
-
-
 def test_failed_model_is_reported(pipeline_folder: Path, called: Any) -> None:
     (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
     code, out, err = called("run", *UNTIL)

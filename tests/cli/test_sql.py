@@ -143,26 +143,6 @@ def test_cells_of_a_table_are_short_and_on_one_line(events_folder: Path, shown: 
     assert shown("sql", query).splitlines()[1].split() == ["x" * 60, "y" * 59 + "…", "l\\nm"]
 
 
-@pytest.mark.parametrize(
-    ("value", "count"),
-    [
-        ("'=1+1'", 1), ("'+a'", 1), ("'-a'", 1), ("'@a'", 1), ("chr(9) || 'a'", 1), ("chr(13) || 'a'", 1),
-        ("'-1'", 0), ("'+1.5e3'", 0), ("-1", 0), ("'a=1'", 0), ("''", 0), ("NULL", 0),
-    ],
-)  # fmt: skip
-def test_values_that_spreadsheets_evaluate_are_reported(
-    value: str, count: int, events_folder: Path, called: Any
-) -> None:
-    _, _, err = called("sql", f"SELECT {value} AS a", "--format", "csv")
-    warning = "warning: the output contains 1 value that spreadsheets evaluate as formulas"
-    assert err.startswith(warning) if count else err == ""
-    _, _, err = called("sql", "SELECT '=1' AS \"=a\"", "--format", "csv")
-    assert err == (
-        "warning: the output contains 2 values that spreadsheets evaluate as formulas "
-        "(starting with =, +, - or @); import as text\n"
-    )
-
-
 def test_only_rows_that_a_code_host_would_execute_are_quoted(events_folder: Path, shown: Any) -> None:
     out = shown("sql", "SELECT unnest(['::error::x', ' ::a', 'a::b', 'c']) AS a, 'd' AS b", "--format", "csv")
     assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from local_stores import store_of
 from strength import PROVE, some
-from tpc import Benchmark, build, duckdb_sql, equal_rows, plain_tables, spark_sql
+from tpc import Benchmark, build, duckdb_sql, equal_rows, plain_tables, spark_rows, spark_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,8 @@ def opened(name: str, spark: SparkSession, folder: Path) -> Iterator[Benchmark]:
     store = store_of(folder)
     connection, queries = build(store, name, SCALE)
     with contextlib.closing(connection), store.open(spark) as lake:
+        for table in lake.tables():
+            lake.table(table).scan().to_native().createOrReplaceTempView(table.replace(".", "_"))
         yield Benchmark(name, connection, lake, queries)
 
 
@@ -36,12 +38,11 @@ def numbers(name: str) -> list[int]:
     return some(range(1, QUERIES[name] + 1), SOME[name])
 
 
-def is_alike(benchmark: Benchmark, number: int) -> bool:
+def is_alike(benchmark: Benchmark, number: int, spark: SparkSession) -> bool:
     query = benchmark.queries[number]
     expected = benchmark.connection.execute(f"USE memory; {duckdb_sql(query)}").fetchall()
-    text = SPARK.get((benchmark.name, number)) or spark_sql(query, benchmark.name, ".")
-    found = benchmark.lake.sql(text, dialect="spark").to_native().collect()
-    return equal_rows(expected, map(tuple, found))
+    text = SPARK.get((benchmark.name, number)) or spark_sql(query, benchmark.name)
+    return equal_rows(expected, spark_rows(spark, text))
 
 
 def assert_has_history(benchmark: Benchmark) -> None:
@@ -70,5 +71,5 @@ def test_queries_return_the_rows_of_duckdb(name: str, spark: SparkSession, tmp_p
     with opened(name, spark, tmp_path) as benchmark:
         assert_has_history(benchmark)
         assert_queries_have_rows(benchmark)
-        different = [number for number in numbers(name) if not is_alike(benchmark, number)]
+        different = [number for number in numbers(name) if not is_alike(benchmark, number, spark)]
         assert different == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import runpy
 import shlex
@@ -50,6 +51,16 @@ for name in ("dev", "prod"):
     with lakeconf.init().get_store(name).open() as lake:
         lake.create_table("raw.orders", {"id": "BIGINT"}).append([{"id": 1}])
 """
+# A table to read in one store, and an open lake to copy it to; the data source needs the configuration's path.
+TWO_LAKES = f"""{TWO_STORES}
+columns = {{"id": "BIGINT", "kind": "VARCHAR", "day": "DATE"}}
+with lakeconf.init().get_store("prod").open() as lake:
+    lake.create_table("raw.events", columns)
+    lake.execute("INSERT INTO raw.events VALUES (1, 'view', '2026-01-02'), (2, 'buy', '2025-12-31')")
+copy = lakeconf.init().get_store("dev").open(spark)
+copy.create_table("raw.events", columns)
+frame = spark.sql("SELECT 3L AS id, 'buy' AS kind, DATE '2026-01-03' AS day")
+"""
 # What each page takes for granted.
 PAGES = {
     "README.md": "",
@@ -61,6 +72,8 @@ PAGES = {
     "docs/maintenance.md": EVENTS,
     "docs/load-files.md": INIT + FILES,
     "docs/pipelines.md": FILES,
+    "docs/logging.md": EVENTS,
+    "docs/spark-source.md": TWO_LAKES,
 }
 # What a query of the lake returns at the end of a page.
 RESULTS = {
@@ -69,8 +82,11 @@ RESULTS = {
         [(2, "sale", 207), (99, "sale", 5)],
     ),
     "docs/pipelines.md": ("SELECT id, revenue::DOUBLE FROM marts.large", [(2, 29.99)]),
+    "docs/spark-source.md": ("SELECT id FROM raw.events ORDER BY id", [(1,), (2,), (3,)]),
 }
-ON_SPARK = ("README.md", "docs/getting-started.md", "docs/writing.md", "docs/sql.md")
+ON_SPARK = ("README.md", "docs/getting-started.md", "docs/writing.md", "docs/sql.md", "docs/spark-source.md")
+ONLY_ON_SPARK = ("docs/sql.md", "docs/spark-source.md")
+FORMAT = 'format("lakeconf")'
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"(?:#|--) (\S+\.(?:py|sql|toml))\n")
 
@@ -92,6 +108,8 @@ class Reader:
             (self.folder / found[1]).write_text(block)
         elif language == "python":
             code = block.replace(".open()  # on Spark", ".open(spark)  #") if self.names["spark"] else block
+            # The processes of Spark have another working folder.
+            code = code.replace(FORMAT, f'{FORMAT}.option("config", "{self.folder / "lakeconf.toml"}")')
             exec(compile(code, "page", "exec"), self.names)  # noqa: S102 - that is the test
             self.printed = self.output()
             assert_healthy(code)
@@ -100,8 +118,8 @@ class Reader:
         elif language == "toml":
             self.configure(block)
         elif language == "sql" and self.names["spark"]:
-            with lakeconf.init().get_store().open(self.names["spark"]) as lake:
-                lake.sql(block, dialect="spark").collect("pyarrow")
+            option = f"config '{self.folder / 'lakeconf.toml'}', store"
+            self.names["spark"].sql(block.strip().rstrip(";").replace("store", option))
         elif language == "console":
             for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 line, _, shown = command.partition("\n")
@@ -156,7 +174,7 @@ def test_documentation_stays_short() -> None:
     assert sum(words.values()) <= MOST_WORDS
 
 
-CASES = [*((page, "duckdb") for page in PAGES if page != "docs/sql.md"), *((page, "spark") for page in ON_SPARK)]
+CASES = [*((page, "duckdb") for page in PAGES if page not in ONLY_ON_SPARK), *((page, "spark") for page in ON_SPARK)]
 
 
 @pytest.mark.parametrize(("page", "engine"), CASES)
@@ -169,12 +187,15 @@ def test_page_runs_in_order(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging.getLogger("lakeconf"), "level", logging.NOTSET)
     reader = Reader(tmp_path, request.getfixturevalue("spark") if engine == "spark" else None, capsys)
-    exec(PAGES[page], {})  # noqa: S102 - prepares the folder
+    exec(PAGES[page], reader.names)  # noqa: S102 - prepares the folder
     reader.output()
     for language, block in FENCE.findall((REPOSITORY / page).read_text()):
         reader.follow(language, block)
     assert_healthy(page)
+    if "copy" in reader.names:
+        reader.names["copy"].close()
     if page in RESULTS:
         query, rows = RESULTS[page]
         with lakeconf.init().get_store("dev").open() as lake:

@@ -10,6 +10,7 @@ import pytest
 
 import lakeconf
 from lakeconf.cli.app import run
+from lakeconf.errors import QueryError
 from lakeconf.inspection.diff import TableDiff, compare
 
 if TYPE_CHECKING:
@@ -129,3 +130,11 @@ def test_plan_of_the_command_agrees_with_the_compaction(store: Store, capsys: py
         files = {one.table: len(lake.table(one.table).files()) for one in found}
         assert files == {"raw.parted": 3, "raw.plain": 1, "raw.deleted": 1}
         assert lake.maintenance.plan_compaction() == []
+
+
+def test_key_that_is_not_unique_is_an_error(stores: tuple[Store, Store]) -> None:
+    with pytest.raises(QueryError, match=r"the key a of t\.twice is not unique in dev: 2 rows have the same") as found:
+        diff(stores, "twice", ("a",))
+    assert "without --on" in str(found.value.hint)
+    with pytest.raises(QueryError, match="not unique in prod"):
+        diff((stores[1], stores[0]), "twice", ("a",))

@@ -246,9 +246,9 @@ def test_cleanup_rejects_scheduled_files_that_it_must_not_remove(store: Store, t
         )
 
         def refuse() -> None:
-            for dry_run in (True, False):
+            for step in (lake.maintenance.plan_cleanup, lake.maintenance.cleanup):
                 with pytest.raises(CatalogError, match=expected):
-                    lake.maintenance.cleanup(older_than=NOW, dry_run=dry_run, force=True)
+                    step(older_than=NOW, force=True)
 
         assert_untouched(tmp_path, refuse)
 
@@ -274,7 +274,7 @@ def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path)
                 [f"raw/never/lakeconf-{token}.parquet", f"raw/never/lakeconf-{token}/part-0.parquet"]
             )
         (data / "raw/never/lakeconf-0c.parquet").write_text("damaged")
-        planned = lake.maintenance.cleanup(older_than=NOW, dry_run=True, force=True)
+        planned = lake.maintenance.plan_cleanup(older_than=NOW, force=True).paths
         assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
         assert sorted(cleaned(lake)) == sorted(planned) == sorted(f"{data}/{path}" for path in removable)
         assert set(kept) <= files(data)
@@ -317,10 +317,11 @@ def test_age_of_less_than_a_day_needs_force(store: Store) -> None:
     with store.open() as lake:
         for age in (NOW, dt.timedelta(hours=23), dt.datetime.now(dt.UTC)):
             for dry_run in (True, False):
-                with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
+                with pytest.raises(lakeconf.LakeconfError, match="is less than a day"):
                     lake.maintenance.expire_snapshots(older_than=age, dry_run=dry_run)
-                with pytest.raises(lakeconf.LakeconfError, match="older_than is less than a day"):
-                    lake.maintenance.cleanup(older_than=age, dry_run=dry_run)
+            for step in (lake.maintenance.plan_cleanup, lake.maintenance.cleanup):
+                with pytest.raises(lakeconf.LakeconfError, match="is less than a day"):
+                    step(older_than=age)
         assert lake.maintenance.expire_snapshots(older_than=dt.timedelta(days=1)) == []
         assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
 
@@ -347,7 +348,7 @@ def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path:
         )
         (orphan := tmp_path / "data" / "raw" / "t" / ORPHAN).write_text("rows")
         assert lake.maintenance.cleanup(older_than=2 * day) == []
-        assert len(lake.maintenance.cleanup(older_than=day, dry_run=True)) == 1
+        assert len(lake.maintenance.plan_cleanup(older_than=day).paths) == 1
         assert files(tmp_path / "data") == before | {f"raw/t/{ORPHAN}"}
         assert len(lake.maintenance.cleanup(older_than=day)) == 1
         assert files(tmp_path / "data") < before | {f"raw/t/{ORPHAN}"}

@@ -50,54 +50,44 @@ def test_dry_run_changes_nothing(lake: Lake, project: Path) -> None:
     assert lake.maintenance.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
     assert lake.maintenance.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
     assert (project / "data" / "raw" / "t" / "mine.parquet").write_text("of somebody else")
-    planned = {path.rpartition("/")[2] for path in lake.maintenance.cleanup(older_than=NOW, dry_run=True, force=True)}
+    planned = {path.rpartition("/")[2] for path in lake.maintenance.plan_cleanup(older_than=NOW, force=True).paths}
     assert len(planned) == 10
     assert planned < files
     assert [found.snapshot_id for found in lake.snapshots()] == [*versions, before]
     assert stored(project) == files | {"mine.parquet"}
 
 
-def test_deadline_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
+def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
     before = ids(lake)
-    done = lake.maintenance.compact(deadline=dt.timedelta(0))
-    assert (done.files_before, done.files_after, done.complete) == (10, 10, False)
-    done = lake.maintenance.compact(deadline=dt.timedelta(hours=1))
-    assert (done.files_after, done.complete) == (1, True)
+    for deadline, files in ((0, 10), (3600, 1)):
+        lake._session.deadline = dt.timedelta(seconds=deadline)
+        for step in (lake.maintenance.rewrite, lake.maintenance.compact):
+            done = step()
+            assert done.complete == (deadline > 0)
+        assert (done.files_before, done.files_after) == (10, files)
     assert ids(lake) == before
 
 
 def test_memory_is_limited_during_a_compaction_only(lake: Lake) -> None:
     setting = "SELECT system.main.current_setting('memory_limit')"
     before = lake._session.writer.rows(setting)
-    lake.maintenance.compact(memory_limit="1GB")
-    assert lake._session.writer.rows(setting) == before
-    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not a size"):
-        lake.maintenance.compact(memory_limit="much")
-    with pytest.raises(LakeconfError, match=r"(?i)memory"):
-        lake.maintenance.compact(memory_limit="1KB")
-    assert lake._session.writer.rows(setting) == before
+    for step in (lake.maintenance.compact, lake.maintenance.flush, lake.maintenance.rewrite):
+        lake._session.memory_limit = "1KB"
+        with pytest.raises(LakeconfError, match=r"(?i)memory"):
+            step()
+        assert lake._session.writer.rows(setting) == before
+        lake._session.memory_limit = "1GB"
+        step()
+        assert lake._session.writer.rows(setting) == before
 
 
-def test_limits_of_the_store_hold_unless_a_call_has_its_own(lake: Lake, project: Path) -> None:
+def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
     lake.close()
     text = (project / "lakeconf.toml").read_text()
-    (project / "lakeconf.toml").write_text(f'{text}\n[stores.dev.maintenance]\ndeadline = "1s"\nmemory_limit = "1KB"\n')
+    (project / "lakeconf.toml").write_text(f'{text}\n[stores.dev.maintenance]\ndeadline = "1h"\nmemory_limit = "1GB"\n')
     with lakeconf.init(project).get_store("dev").open() as limited:
-        for step in (limited.maintenance.compact, limited.maintenance.flush, limited.maintenance.rewrite):
-            with pytest.raises(LakeconfError, match=r"(?i)memory"):
-                step()
-        for name in ("compact", "rewrite"):
-            done = getattr(limited.maintenance, name)(memory_limit="1GB", deadline=dt.timedelta(0))
-            assert (done.files_after, done.complete) == (10, False)
-        done = limited.maintenance.compact(memory_limit="1GB", deadline=dt.timedelta(hours=1))
-        assert (done.files_after, done.complete) == (1, True)
-
-
-def test_deadline_of_the_store_ends_a_compaction(lake: Lake) -> None:
-    lake._session.deadline = dt.timedelta(0)
-    assert not lake.maintenance.compact().complete
-    assert not lake.maintenance.rewrite().complete
-    assert lake.maintenance.compact(deadline=dt.timedelta(hours=1)).complete
+        assert (limited._session.deadline, limited._session.memory_limit) == (dt.timedelta(hours=1), "1GB")
+        assert limited.maintenance.compact().complete
 
 
 @pytest.mark.parametrize("files_read", [0, 2000])
@@ -210,8 +200,9 @@ def test_nothing_is_removed_without_locks(lake: Lake, project: Path) -> None:
     lake.maintenance.compact()
     before, files = lake.snapshots(), stored(project)
     day = dt.timedelta(days=1)
+    lake.maintenance.expire_snapshots(older_than=day, dry_run=True)
+    lake.maintenance.plan_cleanup(older_than=day)
     for refused in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
-        refused(older_than=day, dry_run=True)
         with pytest.raises(CommitError, match="the metadata backend has no locks"):
             refused(older_than=day)
     assert (lake.snapshots(), stored(project)) == (before, files)

@@ -139,7 +139,7 @@ def test_short_ages_need_force(lake: Lake) -> None:
     before = paths(lake)
     for expire, clean in ((NOW, DAY), (DAY, NOW)):
         for dry_run in (True, False):
-            with pytest.raises(LakeconfError, match="older_than is less than a day"):
+            with pytest.raises(LakeconfError, match="is less than a day"):
                 maintain(lake, expire_older_than=expire, cleanup_older_than=clean, dry_run=dry_run)
     assert (lake.refresh(), paths(lake)) == (3, before)
 
@@ -147,26 +147,11 @@ def test_short_ages_need_force(lake: Lake) -> None:
 SETTING = "SELECT system.main.current_setting('memory_limit')"
 
 
-@pytest.mark.parametrize(("given", "of_the_store"), [("1GiB", None), (None, "1GiB"), ("1GiB", "2GiB")])
-def test_limit_holds_in_the_block(two_tables: Lake, given: str | None, of_the_store: str | None) -> None:
+@pytest.mark.parametrize("limit", ["1GiB", None])
+def test_limit_holds_in_the_block(two_tables: Lake, limit: str | None) -> None:
     session = two_tables._session
     before = session.writer.rows(SETTING)
-    session.memory_limit = of_the_store
-    with limited_memory(session, given):
-        assert session.writer.rows(SETTING) == [("1.0 GiB",)]
-    assert session.writer.rows(SETTING) == before
-
-
-def test_no_limit_changes_nothing(two_tables: Lake) -> None:
-    session = two_tables._session
-    before = session.writer.rows(SETTING)
-    with limited_memory(session, None):
-        assert session.writer.rows(SETTING) == before
-
-
-def test_limit_that_is_no_size_is_refused(two_tables: Lake) -> None:
-    session = two_tables._session
-    before = session.writer.rows(SETTING)
-    with pytest.raises(LakeconfError, match="the memory_limit 'much' is not a size"), limited_memory(session, "much"):
-        pytest.fail("the block ran")
+    session.memory_limit = limit
+    with limited_memory(session):
+        assert session.writer.rows(SETTING) == ([("1.0 GiB",)] if limit else before)
     assert session.writer.rows(SETTING) == before

@@ -286,7 +286,8 @@ def test_compaction_of_tiny_files_ends_within_its_limits(tmp_path: Path) -> None
     left, deadline = [FILES], DEADLINE
     while left[-1] > 1:
         with store.open() as lake:
-            done = lake.maintenance.compact(deadline=deadline, memory_limit=MEMORY)
+            lake._session.deadline, lake._session.memory_limit = deadline, MEMORY
+            done = lake.maintenance.compact()
         assert done.files_before == left[-1], "nothing is lost between two runs"
         assert done.files_after == 1 or not done.complete
         left.append(done.files_after)

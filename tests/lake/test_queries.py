@@ -70,21 +70,14 @@ def test_every_write_accepts_the_rows_of_a_query(lake: Lake) -> None:
 
 def test_every_write_accepts_the_rows_of_spark_sql(store: Store, spark: SparkSession) -> None:
     with store.open(spark) as lake:
-        query = "SELECT id, CAST(id AS STRING) AS text FROM range({}, {})"
+        query = "SELECT id, CAST(id AS STRING) AS text FROM range({}, {})".format
         table = lake.create_table("t", {"id": "BIGINT", "text": "VARCHAR"})
-        table.append(lake.sql(query.format(0, 2), dialect="spark"))
-        table.overwrite(lake.sql(query.format(1, 3), dialect="spark"))
-        table.merge(lake.sql(query.format(2, 4), dialect="spark"), on="id")
-        again = lake.sql("SELECT id + 3 AS id, text FROM t WHERE id = 1", dialect="spark")
+        table.append(spark.sql(query(0, 2)))
+        table.overwrite(spark.sql(query(1, 3)))
+        table.merge(spark.sql(query(2, 4)), on="id")
+        again = spark.sql("SELECT id + 3 AS id, text FROM {t} WHERE id = 1", t=table.scan().to_native())
         table.append(again)
         assert rows(lake.sql("FROM t ORDER BY id")) == [(1, "1"), (2, "2"), (3, "3"), (4, "1")]
-
-
-@pytest.mark.parametrize("dialect", ["mysql", None, 3])
-def test_other_dialects_are_refused(dialect: Any, lake: Lake) -> None:
-    with pytest.raises(UnsupportedError, match=r"the dialect .+ is unknown") as refused:
-        lake.sql("SELECT 1", dialect=dialect)
-    assert refused.value.hint == "write dialect='duckdb' or 'spark'"
 
 
 @pytest.mark.parametrize(

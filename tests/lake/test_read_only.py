@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 READING = [
     ["tables"], ["snapshots"], ["tables", "raw.t"], ["report"], ["sql", "FROM raw.t"],
-    ["diff", "dev", "dev", "raw.t"], ["plan"], ["run", "--dry-run"], ["doctor"], ["validate"], ["stores"],
+    ["diff", "dev", "dev", "raw.t"], ["plan"], ["doctor"], ["validate"], ["stores"],
     ["preview-sql"],
 ]  # fmt: skip
 # Commands that succeed without a lake.
-ANSWERED = {"plan", "run", "doctor", "validate", "stores", "preview-sql"}
+ANSWERED = {"plan", "doctor", "validate", "stores", "preview-sql"}
 FILES = ["sqlite", "duckdb"]
 
 

@@ -65,8 +65,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.execute(None), "the SQL is not a text: NoneType"),
     (lambda lake: lake.sql("SELECT ?"), "parameter"),
     (lambda lake: lake.sql(None), "the SQL is not a text: NoneType"),
-    (lambda lake: lake.sql("SELECT 1", dialect="polars"), "the dialect 'polars' is unknown"),
-    (lambda lake: lake.sql("SELECT 1", dialect="mysql"), "the dialect 'mysql' is unknown"),
     (lambda lake: lake.query("FROM frame", FRAME), "the frames of a query have no names"),
     (lambda lake: lake.table("raw.events").evolve(drop=["nothing"]), "cannot drop an unknown column: 'nothing'"),
     (lambda lake: lake.table("raw.events").evolve(drop="kind"), "drop is 'kind', and not a list of names"),
@@ -92,7 +90,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.table("raw.events").head("x"), "n is 'x', and not a whole number of at least 0"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=7), "neither an age nor a time"),
     (lambda lake: lake.maintenance.cleanup(older_than="7d"), "neither an age nor a time"),
-    (lambda lake: lake.maintenance.compact(deadline=60), "the deadline is 60, and not a duration"),
     (lambda lake: lake.read_parquet("a.parquet"), "paths is 'a.parquet', and not a list of names"),
     (lambda lake: lake.read_parquet([]), "there are no files to read"),
     (lambda lake: lake.transaction(extra="x").__enter__(), "extra is 'x', and not a dictionary"),
@@ -109,9 +106,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.table("raw.events").changes(pd.NaT), "NaT is not a time"),
     (lambda lake: lake.query("FROM a", {5: FRAME}), "frames contains 5, which is not a name"),
     (lambda lake: lake.query("FROM a", {"a": FRAME, "A": FRAME}), "the query has two frames 'a'"),
-    (lambda lake: lake.sql("SELECT 1", dialect=None), "the dialect None is unknown"),
-    (lambda lake: lake.sql("SELECT 1", dialect=["duckdb"]), r"the dialect \['duckdb'\] is unknown"),
-    (lambda lake: lake.sql("SELECT 1", dialect=[]), r"the dialect \[\] is unknown"),
     (lambda lake: lake.create_view("v", 5), "the SQL is not a text: int"),
     (lambda lake: lake.create_table("t", {"": "DATE"}), "'' is not a column name"),
     (lambda lake: lake.create_table("t", {"a\0": "DATE"}), "is not a column name"),
@@ -161,10 +155,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.maintenance.expire_snapshots(older_than=WEEK, keep=0), "keep is 0, and not a whole number"),
     (lambda lake: lake.maintenance.expire_snapshots(older_than=pd.NaT), "older_than is NaT"),
     (lambda lake: lake.maintenance.cleanup(older_than=pd.NaT), "older_than is NaT"),
-    (lambda lake: lake.maintenance.compact(deadline=dt.timedelta(-1)), "the deadline is .*, and not a duration"),
-    (lambda lake: lake.maintenance.compact(memory_limit=-5), "the memory_limit -5 must be a string"),
-    (lambda lake: lake.maintenance.compact(memory_limit="-5GB"), "the memory_limit '-5GB' is not a size"),
-    (lambda lake: lake.maintenance.rewrite(memory_limit="0GB"), "the memory_limit '0GB' must be more than 0"),
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
-from lakeconf.pipelines import Full, Model, Pipeline, Query, run
+from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +78,28 @@ def test_all_columns_of_a_table_are_replaced(lake: Lake) -> None:
     assert columns(lake) == ["a", "b.c"]
     assert error(lake, 'SELECT 1 AS "d.e"', dropped=["a"], renamed={"b.c": "d.e"}) is None
     assert columns(lake) == ["d.e"]
+
+
+def test_column_whose_type_cannot_hold_the_rows_is_created_again(lake: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", Full(), Query("SELECT 'x' AS id, 2 AS n, [1] AS day"))])
+    (step,) = plan(pipeline, lake)
+    assert str(step.columns) == "changes id from INTEGER to VARCHAR, changes day from DATE to INTEGER[]"
+    before = lake.snapshot_id
+    (result,) = run(pipeline, lake)
+    assert result.error is None
+    assert (lake.table("marts.t").schema, lake.snapshot_id) == (
+        {"n": "INTEGER", "id": "VARCHAR", "day": "INTEGER[]"},
+        before + 1,
+    )
+    assert lake.table("marts.t").head() == [{"n": 2, "id": "x", "day": [1]}]
+    assert lake.at(version=before).table("marts.t").schema["day"] == "DATE"
+
+
+def test_only_a_rebuild_of_a_merge_creates_a_column_again(lake: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", Merge("id"), Query("SELECT 'x' AS id, 2 AS n, DATE '2024-01-01' AS day"))])
+    (result,) = run(pipeline, lake)
+    assert result.error is not None
+    assert (lake.refresh(), columns(lake)) == (lake.snapshot_id, ["id", "n", "day"])
+    (result,) = run(pipeline, lake, rebuild=True)
+    assert result.error is None
+    assert lake.table("marts.t").schema["id"] == "VARCHAR"

@@ -274,3 +274,70 @@ def test_unreadable_time_after_the_sample_is_not_null(lakes: tuple[Lake, Lake], 
     failed = loaded(lakes[0], tmp_path, "*.csv")
     assert failed.error is not None
     assert failed.error.message.startswith("the column 't' of 1.csv has the value 'late', which is no TIMESTAMP WITH")
+
+
+# Values that DuckDB would change without an error, and a type that holds them.
+CHANGED = [
+    ("csv", "TIMESTAMP", "2024-01-31 12:00:00+01", "TIMESTAMP WITH TIME ZONE", "has an offset from UTC"),
+    ("csv", "TIMESTAMP", "2024-01-31T12:00:00Z", "TIMESTAMP WITH TIME ZONE", "has an offset from UTC"),
+    ("json", "TIMESTAMP_S", '"2024-01-31 12:00:00+05:30"', "TIMESTAMP WITH TIME ZONE", "has an offset from UTC"),
+    ("csv", "TIME", "10:00:00+05:00", "VARCHAR", "has an offset from UTC"),
+    ("csv", "DATE", "2024-01-31 00:00:00+05", "TIMESTAMP WITH TIME ZONE", "has an offset from UTC"),
+    ("json", "DECIMAL(20,2)", "12345678901234567.89", "DOUBLE", "a number with more than 15 digits"),
+    ("json", "DECIMAL(20,2)", "90071992547409.93", "DOUBLE", "a number with more than 15 digits"),
+    ("json", "DECIMAL(38,18)", "0.123456789012345678", "DOUBLE", "a number with more than 15 digits"),
+    ("json", "VARCHAR", "0.123456789012345678", "DOUBLE", "a number with more than 15 digits"),
+    ("json", "DECIMAL(20,2)[]", "[1.5, 12345678901234567.89e0]", "DOUBLE[]", "a number with more than 15 digits"),
+]
+
+
+@pytest.mark.parametrize(("ending", "kind", "value", "other", "message"), CHANGED)
+def test_value_that_the_reader_would_change_is_refused(
+    ending: str, kind: str, value: str, other: str, message: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    text = f"v\n{value}\n" if ending == "csv" else f'{{"v": {value}}}\n'
+    (tmp_path / f"1.{ending}").write_text(text)
+    failed = loaded(lakes[0], tmp_path, f"1.{ending}", {"v": kind})
+    assert isinstance(failed.error, SchemaError)
+    assert message in failed.error.message
+    assert lakes[0].tables() == []
+    # A type that holds the value, as the reader sees it; for numbers, as a string.
+    assert loaded(lakes[0], tmp_path, f"1.{ending}", {"v": other if message.startswith("has") else kind}).status == (
+        "done" if message.startswith("has") else "failed"
+    )
+
+
+def test_numbers_of_json_keep_their_digits(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    """Those of a DOUBLE have up to 17 digits, and integers any number."""
+    text = '{"id": 9007199254740993, "price": "12345678901234567.89", "x": 0.30000000000000004, "y": 123456789012.25}'
+    (tmp_path / "1.json").write_text(f"{text}\n")
+    kinds = {"id": "BIGINT", "price": "DECIMAL(20,2)", "x": "DOUBLE", "y": "DECIMAL(20,2)"}
+    done = loaded(lakes[0], tmp_path, "1.json", kinds)
+    assert done.status == "done", done.error
+    assert rows(lakes[0]) == [
+        (9007199254740993, Decimal("12345678901234567.89"), 0.30000000000000004, Decimal("123456789012.25"))
+    ]
+
+
+@pytest.mark.parametrize("late", ["00501", "0x10", "1_000"])
+def test_text_after_the_sample_that_only_looks_like_an_integer_is_refused(
+    late: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    (tmp_path / "1.csv").write_text("zip\n" + "10000\n" * (SAMPLE_ROWS + 1) + f"{late}\n")
+    failed = loaded(lakes[0], tmp_path, "*.csv")
+    assert failed.error is not None
+    assert failed.error.message == f"the column 'zip' of 1.csv has the value '{late}', which is no BIGINT"
+    assert loaded(lakes[0], tmp_path, "*.csv", {"zip": "VARCHAR"}).status == "done"
+    assert rows(lakes[0])[0] == (min(late, "10000"),)
+
+
+@pytest.mark.parametrize("header", ["id,t", "id,2024", "1,2"])
+@pytest.mark.parametrize("lines", ["", "7,8\n"])
+def test_first_line_of_a_csv_file_names_the_columns(
+    header: str, lines: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    (tmp_path / "1.csv").write_text(f"{header}\n{lines}")
+    done = loaded(lakes[0], tmp_path, "*.csv")
+    assert done.status == "done", done.error
+    assert list(lakes[0].table("raw.t").schema) == header.split(",")
+    assert len(rows(lakes[0])) == len(lines.splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import tempfile
 from datetime import UTC, date, datetime, time
@@ -92,8 +91,7 @@ def test_invalid_types_are_refused(kind: str) -> None:
 
 def test_empty_lake_has_no_tables_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with contextlib.ExitStack() as stack:
-        lake = empty_lake(stack, "dev", alias="other")
+    with empty_lake("dev", alias="other") as lake:
         assert repr(lake).startswith("Lake('other' at snapshot 0")
         assert (lake.tables(), lake.runs.committed("raw.t")) == ([], [])
         lake.create_table("raw.t", {"id": "BIGINT"})

@@ -126,18 +126,13 @@ def test_plus_after_a_name_adds_the_models_below() -> None:
     models = [sql("a.a"), sql("a.b", "FROM a.a"), sql("a.c", "FROM a.b"), sql("b.x", "FROM a.c, a.a"), sql("b.y")]
     pipeline = Pipeline(models)
 
-    def chosen(*tables: str, exclude: tuple[str, ...] = ()) -> set[str]:
-        return {one.table for one in pipeline.chosen(tables, exclude)}
+    def chosen(*tables: str) -> set[str]:
+        return {one.table for one in pipeline.chosen(tables)}
 
     assert chosen("a.b+") == {"a.b", "a.c", "b.x"}
     assert chosen("+a.b+") == {"a.a", "a.b", "a.c", "b.x"}
-    assert chosen("a.a+", exclude=("a.c+",)) == {"a.a", "a.b"}
-    assert chosen(exclude=("a.*",)) == {"b.x", "b.y"}
-    for exclude in (("a.b", "a.c", "b.x"), ("*",)):
-        with pytest.raises(PipelineError, match="all selected models are excluded"):
-            pipeline.chosen(["a.b+"], exclude)
     with pytest.raises(PipelineError, match=r"unknown model 'a\.z'"):
-        pipeline.chosen([], ["a.z"])
+        pipeline.chosen(["a.z"])
 
 
 def test_tags_select_models() -> None:

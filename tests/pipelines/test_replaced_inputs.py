@@ -130,3 +130,46 @@ def test_the_lookback_of_a_replaced_input_is_computed_again(lake: Lake) -> None:
     swapped(lake)
     assert results(pipeline, lake)["marts.days"].reason == "raw.a changed: 2024-01-03 to 2024-01-04"
     assert ids(lake, "marts.days") == [1, 2, 9]
+
+
+def overwritten(lake: Lake) -> None:
+    lake.table("raw.a").overwrite(lake.table("raw.a").scan().sort("id"))
+
+
+def restored_rows(lake: Lake) -> None:
+    lake.table("raw.a").delete("id > 1")
+    lake.restore("raw.a", version=lake.snapshot_id - 1)
+
+
+def emptied_and_restored(lake: Lake) -> None:
+    lake.table("raw.a").delete("id > 0")
+    version = lake.snapshot_id
+    run(Pipeline([KEPT[0]]), lake)
+    lake.restore("raw.a", version=version - 1)
+
+
+@pytest.mark.parametrize("change", [overwritten, restored_rows, emptied_and_restored])
+def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> None:
+    pipeline = Pipeline([KEPT[0]])
+    run(pipeline, lake)
+    change(lake)
+    (failed,) = run(pipeline, lake)
+    assert isinstance(failed.error, PipelineError)
+    assert "wrote rows again, as an overwrite and a restore do" in failed.error.message
+    assert "lakeconf run marts.new --rebuild" in str(failed.error.hint)
+    assert ids(lake, "marts.new") == [1, 2, 3]
+    (done,) = run(pipeline, lake, rebuild=True)
+    assert (done.error, ids(lake, "marts.new")) == (None, ids(lake, "raw.a"))
+    lake.table("raw.a").append(of(7))
+    assert (run(pipeline, lake)[0].rows, ids(lake, "marts.new")) == (1, ids(lake, "raw.a"))
+
+
+def test_rows_that_a_merge_inserts_beside_deletes_are_new(lake: Lake) -> None:
+    pipeline = Pipeline([KEPT[0]])
+    run(pipeline, lake)
+    with lake.transaction() as transaction:
+        transaction.table("raw.a").delete("id = 1")
+        transaction.table("raw.a").append(of(8))
+    lake.table("raw.a").update({"day": date(2024, 2, 1)}, where="id = 2")
+    assert run(pipeline, lake)[0].error is None
+    assert ids(lake, "marts.new") == [1, 2, 3, 8]

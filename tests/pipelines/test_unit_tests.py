@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def lake() -> Iterator[Lake]:
-    with contextlib.ExitStack() as stack:
-        yield empty_lake(stack, "test")
+    with empty_lake("test") as found:
+        yield found
 
 
 @model("marts.doubled", Full())

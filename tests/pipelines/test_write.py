@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PredicateError
+from lakeconf.errors import AuditError, PredicateError, SchemaError
+from lakeconf.pipelines import Pipeline, run
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge
@@ -113,3 +114,30 @@ def test_row_outside_the_range_is_refused(day: str, lake: Lake) -> None:
     with pytest.raises(PredicateError, match="of the frame do not satisfy"):
         written(lake, Incremental("day"), sql, JANUARY, table="marts.days")
     assert lake.tables() == ["marts.t"]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_range_of_days(lake: Lake, partial: bool) -> None:
+    """A DATE has no hours: a range of hours would be one of days, and delete rows outside it."""
+    query = "SELECT ts::DATE AS day, n FROM raw.events WHERE ts >= $start AND ts < $end"
+    with lake.transaction() as transaction:
+        made = transaction.create_table("raw.events", {"ts": "TIMESTAMP", "n": "INTEGER"})
+        made.append([{"ts": datetime(2024, 1, 1, hour), "n": hour} for hour in (5, 11)])
+    hours = Pipeline([Model("marts.h", Incremental("day", start=date(2024, 1, 1), interval="hour"), Query(query))])
+    (failed,) = run(hours, lake, until=datetime(2024, 1, 1, 6))
+    assert isinstance(failed.error, SchemaError)
+    assert failed.error.message == "the time column 'day' of the model marts.h is a DATE, which has no hours"
+    days = Pipeline([Model("marts.d", Incremental("day", start=date(2024, 1, 1), partial=partial), Query(query))])
+    for hour, rows in ((6, 1), (12, 2)):
+        (done,) = run(days, lake, until=datetime(2024, 1, 1, hour))
+        assert (done.error, done.rows) == (None, rows if partial else 0)
+    run(days, lake, until=date(2024, 1, 2))
+    assert lake.table("marts.d").count() == 2
+
+
+def test_key_of_a_merge_that_is_null_is_an_error(lake: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", Merge(["id"]), Query("SELECT NULL::INTEGER AS id, 'x' AS name"))])
+    (failed,) = run(pipeline, lake, rebuild=True)
+    assert isinstance(failed.error, AuditError)
+    assert failed.error.message.startswith("the audit 'the key id is not NULL' found 1 row")
+    assert lake.table("marts.t").count() == 2

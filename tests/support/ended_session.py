@@ -46,7 +46,6 @@ def operations(lake: Lake, rows: Any) -> dict[str, Callable[[], object]]:
         "changes": lambda: table.changes(1),
         "explain": table.explain,
         "to_arrow": table.to_arrow,
-        "sql": lambda: lake.sql("SELECT * FROM t", dialect="spark"),
         "create_table": lambda: lake.create_table("u", rows),
         "append": lambda: table.append(rows),
         "append rows": lambda: table.append(given, engine="spark"),

@@ -13,7 +13,6 @@ from typing import Any
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
 from lakeconf.config.file_limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
-from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
@@ -130,46 +129,30 @@ def _joint_problems(config: Config, models: Sequence[Model], *, all_known: bool)
 
 
 @contextlib.contextmanager
-def opened(store: Store, engine: str, *, read_only: bool = False) -> Iterator[Lake]:
-    """Opens the store of a pipeline.
-
-    Args:
-        store: The store that contains the models' tables.
-        read_only: True to create and change nothing. A store without a lake is then opened as an empty lake.
-    """
-    with contextlib.ExitStack() as stack:
-        session = spark_session(store) if engine == "spark" else None
-        yield opened_for_reading(store, stack, session) if read_only else stack.enter_context(store.open(session))
-
-
-def opened_for_reading(store: Store, stack: contextlib.ExitStack, session: Any = None) -> Lake:
+def opened_for_reading(store: Store) -> Iterator[Lake]:
     """Opens a lake and changes nothing.
 
     A store without a lake is opened as a temporary lake without tables and runs, whose queries can read the files that
     the store can read: a plan lists new files and counts rows with it.
     """
-    try:
-        return stack.enter_context(store.open(session, read_only=True))
-    except CatalogMissingError:
-        lake = empty_lake(stack, store.name, alias=store.alias, secrets=store.secrets, session=session)
-    storage = store.storage_backend
-    if storage is not None:
-        statements: list[Statement] = [LoadExtension(name) for name in storage.extensions]
-        for statement in [*statements, *storage.duckdb_settings, *storage.secrets(store.names)]:
-            lake._session.writer.run(statement)  # noqa: SLF001 - secrets and settings are those of the whole instance
-    return lake
+    with contextlib.ExitStack() as stack:
+        try:
+            lake = stack.enter_context(store.open(read_only=True))
+        except CatalogMissingError:
+            lake = stack.enter_context(empty_lake(store.name, store.alias, store.secrets))
+            storage = store.storage_backend
+            if storage is not None:
+                statements: list[Statement] = [LoadExtension(name) for name in storage.extensions]
+                for statement in [*statements, *storage.duckdb_settings, *storage.secrets(store.names)]:
+                    lake._session.writer.run(statement)  # noqa: SLF001 - those of the whole instance
+        yield lake
 
 
-def empty_lake(
-    stack: contextlib.ExitStack,
-    name: str,
-    *,
-    alias: str | None = None,
-    secrets: Sequence[Secret] = (),
-    session: Any = None,
-) -> Lake:
+@contextlib.contextmanager
+def empty_lake(name: str, alias: str | None = None, secrets: Sequence[Secret] = ()) -> Iterator[Lake]:
     """Opens a temporary lake."""
-    return stack.enter_context(stack.enter_context(empty_store(name, alias, secrets)).open(session))
+    with empty_store(name, alias, secrets) as store, store.open() as lake:
+        yield lake
 
 
 def _section(config: Config) -> Mapping[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from doc_pages import blocks
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -103,10 +106,8 @@ def test_settings_matter_only_where_spark_reads_the_files(lake: lakeconf.Lake, c
 
 def test_operations_that_need_a_classic_session_are_refused(lake: lakeconf.Lake) -> None:
     with pytest.raises(UnsupportedError, match="with one of Spark Connect") as refused:
-        lake.sql("SELECT 1", dialect="spark")
-    assert "createOrReplaceTempView" in str(refused.value.hint)
-    with pytest.raises(UnsupportedError, match="with one of Spark Connect"):
         lake.stream("t")
+    assert "createOrReplaceTempView" in str(refused.value.hint)
     with pytest.raises(UnsupportedError, match="with one of Spark Connect"):
         lake.stream_sink("t")
 
@@ -150,3 +151,24 @@ def test_errors_of_a_frame_and_of_its_session_are_named(other: SparkSession, sto
             with pytest.raises(SparkError, match="the server cannot describe the frame: "):
                 write(frame)
         assert lake.snapshot_id == version
+
+
+def test_program_of_the_page_runs(
+    connect: SparkSession,
+    connect_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lakeconf.toml").write_text(
+        '[stores.prod]\nmetadata_backend = { type = "sqlite", uri = "catalog.sqlite" }\n'
+        'storage_backend = { type = "local", path = "data" }\n'
+    )
+    with lakeconf.init().get_store("prod").open() as lake:
+        lake.create_table("raw.events", {"kind": "VARCHAR", "day": "DATE"})
+        lake.execute("INSERT INTO raw.events VALUES ('view', '2026-11-02'), ('buy', '2026-10-31')")
+    (program,) = blocks("spark-connect.md", "python")
+    exec(program.replace("sc://spark.example.com", connect_url), {})  # noqa: S102 - that is the test
+    assert re.findall(r"\|\s*(\w+)\|\s*1\|", capsys.readouterr().out) == ["view"]
+    assert connect.range(1).count() == 1
