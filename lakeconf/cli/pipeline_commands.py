@@ -165,7 +165,10 @@ def run_command(
         with _events(config, pipeline, store, is_on=openlineage) as lineage:
             calls = _calls(progress, lineage)
             results = run(pipeline, lake, names, **request, allow_drop_columns=allow_drop_columns, **calls)
-    _show_all(results, format_name)
+    if format_name == "json":
+        show_json([_run_data(result) for result in results])
+    else:
+        show(counts_text([result.status for result in results], _COLOURS))
     if lineage is not None and lineage.lost:
         show_warnings("OpenLineage", [f"events lost: {len(lineage.lost)}; {lineage.lost[0]}"])
     context.exit(1 if any(result.status == "failed" for result in results) else 0)
@@ -199,13 +202,6 @@ def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | Non
         progress(result)
 
     return {"progress": ended, "began": lineage.began}
-
-
-def _show_all(results: Sequence[ModelResult], format_name: str) -> None:
-    if format_name == "json":
-        show_json([_run_data(result) for result in results])
-        return
-    show(counts_text([result.status for result in results], _COLOURS))
 
 
 def _views(pipeline: Pipeline) -> set[str]:

@@ -99,13 +99,7 @@ def difference(
         left, right = f"FROM {first} EXCEPT ALL FROM {second}", f"FROM {second} EXCEPT ALL FROM {first}"
     else:
         left, right = (f"FROM {a} a ANTI JOIN {b} b ON {_same(on)}" for a, b in ((first, second), (second, first)))
-        keys = ", ".join(map(identifier, on))
-        for store, source in zip(stores, (first, second), strict=True):
-            for (count,) in connection.rows(f"SELECT count(*) AS n FROM {source} GROUP BY {keys} HAVING n > 1 LIMIT 1"):
-                raise QueryError(
-                    f"the key {', '.join(on)} of {table} is not unique in {store}: {count} rows have the same",
-                    hint="name all columns of the key with --on, or compare whole rows without --on",
-                )
+        _check_unique(connection, table, on, dict(zip(stores, (first, second), strict=True)))
     only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
     changed, differing = _changes(connection, f"{first} a JOIN {second} b ON {_same(on)}", common, on, samples)
     both = counts[0] - only[0] - differing
@@ -114,6 +108,16 @@ def difference(
         table, stores, schema, (counts[0], counts[1]), (only[0], only[1]), both, *changed[:1], (shown[0], shown[1]),
         changed[1],
     )  # fmt: skip
+
+
+def _check_unique(connection: Connection, table: str, on: Sequence[str], sources: Mapping[str, str]) -> None:
+    keys = ", ".join(map(identifier, on))
+    for store, source in sources.items():
+        for (count,) in connection.rows(f"SELECT count(*) AS n FROM {source} GROUP BY {keys} HAVING n > 1 LIMIT 1"):
+            raise QueryError(
+                f"the key {', '.join(on)} of {table} is not unique in {store}: {count} rows have the same",
+                hint="name all columns of the key with --on, or compare whole rows without --on",
+            )
 
 
 def _changes(
