@@ -43,7 +43,7 @@ class ColumnChanges:
     # The old and the new type by the column's name.
     retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     dropped: Sequence[str] = ()  # columns that the rows no longer have
-    replaced: Mapping[str, str] = field(default_factory=dict)  # columns that are created again with another type
+    replaced: Sequence[str] = ()  # those of `retyped` that are created again
 
     def __bool__(self) -> bool:
         return bool(self.added or self.renamed or self.retyped or self.dropped)
@@ -77,14 +77,14 @@ def column_changes(
         name: (kind, types[folded(name)]) for name, kind in kept.items() if identifier(name) in evolution.promote
     }
     dropped = [name for name in existing if name not in renamed and folded(name) not in new]
-    replaced = {
-        name: types[folded(name)]
+    replaced = [
+        name
         for name, kind in kept.items()
         if replaces and folded(name) in types and name not in retyped
         if not fits(parsed_type(types[folded(name)]), parsed_type(kind))
         if not any(path.startswith(f"{identifier(name)}.") for path in evolution.add)
-    }
-    retyped |= {name: (kept[name], kind) for name, kind in replaced.items()}
+    ]
+    retyped |= {name: (kept[name], types[folded(name)]) for name in replaced}
     return ColumnChanges(added, renamed, retyped, dropped, replaced)
 
 
@@ -97,7 +97,7 @@ def apply(table: Table, changes: ColumnChanges) -> None:
         rename = {}
         table.evolve(
             rename={identifier(name): old for name, old in former.items()},
-            add={identifier(name): kind for name, kind in changes.replaced.items()},
+            add={identifier(name): changes.retyped[name][1] for name in changes.replaced},
         )
         table.evolve(drop=list(former.values()))
     if changes.dropped:

@@ -50,7 +50,7 @@ def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) 
 
 def test_plan_as_json(pipeline_folder: Path, shown: Any) -> None:
     first, second, _ = json.loads(shown("plan", "--format", "json", *UNTIL))
-    columns: dict[str, Any] = {"added": {}, "renamed": {}, "retyped": {}, "dropped": []}
+    columns: dict[str, Any] = {"added": {}, "renamed": {}, "retyped": {}, "dropped": [], "replaced": []}
     assert first == {
         "model": "raw.prices",
         "kind": "seed",
@@ -122,4 +122,5 @@ def test_dropped_columns_need_consent_unless_the_model_lists_them(capsys: pytest
     found = json.loads(capsys.readouterr().out)
     assert [one["warnings"] for one in found] == [["odd", "strange"], [], []]
     assert [one["runs"] for one in found] == [True, True, False]
-    assert found[0]["columns"] == {"added": {"b": "INTEGER"}, "renamed": {}, "retyped": {}, "dropped": ["A"]}
+    columns = {"added": {"b": "INTEGER"}, "renamed": {}, "retyped": {}, "dropped": ["A"], "replaced": []}
+    assert found[0]["columns"] == columns
