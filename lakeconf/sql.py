@@ -48,9 +48,17 @@ def literal(value: str | float) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+# These read the names of folders as values of columns.
+_READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
+
+
 def files_sql(function: str, paths: str | Iterable[str], *options: str) -> str:
-    """Returns a call of a function that takes patterns of files, such as `read_parquet`, for exactly these paths."""
-    return f"{function}({', '.join([exact_paths(paths), *options])})"
+    """Returns a call of a function that takes patterns of files, such as `read_parquet`, for exactly these paths.
+
+    The rows are those of the files: a folder `day=2024-01-01` gives no column a value.
+    """
+    plain = ["hive_partitioning = false"] if function in _READERS_OF_FOLDERS else []
+    return f"{function}({', '.join([exact_paths(paths), *options, *plain])})"
 
 
 def exact_paths(paths: str | Iterable[str]) -> str:

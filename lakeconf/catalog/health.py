@@ -168,12 +168,12 @@ _MERGED = """
 
 
 @repeated
-def replacing_snapshots(reader: CatalogReader, table_name: str, since: int, until: int) -> list[int]:
-    """Returns the snapshots that inserted and deleted rows of a table, as updates and overwrites do."""
+def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) -> bool:
+    """True if snapshots deleted rows of a table, as deletes, updates and overwrites do."""
     with reader.transaction() as transaction:
         table_id = find_table(transaction, table_name, until).table_id
         found = transaction.rows(_CHANGES, [since, until])
-    return [version for version, made in found if _is_update(made, table_id)]
+    return any("delete" in kind for _, made in found for kind, table in changed_tables(made) if table == table_id)
 
 
 def _is_update(made: str | None, table_id: int) -> bool:

@@ -123,7 +123,7 @@ class Outcome:
             if self.row_count is None and counts[number] == file.rows and is_droppable(file, reader.data_path):
                 dropped.append(file)
                 continue
-            source = f"FROM {files_sql('read_parquet', paths[number], 'hive_partitioning = false')}"
+            source = f"FROM {files_sql('read_parquet', paths[number])}"
             rows = f"SELECT {FILE_ROW_NUMBER} AS {_POSITION} {source}"
             files.append(write_positions(writer, file, rows, counts[number], self.delete_folder, begun))
         return Deleted(tuple(dropped), tuple(files), inlined)
@@ -141,8 +141,7 @@ class Outcome:
             if file.data_file_id in counts and sources[file.path] is None
         }
         places = " UNION ALL ".join(
-            f"SELECT {literal(path)}, {FILE_ROW_NUMBER} FROM "
-            + files_sql("read_parquet", source, "hive_partitioning = false")
+            f"SELECT {literal(path)}, {FILE_ROW_NUMBER} FROM " + files_sql("read_parquet", source)
             for path, source in sources.items()
             if source is not None
         )
@@ -261,7 +260,7 @@ def found_positions(writer: Connection, paths: Mapping[int, str]) -> Positions |
     """Positions that an engine has sorted; None if a position is repeated."""
     counts: dict[int, int] = {}
     for data_file_id, path in paths.items():
-        source = files_sql("read_parquet", path, "hive_partitioning = false")
+        source = files_sql("read_parquet", path)
         # DuckDB reads a file in its order on one thread, and keeps only the row before.
         numbered = f"SELECT {FILE_ROW_NUMBER} AS this, lag({FILE_ROW_NUMBER}) OVER () AS before FROM {source}"
         query = f"SELECT count(*), count(*) FILTER (this <= before) FROM ({numbered})"
@@ -304,7 +303,7 @@ def _with_earlier(writer: Connection, earlier: DeleteFile, positions: str, snaps
     return (
         f"SELECT {_POSITION}, {snapshot_id}::BIGINT AS {_SNAPSHOT} FROM ({positions}) UNION ALL "
         f"SELECT {_POSITION}::BIGINT AS {_POSITION}, {since} AS {_SNAPSHOT} "
-        f"FROM {files_sql('read_parquet', earlier.path, 'hive_partitioning = false')}"
+        f"FROM {files_sql('read_parquet', earlier.path)}"
     )
 
 
@@ -321,7 +320,7 @@ def _ordered(writer: Connection, rows: str, columns: int, count: int, *, is_orde
     with tempfile.TemporaryDirectory(prefix="lakeconf-") as local:
         everything = str(Path(local) / "all.parquet")
         writer.execute(f"COPY ({_in_order(rows, columns)}) TO {literal(everything)} (FORMAT parquet)")
-        found = files_sql("read_parquet", everything, "hive_partitioning = false")
+        found = files_sql("read_parquet", everything)
         ((low, high),) = writer.rows(f"SELECT min({_POSITION}), max({_POSITION}) FROM {found}")
         parts = []
         for start in range(low, high + 1, SORTED_IN_MEMORY):
@@ -330,7 +329,7 @@ def _ordered(writer: Connection, rows: str, columns: int, count: int, *, is_orde
             ordered = f"FROM {found} WHERE {within} ORDER BY {_POSITION}"
             writer.execute(f"COPY ({ordered}) TO {literal(part)} (FORMAT parquet)")
             parts.append(part)
-        yield _in_order(f"FROM {files_sql('read_parquet', parts, 'hive_partitioning = false')}", columns)
+        yield _in_order(f"FROM {files_sql('read_parquet', parts)}", columns)
 
 
 def _in_order(rows: str, columns: int) -> str:
@@ -345,7 +344,7 @@ def _in_order(rows: str, columns: int) -> str:
 
 def have_row_ids(connection: Connection, files: Sequence[str], rows: str) -> bool:
     """True if files contain exactly the ids of rows; compared are the count, a sum of hashes, and the bounds."""
-    written = f"FROM {files_sql('read_parquet', files, 'hive_partitioning = false')}"
+    written = f"FROM {files_sql('read_parquet', files)}"
     return _summary(connection, written, INTERNAL_ROW_ID.name) == _summary(connection, f"FROM ({rows})", ROW_ID)
 
 

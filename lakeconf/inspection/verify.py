@@ -131,9 +131,9 @@ def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
     """Returns the SQL that reads a Parquet file, and its parameters."""
     # A parent folder such as `env=prod` is not a column.
     if encryption_key is None:
-        return files_sql("read_parquet", path, "hive_partitioning = false"), []
+        return files_sql("read_parquet", path), []
     config = "encryption_config = {footer_key_value: from_base64(?)}"
-    return files_sql("read_parquet", path, "hive_partitioning = false", config), [encryption_key]
+    return files_sql("read_parquet", path, config), [encryption_key]
 
 
 def _column_line(column: ColumnCheck) -> str:

@@ -57,6 +57,7 @@ class ModelRun:
     file_states: Mapping[str, FileState] = field(default_factory=dict)
     snapshot_id: int | None = field(default=None, compare=False)  # the snapshot of the commit; None before it
     restored: int | None = None  # the version that the table was restored to, for such an event
+    is_cut: bool = False  # True if the run wrote a part of the interval that follows, too
 
     @classmethod
     def of(cls, event: Event) -> ModelRun:
@@ -69,11 +70,13 @@ class ModelRun:
         return cls(
             event.model, found["definition"], found["run"], None if start is None else (start, end), more["inputs"],
             tuple(files), event.earlier, more["late_since"], states, event.snapshot_id, more["restored"],
+            more["is_cut"],
         )  # fmt: skip
 
     def event(self) -> Event:
         """Returns what the journal records."""
         more = {"inputs": dict(self.inputs), "late_since": dict(self.late_since), "restored": self.restored}
+        more["is_cut"] = self.is_cut
         states = {file: self.file_states[file]._asdict() if file in self.file_states else None for file in self.files}
         start, end = self.interval or (None, None)
         payload = {

@@ -229,6 +229,7 @@ def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> Schema
     return _of_column(column, f"{message} in ISO 8601", hint)
 
 
+_CSV = ("union_by_name = true", "header = true", "quote = '\"'", "escape = '\"'", "skip = 0", "comment = ''")
 READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 _DELIMITER = re.compile(r"[,;|\t]")
 # The column of a reader that names the file of a row.
@@ -278,14 +279,9 @@ class Files:
         struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items())
         options = {
             # Without the first, a column that the first file lacks is left out. Without the others, DuckDB takes names
-            # such as `t` for values, and leaves out lines above a line with more columns, and lines that begin with #.
-            "csv": [
-                "union_by_name = true",
-                "header = true",
-                "skip = 0",
-                "comment = ''",
-                *([f"types = {{{struct}}}"] if struct else []),
-            ],
+            # such as `t` for values and apostrophes for quotes, and leaves out lines above one with more columns and
+            # those that begin with #.
+            "csv": [*_CSV, *([f"types = {{{struct}}}"] if struct else [])],
             "json": [f"columns = {{{struct}}}"] if struct else [],
             "parquet": ["union_by_name = true"],
         }[self.ending]
@@ -317,10 +313,20 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     is_csv = ending == "csv"
     # The reader takes parts of values with a time zone as NULL: a cast of the text itself refuses them.
     as_text = {name for name in found if is_csv and "WITH TIME ZONE" in columns[name]}
-    source = files.source({found[name]: "VARCHAR" if name in as_text else columns[name] for name in found})
+    read = {name: "VARCHAR" if name in as_text else columns[name] for name in found}
+    if ending == "json":  # a number is a DOUBLE, of which only the text has the digits of the file
+        read = {name: _NUMBER.sub(_without_decimal, kind) for name, kind in read.items()}
+    source = files.source({found[name]: kind for name, kind in read.items()})
     values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
+    for name in found if ending == "parquet" else ():
+        if parsed_type(files.found[found[name]]).id in _FLOATS and parsed_type(columns[name]).id == "decimal":
+            values[name] = f"CAST({values[name]} AS VARCHAR)"  # for the same reason
     wanted = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
     return lake.sql(f"SELECT {wanted} FROM {source}")
+
+
+def _without_decimal(found: re.Match[str]) -> str:
+    return "VARCHAR" if found["decimal"] else found[0]
 
 
 def check_files(files: Files, lake: Lake) -> None:
@@ -383,6 +389,14 @@ def _check_paths(files: Files) -> None:
                 f"{name} is a folder, not a file",
                 hint=f'write files = "{name}/*.{files.ending}" to load the files in it, or rename the folder',
             )
+        if files.ending == "csv" and os.path.exists(path):
+            with open(path, "rb") as file:
+                if file.read(4).removeprefix(b"\xef\xbb\xbf")[:1] in (
+                    b"\r",
+                    b"\n",
+                ):  # DuckDB takes the names for values
+                    hint = "write the names of the columns in the first line"
+                    raise PipelineError(f"the first line of the file {name} is empty", hint=hint)
         is_empty = os.path.exists(path) and os.path.getsize(path) == 0
         if is_empty and not (files.ending == "json" and files.columns):
             raise PipelineError(

@@ -16,7 +16,7 @@ from lakeconf.logs import escaped
 from lakeconf.pipelines.models.body import ModelSqlError, SparkQuery
 from lakeconf.pipelines.models.declaration import check_kind
 from lakeconf.pipelines.models.definition_hash import digest
-from lakeconf.pipelines.models.kinds import Append, View
+from lakeconf.pipelines.models.kinds import Append, Full, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import folded
 
@@ -171,6 +171,12 @@ class Pipeline:
             raise PipelineError(
                 f"the model {model.table} reads the changes of {by.table}, which is a view",
                 hint="name a table that the view reads: a view has no change feed",
+                model=model.table,
+            )
+        if by is not None and isinstance(model.kind, Append) and isinstance(by.kind, Full | Seed):
+            raise PipelineError(
+                f"the model {model.table} appends the new rows of {by.table}, of which each run writes all rows again",
+                hint="make it a model of the kind full or merge",
                 model=model.table,
             )
 

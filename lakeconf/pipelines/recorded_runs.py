@@ -64,7 +64,8 @@ def done_ranges(kind: Incremental, runs: Iterable[ModelRun], definition: str) ->
     done: list[Range] = []
     for run in runs:
         if run.interval is not None and run.definition == definition:
-            done = merged([*done, run.interval])
+            cut = [(run.interval[1], step(run.interval[1], kind.interval))] if run.is_cut else []
+            done = merged([*without(done, cut), run.interval])
         elif run.interval is not None:
             start, end = run.interval
             # The run may also have written a part of the interval after it, which does not count as done.

@@ -10,7 +10,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.health import merged_update, replacing_snapshots
+from lakeconf.catalog.health import has_deletes, merged_update
 from lakeconf.errors import LakeconfError, PipelineError, SnapshotNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import ModelRun
@@ -102,21 +102,26 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
 
 
 def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) -> int | None:
-    """Returns a snapshot in which an input got rows back that it had before."""
+    """Returns a snapshot that wrote rows of an input again, so that they are not new."""
     for snapshot in lake.snapshots():
         if since < snapshot.snapshot_id <= lake.snapshot_id and _restored(snapshot.extra_info) == folded(table):
             return snapshot.snapshot_id
-    reader = lake._session.reader  # noqa: SLF001 - not for users
-    versions = replacing_snapshots(reader, table, since, lake.snapshot_id)
-    if not versions:
+    if not has_deletes(lake._session.reader, table, since, lake.snapshot_id):  # noqa: SLF001 - not for users
         return None
-    same = " INTERSECT ".join(
-        f"SELECT * EXCLUDE (rowid, change_type) FROM changes WHERE change_type = '{one}'"
-        for one in ("insert", "delete")
-    )
-    found = {"changes": changes.filter(nw.col("snapshot_id").is_in(versions))}
-    rows = sql_rows(lake, f"SELECT snapshot_id FROM ({same}) LIMIT 1", found)
+    rows = sql_rows(lake, _WRITTEN_AGAIN, {"changes": changes})
     return next((int(version) for (version,) in rows), None)
+
+
+# A snapshot that inserts and deletes other rows than those it updates; or rows that come back.
+_WRITTEN_AGAIN = """
+    SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
+    GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
+    UNION ALL SELECT max(i.snapshot_id) FROM (
+        SELECT * EXCLUDE (snapshot_id, rowid, change_type) FROM changes WHERE change_type = 'insert'
+        INTERSECT SELECT * EXCLUDE (snapshot_id, rowid, change_type) FROM changes WHERE change_type = 'delete'
+    ), (SELECT max(snapshot_id) AS snapshot_id FROM changes WHERE change_type = 'insert') AS i
+    HAVING count(*) > 0 LIMIT 1
+"""
 
 
 def _restored(extra_info: str | None) -> str | None:

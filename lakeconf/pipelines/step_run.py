@@ -43,6 +43,13 @@ def write(
     """Writes rows according to the model's kind. It creates the table, or changes its columns to match the rows."""
     model, kind = step.model, step.model.kind
     rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
+    if isinstance(kind, Merge) and deleted is not None:
+        keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
+        if len(rows.select(*keys).join(deleted, on=keys, how="semi").head(1).collect("pyarrow")):
+            raise SchemaError(
+                f"the rows of the model {model.table} write and delete the same {', '.join(keys)}",
+                hint="return one row for each key, such as the last change: … QUALIFY row_number() OVER (…) = 1",
+            )
     if model.table not in transaction.tables():
         transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
         table = transaction.table(model.table)
@@ -186,6 +193,7 @@ class StepRun:
         recorded = ModelRun(
             model.table, definition, self.run_id, interval, inputs, step.files, step.earlier,
             {**self._changed_since_plan(inputs), **step.late_since}, states,
+            is_cut=batch is not None and batch.end > batch.done_until,
         )  # fmt: skip
         extra |= {
             "model": model.table,
@@ -250,10 +258,14 @@ class StepRun:
 def _add_checks(transaction: Lake, model: Model) -> None:
     """Adds the audits and the tests of a model to a transaction."""
     if isinstance(model.kind, Merge):
-        for key in [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on:
+        source = f"FROM {qualified(*split_name(model.table))}"
+        keys = [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on
+        for key in keys:
             # NULL matches nothing, so each run would insert the row again.
-            source = f"FROM {qualified(*split_name(model.table))} WHERE {identifier(key)} IS NULL"
-            transaction.audit(f"the key {key} is not NULL", source)
+            transaction.audit(f"the key {key} is not NULL", f"{source} WHERE {identifier(key)} IS NULL")
+        listed = ", ".join(map(identifier, keys))
+        unique = f"SELECT {listed} {source} GROUP BY {listed} HAVING count(*) > 1"
+        transaction.audit(f"the key {', '.join(keys)} is unique", unique)
     for name, check in model.audits.items():
         transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
     for test, query in model.test_queries:

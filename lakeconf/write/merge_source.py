@@ -43,7 +43,7 @@ def key_bounds(
 
 def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:
     """The condition that a key has one of the values in the files; none if there are many."""
-    read = files_sql("read_parquet", files, "hive_partitioning = false")
+    read = files_sql("read_parquet", files)
     name = identifier(key.name)
     try:
         found = writer.rows(

@@ -341,3 +341,55 @@ def test_first_line_of_a_csv_file_names_the_columns(
     assert done.status == "done", done.error
     assert list(lakes[0].table("raw.t").schema) == header.split(",")
     assert len(rows(lakes[0])) == len(lines.splitlines())
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "day": "VARCHAR"}], ids=["inferred", "declared"])
+def test_name_of_a_folder_is_no_value(
+    ending: str, columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    for day in ("day=other", "run=5"):
+        (tmp_path / day).mkdir()
+        written(tmp_path / day / f"1.{ending}", "SELECT 1 AS id, 'mine' AS day")
+    done = loaded(lakes[0], tmp_path, f"*/*.{ending}", columns)
+    assert done.status == "done", done.error
+    assert (list(lakes[0].table("raw.t").schema), rows(lakes[0])) == (["id", "day"], [(1, "mine"), (1, "mine")])
+
+
+@pytest.mark.parametrize("columns", [{}, {"city": "VARCHAR", "n": "BIGINT"}], ids=["inferred", "declared"])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("'t Zand", "'t Zand"), ("Boys'", "Boys'"), ("'x'", "'x'"), ('"a ""b"", c"', 'a "b", c')]
+)
+def test_only_quotation_marks_quote(
+    value: str, expected: str, columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    """Also if the first quotes are behind the lines from which DuckDB finds out the dialect."""
+    for before in (0, SAMPLE_ROWS + 1):
+        (tmp_path / f"{before}.csv").write_text("city,n\n" + "Delft,1\n" * before + f"{value},1\nBoys',2\n")
+        done = loaded(lakes[0], tmp_path, f"{before}.csv", columns)
+        assert done.status == "done", done.error
+        found = rows(lakes[0])
+        assert (len(found), (expected, 1) in found, ("Boys'", 2) in found) == (before + 2, True, True)
+        lakes[0].drop_table("raw.t")
+
+
+def test_empty_line_above_the_names_is_refused(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("\nname,v\nx,a\n")
+    for columns in ({}, {"name": "VARCHAR", "v": "VARCHAR"}):
+        failed = loaded(lakes[0], tmp_path, "*.csv", columns)
+        assert failed.error is not None
+        assert failed.error.message == "the first line of the file 1.csv is empty"
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_decimals_have_the_digits_of_the_file(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    """A cast of a DOUBLE multiplies it: 558.08 would become 558.080000000000065536."""
+    texts = ["558.08", "3254257.72", "1234567.89", "0.1", "123456789.123456"]
+    if ending == "json":
+        (tmp_path / "1.json").write_text("".join(f'{{"v": {text}, "l": [{text}]}}\n' for text in texts))
+    else:
+        values = ", ".join(f"({text}::DOUBLE, [{text}]::DECIMAL(38,18)[])" for text in texts)
+        written(tmp_path / "1.parquet", f"FROM (VALUES {values}) AS t(v, l)")
+    done = loaded(lakes[0], tmp_path, f"*.{ending}", {"v": "DECIMAL(38,18)", "l": "DECIMAL(38,18)[]"})
+    assert done.status == "done", done.error
+    assert sorted(rows(lakes[0])) == sorted((Decimal(text), [Decimal(text)]) for text in texts)

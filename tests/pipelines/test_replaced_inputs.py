@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import pyarrow as pa
 import pytest
 
@@ -148,7 +149,29 @@ def emptied_and_restored(lake: Lake) -> None:
     lake.restore("raw.a", version=version - 1)
 
 
-@pytest.mark.parametrize("change", [overwritten, restored_rows, emptied_and_restored])
+def overwritten_with_other_values(lake: Lake) -> None:
+    lake.table("raw.a").overwrite(lake.table("raw.a").scan().with_columns(day=nw.lit(date(2025, 1, 1))))
+
+
+def deleted_and_inserted(lake: Lake) -> None:
+    rows = lake.table("raw.a").to_arrow()
+    lake.table("raw.a").delete("id > 0")
+    lake.table("raw.a").append(rows)
+
+
+CHANGES_BACK = [
+    *(overwritten, restored_rows, emptied_and_restored),
+    *(overwritten_with_other_values, deleted_and_inserted),
+]
+
+
+def test_rows_of_a_full_model_are_never_new() -> None:
+    full = Model("raw.a", Full(), Query("SELECT 1 AS id"))
+    with pytest.raises(PipelineError, match=r"of which each run writes all rows again"):
+        Pipeline([full, KEPT[0]])
+
+
+@pytest.mark.parametrize("change", CHANGES_BACK)
 def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> None:
     pipeline = Pipeline([KEPT[0]])
     run(pipeline, lake)
@@ -164,12 +187,11 @@ def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> Non
     assert (run(pipeline, lake)[0].rows, ids(lake, "marts.new")) == (1, ids(lake, "raw.a"))
 
 
-def test_rows_that_a_merge_inserts_beside_deletes_are_new(lake: Lake) -> None:
+def test_rows_that_are_inserted_beside_deletes_and_updates_are_new(lake: Lake) -> None:
     pipeline = Pipeline([KEPT[0]])
     run(pipeline, lake)
-    with lake.transaction() as transaction:
-        transaction.table("raw.a").delete("id = 1")
-        transaction.table("raw.a").append(of(8))
+    lake.table("raw.a").delete("id = 1")
+    lake.table("raw.a").append(of(8))
     lake.table("raw.a").update({"day": date(2024, 2, 1)}, where="id = 2")
     assert run(pipeline, lake)[0].error is None
     assert ids(lake, "marts.new") == [1, 2, 3, 8]

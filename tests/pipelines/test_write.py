@@ -9,7 +9,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import AuditError, PredicateError, SchemaError
-from lakeconf.pipelines import Pipeline, run
+from lakeconf.pipelines import Pipeline, plan, run
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Merge
@@ -141,3 +141,40 @@ def test_key_of_a_merge_that_is_null_is_an_error(lake: Lake) -> None:
     assert isinstance(failed.error, AuditError)
     assert failed.error.message.startswith("the audit 'the key id is not NULL' found 1 row")
     assert lake.table("marts.t").count() == 2
+
+
+def test_key_of_a_merge_is_unique(lake: Lake) -> None:
+    query = "SELECT unnest([7, 7])::INTEGER AS id, 'x' AS name"
+    for kind in (Merge("id"), Merge("id", update=False)):
+        for rebuild in (False, True):
+            (failed,) = run(Pipeline([Model("marts.t", kind, Query(query))]), lake, rebuild=rebuild)
+            assert failed.error is not None
+            if rebuild:
+                assert isinstance(failed.error, AuditError)
+                assert failed.error.message.startswith("the audit 'the key id is unique' found 1 row")
+    assert lake.table("marts.t").count() == 2
+
+
+def test_key_that_is_written_and_deleted_in_one_run_is_an_error(lake: Lake) -> None:
+    query = "SELECT 1 AS id, 'x' AS name, unnest([true, false]) AS gone"
+    for rebuild in (False, True):
+        (failed,) = run(Pipeline([Model("marts.t", Merge("id", deleted="gone"), Query(query))]), lake, rebuild=rebuild)
+        assert failed.error is not None
+    assert failed.error.message == "the rows of the model marts.t write and delete the same id"
+    assert lake.table("marts.t").count() == 2
+
+
+def test_interval_of_which_a_run_wrote_a_part_is_not_done(lake: Lake) -> None:
+    lake.create_table("raw.events", {"ts": "TIMESTAMP"}).append(
+        [{"ts": datetime(2024, 1, day, hour)} for day in (1, 2) for hour in (0, 9)]
+    )
+    query = "SELECT ts::DATE AS day, count(*) AS n FROM raw.events WHERE ts >= $start AND ts < $end GROUP BY ALL"
+    kind = Incremental("day", start=date(2024, 1, 1), partial=True)
+    pipeline, until = Pipeline([Model("marts.d", kind, Query(query))]), date(2024, 1, 3)
+    run(pipeline, lake, until=until)
+    run(pipeline, lake, since=date(2024, 1, 1), until=datetime(2024, 1, 2, 1))
+    assert [row["n"] for row in lake.table("marts.d").to_arrow().sort_by("day").to_pylist()] == [2, 1]
+    assert plan(pipeline, lake, until=until)[0].reason == "missing: 2024-01-02 to 2024-01-03"
+    run(pipeline, lake, until=until)
+    assert [row["n"] for row in lake.table("marts.d").to_arrow().sort_by("day").to_pylist()] == [2, 2]
+    assert plan(pipeline, lake, until=until)[0].reason == "all intervals are done"

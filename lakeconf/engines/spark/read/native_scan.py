@@ -349,6 +349,8 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
     is_local_cluster = str(spark.sparkContext.master).startswith("local")
     if not is_local_cluster and any("://" not in path for path in paths):
         return None
+    if any("=" in path for path in paths):
+        return None  # Spark reads the names of folders as values of columns
     if any(_FOREIGN.search(kind.replace("WITH TIME ZONE", "")) for kind in types.values()):
         return None
     private = private_session(spark)

@@ -238,7 +238,7 @@ def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) ->
     at = f"coalesce({stored}, {begin})" if files_with(connection, [path], stored) else str(begin)
     return (
         f"SELECT {literal(deletes.path)} AS filename, pos AS position, {at} AS deleted_at "
-        f"FROM {files_sql('read_parquet', path, 'hive_partitioning = false')}"
+        f"FROM {files_sql('read_parquet', path)}"
     )
 
 

@@ -138,7 +138,7 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
     # A path that DuckDB reports in another form would lose deletes, so the query fails.
     row = "CASE WHEN base IS NULL THEN error('an unknown delete file: ' || filename) ELSE base + pos END AS row"
     return [
-        f"SELECT {row} FROM {files_sql('read_parquet', sorted(part), 'filename = true', 'hive_partitioning = false')} "
+        f"SELECT {row} FROM {files_sql('read_parquet', sorted(part), 'filename = true')} "
         f"LEFT JOIN starts USING (filename) WHERE (base IS NULL OR pos < record_count){condition}"
         for condition, part in ((visible, marked), ("", set(paths) - marked))
         if part

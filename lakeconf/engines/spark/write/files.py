@@ -211,7 +211,7 @@ def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest,
 
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
     """The query that reads staged files and casts them to a table's types."""
-    files = files_sql("read_parquet", paths, "hive_partitioning = false")
+    files = files_sql("read_parquet", paths)
     found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
     source = f"SELECT {exact_casts(found, types)} FROM {files}"
     rounded = rounded_columns(found, types)
