@@ -112,15 +112,16 @@ def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) ->
     return next((int(version) for (version,) in rows), None)
 
 
-# A snapshot that inserts and deletes other rows than those it updates; or rows that come back.
+# A snapshot that inserts and deletes rows, without those that it updates; or rows that come back after a delete.
 _WRITTEN_AGAIN = """
     SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
     GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
-    UNION ALL SELECT max(i.snapshot_id) FROM (
-        SELECT * EXCLUDE (snapshot_id, rowid, change_type) FROM changes WHERE change_type = 'insert'
-        INTERSECT SELECT * EXCLUDE (snapshot_id, rowid, change_type) FROM changes WHERE change_type = 'delete'
-    ), (SELECT max(snapshot_id) AS snapshot_id FROM changes WHERE change_type = 'insert') AS i
-    HAVING count(*) > 0 LIMIT 1
+    UNION ALL SELECT lakeconf_again FROM (
+        SELECT * EXCLUDE (snapshot_id, rowid, change_type),
+            max(snapshot_id) FILTER (change_type = 'insert') AS lakeconf_again
+        FROM changes WHERE change_type IN ('insert', 'delete') GROUP BY ALL
+        HAVING min(snapshot_id) FILTER (change_type = 'delete') < lakeconf_again
+    ) LIMIT 1
 """
 
 
