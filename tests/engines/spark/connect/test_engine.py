@@ -169,6 +169,8 @@ def test_program_of_the_page_runs(
         lake.create_table("raw.events", {"kind": "VARCHAR", "day": "DATE"})
         lake.execute("INSERT INTO raw.events VALUES ('view', '2026-11-02'), ('buy', '2026-10-31')")
     (program,) = blocks("spark-connect.md", "python")
-    exec(program.replace("sc://spark.example.com", connect_url), {})  # noqa: S102 - that is the test
+    # A process that has a classic session, as that of other tests, can only create another one.
+    program = program.replace("sc://spark.example.com", connect_url).replace("getOrCreate", "create")
+    exec(program, {})  # noqa: S102 - that is the test
     assert re.findall(r"\|\s*(\w+)\|\s*1\|", capsys.readouterr().out) == ["view"]
     assert connect.range(1).count() == 1

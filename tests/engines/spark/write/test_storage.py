@@ -180,7 +180,7 @@ def test_a_session_that_ends_during_a_write_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["stopped", "killed"])
 def test_each_operation_names_a_session_that_has_ended(tmp_path: Path, when: str) -> None:
     *shown, rows = ended(when, tmp_path)
-    assert len(shown) == 15
+    assert len(shown) == 14
     assert [line for line in shown if not line.endswith(f"|{ENDED}")] == []
     assert rows == "rows|returned [(1,)]", "DuckDB reads and nothing was written"
 
