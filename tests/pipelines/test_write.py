@@ -160,7 +160,7 @@ def test_key_that_is_written_and_deleted_in_one_run_is_an_error(lake: Lake) -> N
     for rebuild in (False, True):
         (failed,) = run(Pipeline([Model("marts.t", Merge("id", deleted="gone"), Query(query))]), lake, rebuild=rebuild)
         assert failed.error is not None
-    assert failed.error.message == "the rows of the model marts.t write and delete the same id"
+        assert failed.error.message == "the rows of the model marts.t write and delete the same id"
     assert lake.table("marts.t").count() == 2
 
 
