@@ -110,6 +110,7 @@ class Reader:
             code = block.replace(".open()  # on Spark", ".open(spark)  #") if self.names["spark"] else block
             # The processes of Spark have another working folder.
             code = code.replace(FORMAT, f'{FORMAT}.option("config", "{self.folder / "lakeconf.toml"}")')
+            code = code.replace('"checkpoint"', f'"{self.folder / "checkpoint"}"')
             exec(compile(code, "page", "exec"), self.names)  # noqa: S102 - that is the test
             self.printed = self.output()
             assert_healthy(code)
