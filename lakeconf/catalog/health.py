@@ -176,11 +176,6 @@ def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) 
     return any("delete" in kind for _, made in found for kind, table in changed_tables(made) if table == table_id)
 
 
-def _is_update(made: str | None, table_id: int) -> bool:
-    kinds = [kind for kind, table in changed_tables(made) if table == table_id]
-    return any("insert" in kind for kind in kinds) and any("delete" in kind for kind in kinds)
-
-
 @repeated
 def merged_update(reader: CatalogReader, table_name: str, since: int, until: int) -> tuple[int, int] | None:
     """Returns an update that the change feed may show as deleted and inserted rows."""
@@ -193,11 +188,9 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
             if any(kind.startswith(MERGES) and table == table_id for kind, table in made_changes(made))
         ]
         for version, made in found:
+            kinds = [kind for kind, table in changed_tables(made) if table == table_id]
             merge = next((one for one in merges if one > version), None)
-            if (
-                merge is not None
-                and _is_update(made, table_id)
-                and transaction.rows(_MERGED, [table_id, version, version])
-            ):
+            is_update = any("insert" in kind for kind in kinds) and any("delete" in kind for kind in kinds)
+            if merge is not None and is_update and transaction.rows(_MERGED, [table_id, version, version]):
                 return version, merge
     return None

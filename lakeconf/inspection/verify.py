@@ -129,7 +129,6 @@ def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) 
 
 def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
     """Returns the SQL that reads a Parquet file, and its parameters."""
-    # A parent folder such as `env=prod` is not a column.
     if encryption_key is None:
         return files_sql("read_parquet", path), []
     config = "encryption_config = {footer_key_value: from_base64(?)}"

@@ -75,8 +75,10 @@ class ModelRun:
 
     def event(self) -> Event:
         """Returns what the journal records."""
-        more = {"inputs": dict(self.inputs), "late_since": dict(self.late_since), "restored": self.restored}
-        more["is_cut"] = self.is_cut
+        more = {
+            "inputs": dict(self.inputs), "late_since": dict(self.late_since), "restored": self.restored,
+            "is_cut": self.is_cut,
+        }  # fmt: skip
         states = {file: self.file_states[file]._asdict() if file in self.file_states else None for file in self.files}
         start, end = self.interval or (None, None)
         payload = {

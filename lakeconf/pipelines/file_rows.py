@@ -391,12 +391,10 @@ def _check_paths(files: Files) -> None:
             )
         if files.ending == "csv" and os.path.exists(path):
             with open(path, "rb") as file:
-                if file.read(4).removeprefix(b"\xef\xbb\xbf")[:1] in (
-                    b"\r",
-                    b"\n",
-                ):  # DuckDB takes the names for values
-                    hint = "write the names of the columns in the first line"
-                    raise PipelineError(f"the first line of the file {name} is empty", hint=hint)
+                first = file.read(4).removeprefix(b"\xef\xbb\xbf")[:1]
+            if first in (b"\r", b"\n"):  # DuckDB would take the names below it for values
+                hint = "write the names of the columns in the first line"
+                raise PipelineError(f"the first line of the file {name} is empty", hint=hint)
         is_empty = os.path.exists(path) and os.path.getsize(path) == 0
         if is_empty and not (files.ending == "json" and files.columns):
             raise PipelineError(

@@ -91,10 +91,10 @@ def column_changes(
 def apply(table: Table, changes: ColumnChanges) -> None:
     """Renames and drops columns of a table; the write of the rows then adds and widens columns."""
     rename = {identifier(old): new for old, new in changes.renamed.items()}
+    if rename:
+        table.evolve(rename=rename)
     if changes.replaced:
         former = {name: f"lakeconf_former_{number}" for number, name in enumerate(changes.replaced)}
-        table.evolve(rename=rename)
-        rename = {}
         table.evolve(
             rename={identifier(name): old for name, old in former.items()},
             add={identifier(name): changes.retyped[name][1] for name in changes.replaced},
@@ -102,10 +102,8 @@ def apply(table: Table, changes: ColumnChanges) -> None:
         table.evolve(drop=list(former.values()))
     if changes.dropped:
         # DuckLake cannot drop a table's last column: add new columns first.
-        table.evolve(rename=rename, add={identifier(name): kind for name, kind in changes.added.items()})
+        table.evolve(add={identifier(name): kind for name, kind in changes.added.items()})
         table.evolve(drop=[identifier(name) for name in changes.dropped])
-    elif rename:
-        table.evolve(rename=rename)
 
 
 def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[str]) -> None:

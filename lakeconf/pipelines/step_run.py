@@ -27,7 +27,7 @@ from lakeconf.pipelines.file_rows import Files, check_files, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
-from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.models.model import Model, not_null, unique
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
@@ -44,10 +44,10 @@ def write(
     model, kind = step.model, step.model.kind
     rows, deleted = split_deleted(kind, frame) if isinstance(kind, Merge) else (frame, None)
     if isinstance(kind, Merge) and deleted is not None:
-        keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
-        if len(rows.select(*keys).join(deleted, on=keys, how="semi").head(1).collect("pyarrow")):
+        both = rows.select(*kind.keys).join(deleted, on=kind.keys, how="semi")
+        if len(both.head(1).collect("pyarrow")):
             raise SchemaError(
-                f"the rows of the model {model.table} write and delete the same {', '.join(keys)}",
+                f"the rows of the model {model.table} write and delete the same {', '.join(kind.keys)}",
                 hint="return one row for each key, such as the last change: … QUALIFY row_number() OVER (…) = 1",
             )
     if model.table not in transaction.tables():
@@ -75,11 +75,10 @@ def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[A
     """Splits a merge's rows into the rows to write and the keys to delete; None if the kind deletes no keys."""
     if kind.deleted is None:
         return frame, None
-    keys = [kind.on] if isinstance(kind.on, str) else list(kind.on)
     deleted = nw.col(kind.deleted)
     # NOT NULL is NULL, and a filter leaves it out: only true deletes a key.
     kept = frame.filter(~deleted | deleted.is_null())
-    return kept.drop(kind.deleted), frame.filter(deleted).select(*keys)
+    return kept.drop(kind.deleted), frame.filter(deleted).select(*kind.keys)
 
 
 # The types of a time column, as their literals write them.
@@ -258,14 +257,11 @@ class StepRun:
 def _add_checks(transaction: Lake, model: Model) -> None:
     """Adds the audits and the tests of a model to a transaction."""
     if isinstance(model.kind, Merge):
-        source = f"FROM {qualified(*split_name(model.table))}"
-        keys = [model.kind.on] if isinstance(model.kind.on, str) else model.kind.on
+        table, keys = qualified(*split_name(model.table)), model.kind.keys
         for key in keys:
             # NULL matches nothing, so each run would insert the row again.
-            transaction.audit(f"the key {key} is not NULL", f"{source} WHERE {identifier(key)} IS NULL")
-        listed = ", ".join(map(identifier, keys))
-        unique = f"SELECT {listed} {source} GROUP BY {listed} HAVING count(*) > 1"
-        transaction.audit(f"the key {', '.join(keys)} is unique", unique)
+            transaction.audit(f"the key {key} is not NULL", not_null(key).query(table))
+        transaction.audit(f"the key {', '.join(keys)} is unique", unique(*keys).query(table))
     for name, check in model.audits.items():
         transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
     for test, query in model.test_queries:

@@ -116,9 +116,13 @@ class Merge:
     deleted: Annotated[str | None, key("A column of the result that is true for keys to delete.", "is_deleted")] = None
     update: Annotated[Flag, key("Set to false to keep rows with existing keys unchanged.", example=False)] = True
 
+    @property
+    def keys(self) -> list[str]:
+        """The key columns."""
+        return [self.on] if isinstance(self.on, str) else [*self.on]
+
     def identity(self) -> str:
-        on = [self.on] if isinstance(self.on, str) else [*self.on]
-        return f"{self.name} {on} {self.changes_of} {self.deleted} {self.update}"
+        return f"{self.name} {self.keys} {self.changes_of} {self.deleted} {self.update}"
 
 
 @dataclass(frozen=True)
