@@ -70,7 +70,7 @@ class ModelRun:
         return cls(
             event.model, found["definition"], found["run"], None if start is None else (start, end), more["inputs"],
             tuple(files), event.earlier, more["late_since"], states, event.snapshot_id, more["restored"],
-            more["is_cut"],
+            more.get("is_cut", False),
         )  # fmt: skip
 
     def event(self) -> Event:

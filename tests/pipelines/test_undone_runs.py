@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -178,3 +179,11 @@ def test_run_is_undone_until_a_restore_brings_its_rows_back() -> None:
     assert undone(one, two, restore(5, 2), three) == [3]
     assert undone(one, two, restore(5, 2), three, restore(9, 4)) == [7]
     assert undone(one, two, restore(5, 2), three, restore(9, 8)) == [3]
+
+
+def test_run_that_was_recorded_without_its_cut_is_read() -> None:
+    event = ran(1, interval=days(1, 2)).event()
+    more = json.loads(str(event.payload["inputs"]))
+    del more["is_cut"]
+    payload = {**event.payload, "inputs": json.dumps(more)}
+    assert ModelRun.of(event._replace(payload=payload)) == ran(1, interval=days(1, 2))
