@@ -353,7 +353,7 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"CALL ducklake_cleanup_old_files\('__lakeconf_removal_\w+', .*\)", DuckDBModel.remove_scheduled),
         (r"COPY \((?P<query>.*)\) TO '(?P<path>[^']*)' \(FORMAT .*\)", DuckDBModel.copy),
         (r"SELECT content FROM read_text\('(?P<path>[^']*)'\)", DuckDBModel.read_text),
-        (r"SELECT lake FROM read_parquet\('(?P<path>[^']*)'\)", DuckDBModel.read_manifest),
+        (r"SELECT lake FROM read_parquet\('(?P<path>[^']*)', hive_partitioning = false\)", DuckDBModel.read_manifest),
         (r"SELECT (?P<columns>[a-z, ]+) FROM read_blob\(\[?(?P<paths>'.*')\]?\)", DuckDBModel.read_blob),
         (r"SELECT file FROM glob\('(?P<pattern>[^']*)'\)(?: LIMIT 1)?", DuckDBModel.glob),
         (r"FROM postgres_query\('\w+', '(?P<query>.*)'\)", _on_server),
