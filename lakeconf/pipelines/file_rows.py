@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,20 @@ from typing import Any, TypeAlias
 import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import Fact, ids_with, integers, parsed_type
+from lakeconf.catalog.column_types import (
+    SECOND_DIGITS,
+    Fact,
+    columns_of,
+    decimal_digits,
+    duckdb_name,
+    has,
+    ids_with,
+    integer_bits,
+    integers,
+    nested_sql,
+    parsed_type,
+)
+from lakeconf.catalog.tables import Column
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
@@ -102,26 +115,31 @@ def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterat
 
 
 _INTEGERS = integers()
-# The digits of a second that a type holds.
-_MICROSECONDS = ("timestamp", "timestamp with time zone", "time")
-_SECONDS = {"timestamp_s": 0, "timestamp_ms": 3, "timestamp_ns": 9, **dict.fromkeys(_MICROSECONDS, 6)}
 # The digits of an integer that each holds exactly.
 _FLOATS = {"float": 7, "double": 15}
-_ZONED_TIME = "time with time zone"
-_NESTED_TYPES = ("struct", "list", "map", "array")
 # A number in JSON with more than 15 digits and a point, or with an exponent.
 _DIGITS = "|".join([*(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"])
-_INTEGER = r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?(?!\w)"
-_NUMBER = re.compile(rf'"(?:[^"]|"")*"|\b(?:(?P<decimal>DECIMAL\(\d+, *\d+\))|{_INTEGER})')
 
 
 def read_as(kind: str) -> str:
     """Returns the type to read a column of text as, so that checks find values that the type would change."""
     found = parsed_type(kind)
-    if found.id in _NESTED_TYPES:
-        return _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' else "DOUBLE", kind)
-    is_checked = found.id in {*_INTEGERS, *_SECONDS, *_FLOATS, "decimal", "date", _ZONED_TIME}
-    return "VARCHAR" if is_checked else kind
+    if found.id in _NESTED:
+        return _replaced(kind, integer="DOUBLE", decimal="DOUBLE", time="VARCHAR")
+    return "VARCHAR" if found.id in {*_INTEGERS, *SECOND_DIGITS, *_FLOATS, "decimal", "date"} else kind
+
+
+def _replaced(kind: str, **types: str) -> str:
+    """A type with other types for each `integer`, `decimal` and `time` (also dates) in it."""
+
+    def leaf(column: Column) -> str:
+        is_time = has(column.type, Fact.DATED) or column.type in ("time", "timetz")
+        is_decimal, is_integer = decimal_digits(column.type), integer_bits(column.type)
+        group = "time" if is_time else "decimal" if is_decimal else "integer" if is_integer else ""
+        return types.get(group) or str(duckdb_name(column.type))
+
+    (column,) = columns_of({"": kind})
+    return nested_sql(column, leaf)
 
 
 def rounds(column: str, given: str, wanted: str) -> str | None:
@@ -134,9 +152,16 @@ def rounds(column: str, given: str, wanted: str) -> str | None:
     if kind.id == "varchar":
         return None
     # A large integer may be one less as DOUBLE, and then one too large for its own type.
-    wider = _NUMBER.sub(lambda one: one[0] if one[0][0] == '"' or one["decimal"] else "HUGEINT", wanted)
-    cast = wider if "DOUBLE" in given else wanted
-    return f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given}) IS DISTINCT FROM {column}"
+    cast = _replaced(wanted, integer="HUGEINT") if "DOUBLE" in given else wanted
+    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given})"
+    if kind.id in _NESTED and _replaced(wanted, time="VARCHAR") != wanted:
+        return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
+    return f"{changed} IS DISTINCT FROM {column}"
+
+
+def _written(nested: str) -> str:
+    """The text of a nested value, with its times as DuckDB writes them."""
+    return f"regexp_replace(regexp_replace({nested}::VARCHAR, '(\\d)T(\\d)', '\\1 \\2', 'g'), '(\\d)Z', '\\1+00', 'g')"
 
 
 def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
@@ -153,8 +178,8 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
         time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
         has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
         return _only_if(f"contains({column}, ':')", has_time)
-    if kind.id in _SECONDS:
-        pattern = rf"\.\d{{{_SECONDS[kind.id]}}}\d*[1-9]"
+    if kind.id in SECOND_DIGITS:
+        pattern = rf"\.\d{{{SECOND_DIGITS[kind.id]}}}\d*[1-9]"
         return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
     return None
 
@@ -212,10 +237,13 @@ def is_rewritten(column: str, given: str, wanted: str) -> str | None:
     return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
 
 
-def guess_error(place: str, file: str, pair: Sequence[str], kind: str) -> SchemaError:
+def _value(files: Files, path: str, column: str, text: str) -> str:
+    return f"{files.place}the column {column!r} of {files.named(path)} has the value {text!r}"
+
+
+def _guess(files: Files, path: str, column: str, text: str, kind: str) -> SchemaError:
     """Returns the error about a text."""
-    column, text = pair
-    message = f"{place}the column {column!r} of {file} has the value {text!r}, which is no {kind}"
+    message = f"{_value(files, path, column, text)}, which is no {kind}"
     type_id = parsed_type(kind).id
     if type_id in _INTEGERS:
         return _of_column(column, message, f"declare its type in columns: VARCHAR keeps it, {kind} makes it a number")
@@ -309,13 +337,11 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
         return rows
     # The columns of JSON files are those of their rows: see `check_files`.
     found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
-    # Values of CSV are parsed directly as these types: 29.99 becomes an exact DECIMAL.
-    is_csv = ending == "csv"
-    # The reader takes parts of values with a time zone as NULL: a cast of the text itself refuses them.
-    as_text = {name for name in found if is_csv and "WITH TIME ZONE" in columns[name]}
-    read = {name: "VARCHAR" if name in as_text else columns[name] for name in found}
+    # The reader guesses times, and takes parts of those with a time zone as NULL: a cast of the text does neither.
+    texts = {"time": "VARCHAR"}
     if ending == "json":  # a number is a DOUBLE, of which only the text has the digits of the file
-        read = {name: _NUMBER.sub(_without_decimal, kind) for name, kind in read.items()}
+        texts["decimal"] = "VARCHAR"
+    read = {name: _replaced(columns[name], **texts) for name in found}
     source = files.source({found[name]: kind for name, kind in read.items()})
     values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
     for name in found if ending == "parquet" else ():
@@ -325,18 +351,16 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     return lake.sql(f"SELECT {wanted} FROM {source}")
 
 
-def _without_decimal(found: re.Match[str]) -> str:
-    return "VARCHAR" if found["decimal"] else found[0]
-
-
 def check_files(files: Files, lake: Lake) -> None:
     """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files."""
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
-    if files.ending == "json" and columns:
-        _check_keys(files, lake, columns)
-        _check_digits(files, lake, columns)
     given = dict(files.found)
+    if files.ending == "json":
+        if columns:
+            _check_keys(files, lake, columns)
+        _check_digits(files, lake, columns or given)
     if files.ending == "parquet":
+        _check_floats(files, lake, given)
         pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
     else:
         wanted = columns or given
@@ -349,34 +373,39 @@ def check_files(files: Files, lake: Lake) -> None:
 
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
     """Refuses values that another type would change."""
-    rounding, guessing = _conditions(rounds, pairs), _conditions(is_guessed, pairs)
-    if files.ending == "csv":
-        inferred = {name: pair for name, pair in pairs.items() if not files.columns or name in files.inferred}
-        guessing |= _conditions(is_rewritten, inferred)
-    checked = [name for name in pairs if name in rounding or name in guessing]
+    whens, checked = [], set()
+    for check in (is_guessed, is_rewritten, rounds):
+        for name, kinds in pairs.items():
+            is_inferred = files.ending == "csv" and (not files.columns or name in files.inferred)
+            condition = check(identifier(name), *kinds) if check is not is_rewritten or is_inferred else None
+            if condition is not None:
+                what = f"[{literal(name)}, CAST({identifier(name)} AS VARCHAR), {literal(check.__name__)}]"
+                whens.append(f"WHEN {condition} THEN {what}")
+                checked.add(name)
     if not checked:
         return
-    types = given if files.ending == "json" else {one: given[one] for one in _names(given, checked).values()}
-    changed = " ".join(f"WHEN {condition} THEN {literal(name)}" for name, condition in rounding.items())
-    guessed = " ".join(
-        f"WHEN {condition} THEN [{literal(name)}, {identifier(name)}]" for name, condition in guessing.items()
-    )
-    cases = ", ".join(f"CASE {whens or 'WHEN false THEN NULL'} END" for whens in (changed, guessed))
+    types = given if files.ending == "json" else {one: given[one] for one in _names(given, sorted(checked)).values()}
     source = files.source({} if files.ending == "parquet" else types, with_file=True)
-    rows = f"SELECT {_FILE}, {cases} FROM {source}"
-    wrong = f"FROM ({rows}) AS found(file, rounded, guess) WHERE rounded IS NOT NULL OR guess IS NOT NULL LIMIT 1"
-    for path, name, guess in sql_rows(lake, wrong):
-        if guess is not None:
-            raise guess_error(files.place, files.named(path), guess, pairs[guess[0]][1])
-        raise _rounding(files, path, name, pairs[name][1])
+    rows = f"SELECT {_FILE}, CASE {' '.join(whens)} END FROM {source}"
+    for path, (name, value, check) in sql_rows(
+        lake, f"FROM ({rows}) AS r(file, found) WHERE found IS NOT NULL LIMIT 1"
+    ):
+        error = _rounding if check == rounds.__name__ else _guess
+        raise error(files, path, name, value, pairs[name][1])
 
 
-def _conditions(
-    condition: Callable[[str, str, str], str | None], pairs: Mapping[str, tuple[str, str]]
-) -> dict[str, str]:
-    """Returns the conditions of the columns that have one."""
-    found = {name: condition(identifier(name), *kinds) for name, kinds in pairs.items()}
-    return {name: one for name, one in found.items() if one is not None}
+def _check_floats(files: Files, lake: Lake, given: Mapping[str, str]) -> None:
+    """Refuses Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
+    if len(files.paths) == 1:
+        return
+    every = given or _found(lake, files)
+    floats = {folded(name): kind for name, kind in every.items() if parsed_type(kind).id in _FLOATS}
+    for path in files.paths if floats else ():
+        for name, kind in _found(lake, files, path).items():
+            if folded(name) in floats and parsed_type(kind).id not in _FLOATS:
+                what = f"{files.place}the column {name!r} of {files.named(path)} is a {kind}"
+                hint = "write the column with one type in all files"
+                raise _of_column(name, f"{what}, and DuckDB would read it as {floats[folded(name)]}", hint)
 
 
 def _check_paths(files: Files) -> None:
@@ -474,13 +503,14 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
     return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
-def _rounding(files: Files, path: str, name: str, kind: str) -> SchemaError:
-    hint = f"set a type that holds them in columns, such as {_key(name, 'DECIMAL(38, 10)')}"
+def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> SchemaError:
+    whole = "VARCHAR" if files.ending == "csv" else "JSON"
+    exact = whole if parsed_type(kind).id in _NESTED else "DECIMAL(38, 10)"
+    hint = f"set a type that holds it in columns, such as {_key(name, exact)}"
     if isinstance(files.model.kind, Append):
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
-        hint += f"; to round them, also cast it in the SQL of the model: {cast}"
-    what = f"the column {name!r} of {files.named(path)}"
-    return _of_column(name, f"{files.place}{what} has values that its type {kind} would round", hint)
+        hint += f"; to round it, also cast it in the SQL of the model: {cast}"
+    return _of_column(name, f"{_value(files, path, name, text)}, which its type {kind} would change", hint)
 
 
 def _of_column(column: str, message: str, hint: str) -> SchemaError:

@@ -64,7 +64,7 @@ def test_each_format_is_loaded(ending: str, project: Path, called: Any) -> None:
         (
             "id,price\n1,2.555\n",
             ("--type", "price=DECIMAL(10,2)"),
-            "has values that its type DECIMAL(10,2) would round",
+            "which its type DECIMAL(10,2) would change",
         ),
         ("id,day\n1,03/04/2024\n", ("--type", "day=DATE"), "has the value '03/04/2024', which is no DATE in ISO 8601"),
         ("zip\n" + "10000\n" * 21_000 + "00501\n", (), "has the value '00501', which is no BIGINT"),
@@ -101,8 +101,8 @@ GOOD = "id,name,x\n" + "".join(f"{number},n{number},{number}\n" for number in ra
         (f"{GOOD}total,,1225,50\n", 0, "the lines of prices.csv do not have the same number of values"),
         (f"{GOOD}50,e\n", 0, "the lines of prices.csv do not have the same number of values"),
         (f"{GOOD * 2000}1,a,2,b\n", 0, "prices.csv"),
-        ("id\n12345678901234567890\n12345678901234567891\n", 0, "has values that its type DOUBLE would round"),
-        (f"id\n{10**40}\n", 0, "has values that its type DOUBLE would round"),
+        ("id\n12345678901234567890\n12345678901234567891\n", 0, "which its type DOUBLE would change"),
+        (f"id\n{10**40}\n", 0, "which its type DOUBLE would change"),
         ("id\n1.5\n123456789012345\n-9007199254740992\n0.1\n1e300\n", 5, None),
     ],
 )
@@ -125,7 +125,7 @@ def test_no_line_is_left_out_and_no_integer_changes(
             "with a model of the",
         ),
         ("id\n1\n", "raw.prices do not have the same columns: only one of them has price", "with a model of the kind"),
-        ("id,price\n2.5,1\n", "the column 'id' of prices.csv has values that", "change the values in the file"),
+        ("id,price\n2.5,1\n", "the column 'id' of prices.csv has the value '2.5'", "change the values in the file"),
     ],
 )
 def test_file_that_does_not_fit_the_table_has_no_plan(

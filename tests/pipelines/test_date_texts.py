@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeconf.pipelines.file_rows import guess_error, is_guessed
+from lakeconf.pipelines.file_rows import is_guessed
 
 ZONED = "TIMESTAMP WITH TIME ZONE"
 
@@ -41,11 +41,3 @@ def test_text_without_a_date_in_iso_8601_is_guessed(text: str | None, wanted: st
     condition = is_guessed("v", "VARCHAR", wanted)
     found = duckdb.execute(f"SELECT {condition} FROM (SELECT CAST(? AS VARCHAR) AS v)", [text]).fetchall()
     assert found == [(expected,)]
-
-
-def test_error_says_how_to_convert_the_text() -> None:
-    error = guess_error("", "a.csv", ["a d", "1/2/24"], "DATE")
-    assert error.message == "the column 'a d' of a.csv has the value '1/2/24', which is no DATE in ISO 8601"
-    assert str(error.hint).endswith("convert it in SQL: CAST(strptime(\"a d\", '%d/%m/%Y') AS DATE)")
-    time = guess_error("", "a.csv", ["t", "x"], "TIME WITH TIME ZONE")
-    assert time.message == "the column 't' of a.csv has the value 'x', which is no TIME WITH TIME ZONE"

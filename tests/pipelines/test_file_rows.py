@@ -135,8 +135,10 @@ def test_value_of_a_text_that_its_type_would_round_is_refused(
     put(f"2.{ending}", [*good, bad])
     failed = loaded(lakes[0], tmp_path, f"*.{ending}", columns)
     assert failed.error is not None
-    shown = columns["v"]
-    assert failed.error.message == f"the column 'v' of 2.{ending} has values that its type {shown} would round"
+    value = "[1.0, 2.7]" if kind == "BIGINT[]" else bad
+    assert failed.error.message == (
+        f"the column 'v' of 2.{ending} has the value {value!r}, which its type {kind} would change"
+    )
     assert lakes[0].table("raw.t").count() == len(expected)
 
 
@@ -145,7 +147,7 @@ def test_rounding_is_explicit_in_sql(lakes: tuple[Lake, Lake], tmp_path: Path) -
     failed = loaded(lakes[0], tmp_path, "*.csv", TYPES)
     assert failed.error is not None
     assert failed.error.hint == (
-        'set a type that holds them in columns, such as price = "DECIMAL(38, 10)"; to round them, also cast it in the '
+        'set a type that holds it in columns, such as price = "DECIMAL(38, 10)"; to round it, also cast it in the '
         'SQL of the model: SELECT CAST("price" AS DECIMAL(10,2)) FROM files'
     )
     columns = {**TYPES, "price": "DECIMAL(38, 10)"}
@@ -165,7 +167,8 @@ def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(
     (tmp_path / f"2.{ending}").write_text(head + row * count + last)
     failed = loaded(lakes[0], tmp_path, f"*.{ending}")
     assert failed.error is not None
-    assert failed.error.message == f"the column 'id' of 2.{ending} has values that its type BIGINT would round"
+    message = f"the column 'id' of 2.{ending} has the value '2.7', which its type BIGINT would change"
+    assert failed.error.message == message
     assert lakes[0].table("raw.t").count() == count
 
 
@@ -197,7 +200,7 @@ def test_value_of_a_parquet_file_that_its_type_would_round_is_refused(
     if is_exact:
         assert result.status == "done", result.error
     else:
-        assert "the column 'v' of 1.parquet has values that its type" in str(result.error)
+        assert f"which its type {kind} would change" in str(result.error)
         assert lakes[0].tables() == []
 
 
@@ -208,7 +211,9 @@ def test_seed_is_not_rounded_either(lakes: tuple[Lake, Lake], tmp_path: Path) ->
         (result,) = run(Pipeline([Model("raw.t", Seed("s.csv", columns), folder=tmp_path)]), lakes[0])
         return str(result.error)
 
-    assert "the column 'price' of s.csv has values that its type DECIMAL(10,2) would round" in seeded(TYPES)
+    assert "the column 'price' of s.csv has the value '2.555', which its type DECIMAL(10,2) would change" in seeded(
+        TYPES
+    )
     assert "s.csv has the column 'price', which is not in columns of raw.t" in seeded({"id": "BIGINT"})
 
 
@@ -305,6 +310,63 @@ def test_value_that_the_reader_would_change_is_refused(
     assert loaded(lakes[0], tmp_path, f"1.{ending}", {"v": other if message.startswith("has") else kind}).status == (
         "done" if message.startswith("has") else "failed"
     )
+
+
+# A type, a value in JSON and in CSV that it holds, and one that DuckDB would change without an error.
+INSIDE = [
+    ("DATE[]", '["2024-01-31", null]', '["2024-01-31 12:00:00"]'),
+    ("DATE[]", '["2024-01-31"]', '["2024-01-31 00:00:00+05"]'),
+    ("DATE[]", '["0044-01-31"]', '["03/04/2024"]'),
+    ("TIMESTAMP[]", '["2024-01-31T12:00:00"]', '["2024-01-31T12:00:00Z"]'),
+    ("TIMESTAMP[]", '["2024-01-31 12:00:00.123456"]', '["2024-01-31 12:00:00.1234567"]'),
+    ("TIMESTAMPTZ[]", '["2024-01-31T12:00:00Z"]', '["x"]'),
+    ("STRUCT(date DATE, x DECIMAL(4,1))", '{"date": "2024-01-31", "x": 1.5}', '{"date": "x", "x": 1.5}'),
+    ("STRUCT(n VARCHAR, t TIME)", '{"n": "10T5Z", "t": "10:00:00"}', '{"n": "10T5Z", "t": "10:00:00+05:00"}'),
+    ("MAP(VARCHAR, TIMESTAMP_S)", '{"a": "2024-01-31 12:00:00"}', '{"a": "2024-01-31 12:00:00.5"}'),
+]
+
+
+@pytest.mark.parametrize(("ending", "case"), mixed(["csv", "json"], INSIDE))
+def test_times_inside_of_values_are_not_changed(
+    ending: str, case: tuple[str, str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    kind, good, bad = case
+    for number, value in enumerate((good, bad)):
+        quoted = value.replace('"', "'").replace(": '", ":'")
+        if kind.startswith("MAP"):
+            quoted = quoted.replace("'a':", "a=")
+        text = f'v\n"{quoted}"\n' if ending == "csv" else f'{{"v": {value}}}\n'
+        (tmp_path / f"{number}.{ending}").write_text(text)
+    done = loaded(lakes[0], tmp_path, f"0.{ending}", {"v": kind})
+    assert done.status == "done", done.error
+    assert None not in rows(lakes[0])[0]
+    failed = loaded(lakes[1], tmp_path, f"1.{ending}", {"v": kind})
+    assert isinstance(failed.error, SchemaError)
+    assert "which its type" in failed.error.message
+    other = loaded(lakes[1], tmp_path, f"1.{ending}", {"v": "VARCHAR" if ending == "csv" else "JSON"})
+    assert other.status == "done"
+
+
+@pytest.mark.parametrize("value", ['["2024-01-31T12:00:00Z"]', '0.123456789012345678, "w": "x"}\n{"v": "y"'])
+def test_value_of_json_that_the_inferred_type_would_change_is_refused(
+    value: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
+    assert isinstance(loaded(lakes[0], tmp_path, "1.json").error, SchemaError)
+    assert lakes[0].tables() == []
+
+
+@pytest.mark.parametrize("columns", [{}, {"v": "BIGINT"}, {"v": "DOUBLE"}], ids=["inferred", "declared", "double"])
+def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
+    columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    """DuckDB reads both as DOUBLE, which rounds large integers."""
+    pq.write_table(pa.table({"v": [2**53 + 1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"v": [2.0]}), tmp_path / "2.parquet")
+    failed = loaded(lakes[0], tmp_path, "*.parquet", columns)
+    assert failed.error is not None
+    assert failed.error.message == "the column 'v' of 1.parquet is a BIGINT, and DuckDB would read it as DOUBLE"
+    assert lakes[0].tables() == []
 
 
 def test_numbers_of_json_keep_their_digits(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
