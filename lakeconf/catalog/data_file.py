@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.column_types import Fact, has
-from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo
 from lakeconf.ducklake import inlined_deletes_table, visible_at

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from lakeconf.catalog.admission import check_text
 from lakeconf.catalog.definitions import Definitions
-from lakeconf.catalog.paths import check_paths
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_facts import with_literals
 from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
@@ -127,7 +127,7 @@ class CatalogReader:
             try:
                 query = OWN_QUERIES.get(self._settings[0])
                 own = None if query is None else f"{query}({literal(self.metadata_database)}, "
-                self._check_paths(taken.connection, newest)
+                self._check_text(taken.connection, newest)
                 yield MetadataTransaction(taken.connection, self.alias, data_path, own)
             finally:
                 with contextlib.suppress(LakeconfError):
@@ -138,16 +138,16 @@ class CatalogReader:
                 f"another process committed to {self.alias!r} while it was read", hint="try again"
             )
 
-    def _check_paths(self, cursor: Connection, newest: int | None) -> None:
-        """Checks the paths that DuckDB may open, if that has not been done for the newest snapshot."""
+    def _check_text(self, cursor: Connection, newest: int | None) -> None:
+        """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
         if not checked or newest > checked[0]:
-            check_paths(cursor.rows, self.data_path, checked[0] if checked else None)
+            check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]
 
     @cached
     def _checked_up_to(self) -> list[int]:
-        """The snapshot up to which paths have been checked; empty at first."""
+        """The snapshot up to which text has been checked; empty at first."""
         return []
 
     @contextlib.contextmanager

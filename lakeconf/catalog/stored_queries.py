@@ -48,9 +48,9 @@ _EXPRESSIONS = """
     WITH latest AS (SELECT max(snapshot_id) AS id FROM ducklake_snapshot),
     expressions AS (
         SELECT 'sort key' AS kind, i.table_id, e.expression, i.begin_snapshot, i.end_snapshot
-        FROM ducklake_sort_expression AS e JOIN ducklake_sort_info AS i USING (sort_id, table_id)
+        FROM ducklake_sort_expression AS e LEFT JOIN ducklake_sort_info AS i USING (sort_id)
         UNION ALL SELECT 'default value', table_id, default_value, begin_snapshot, end_snapshot
-        FROM ducklake_column WHERE default_value_type = 'expression')
+        FROM ducklake_column WHERE default_value_type <> 'literal')
     SELECT DISTINCT e.kind || ' of the table', coalesce(t.table_name, ''), e.expression,
         e.begin_snapshot, e.end_snapshot
     FROM expressions AS e LEFT JOIN ducklake_table AS t USING (table_id)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
-from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import visible_at

@@ -18,7 +18,7 @@ from enum import Enum
 from heapq import nlargest
 from pathlib import Path
 
-from lakeconf.catalog.paths import compose_path
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name, split_name, table_folder, tables
 from lakeconf.connection.connection import Connection

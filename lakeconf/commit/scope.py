@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from lakeconf.catalog.paths import check_folder
+from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.tables import tables
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.session import Session

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.history import TableFile, stored_rows
-from lakeconf.catalog.paths import compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
 from lakeconf.lake.lake import Lake

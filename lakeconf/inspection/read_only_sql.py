@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from lakeconf.backends.metadata.postgres import hidden_credentials
-from lakeconf.catalog.paths import compose_path
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
 from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested

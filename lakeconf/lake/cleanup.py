@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import Any
 
-from lakeconf.catalog.paths import compose_path
+from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
@@ -29,7 +30,6 @@ _REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
 # characters, it lists other folders.
 _PATTERN = re.compile(r"[*?\[{\\]")
 _LISTINGS = 5
-_DAYS_OFF = 4
 _FOLDERS = """
     SELECT DISTINCT s.path, s.path_is_relative, t.path, t.path_is_relative
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
@@ -39,7 +39,7 @@ _KNOWN = """
     UNION SELECT path FROM ducklake_files_scheduled_for_deletion
 """
 _SCHEDULED = """
-    SELECT path, path_is_relative, CAST(schedule_start AS TIMESTAMPTZ) < CAST(? AS TIMESTAMPTZ)
+    SELECT data_file_id, path, path_is_relative, CAST(schedule_start AS TIMESTAMPTZ) < CAST(? AS TIMESTAMPTZ)
     FROM ducklake_files_scheduled_for_deletion
 """
 _LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file"
@@ -78,34 +78,41 @@ class Cleanup:
 
     def plan(self, older_than: datetime) -> Removal:
         """The files that may be removed; nothing is changed."""
+        return self._planned(older_than)[0]
+
+    def _planned(self, older_than: datetime) -> tuple[Removal, list[tuple[int, str]]]:
+        """A plan, and the id and path of each row of the scheduled files."""
         if self.marker is not None:
             self.marker.before_cleanup()
-        _, scheduled = self._scheduled(older_than)
+        scheduled = self._scheduled(older_than)
         skipped = self._skipped()
         if skipped is not None:
             _log.warning("orphans were not searched for: %s", skipped)
-        return Removal(tuple(scheduled), () if skipped else tuple(self._orphans(older_than)), skipped)
+        orphans = () if skipped else tuple(self._orphans(older_than))
+        return Removal(tuple(scheduled), orphans, skipped), list(scheduled.values())
 
     def remove(self, older_than: datetime) -> Removal:
         """Removes the files that may be removed; the caller holds the lake's lock exclusively."""
-        removal = self.plan(older_than)
+        removal, rows = self._planned(older_than)
         if self.marker is not None:
             # From this snapshot on, the removed files are not needed. A catalog from an older backup may need them.
             self.marker.record()
-        if removal.scheduled:
-            moment, _ = self._scheduled(older_than)
-            self._call("ducklake_cleanup_old_files", moment, dry_run=False)
-        if removal.orphans:
-            remove_files(self.reader.connection, removal.orphans)
+        if removal.paths:
+            # Not by DuckLake, which would read the catalog again: these paths have been checked.
+            remove_files(self.reader.connection, removal.paths)
+        if rows:
+            ids, paths = ", ".join(str(one) for one, _ in rows), ", ".join(literal(path) for _, path in rows)
+            scheduled = f"{self.reader.metadata}.ducklake_files_scheduled_for_deletion"
+            self.run(f"DELETE FROM {scheduled} WHERE data_file_id IN ({ids}) AND path IN ({paths})", [])
         for path in removal.paths:
             _log.info("removed %s", path)
         return removal
 
-    def _scheduled(self, older_than: datetime) -> tuple[datetime, list[str]]:
-        """The time limit for `ducklake_cleanup_old_files`, and the scheduled files that it would remove."""
-        moment, paths = self._given_up(older_than)
+    def _scheduled(self, older_than: datetime) -> dict[str, tuple[int, str]]:
+        """The scheduled files that may be removed, each with the id and path of its row."""
+        paths = self._given_up(older_than)
         if not paths:
-            return moment, []
+            return {}
         foreign = [path for path in paths if not self._is_below_data_path(path)]
         if foreign:
             raise CatalogError(
@@ -114,7 +121,7 @@ class Cleanup:
                 hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion; to keep the files, "
                 "delete the rows in the catalog's database",
             )
-        other = self._other_lakes(paths)
+        other = self._other_lakes([*paths])
         nested = [path for path in paths if _is_below(_real(path), other)]
         if nested:
             raise CatalogError(
@@ -132,30 +139,21 @@ class Cleanup:
                 f"{', '.join(needed)}",
                 hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion",
             )
-        return moment, paths
+        return paths
 
-    def _given_up(self, older_than: datetime) -> tuple[datetime, list[str]]:
+    def _given_up(self, older_than: datetime) -> dict[str, tuple[int, str]]:
         with self.reader.transaction() as transaction:
             rows = transaction.rows(_SCHEDULED, [older_than.isoformat()])
         root = self.reader.data_path
-        old, young = (
-            {
-                compose_path(root, path, is_relative=is_relative)
-                for path, is_relative, is_old in rows
-                if is_old is wanted
-            }
-            for wanted in (True, False)
-        )
-        # On SQLite, DuckLake compares timestamps as strings in different formats, and selects up to a day too much.
-        for days in range(_DAYS_OFF):
-            moment = older_than - timedelta(days=days)
-            paths = self._listed("ducklake_cleanup_old_files", moment)
-            if set(paths) <= old - young:
-                return moment, paths
-        raise CatalogError("DuckLake would remove files that are newer than older_than: no file was removed")
+        found = [
+            (compose_path(root, path, is_relative=is_relative), (id_, path), is_old)
+            for id_, path, is_relative, is_old in rows
+        ]
+        kept = {path for path, _, is_old in found if not is_old}
+        return {path: row for path, row, _ in found if path not in kept}
 
     def _orphans(self, older_than: datetime) -> list[str]:
-        paths = self._listed("ducklake_delete_orphaned_files", older_than)
+        paths = self._listed(older_than)
         if not paths:
             return []
         if self.marker is not None and not self.marker.knows_files():
@@ -193,17 +191,15 @@ class Cleanup:
         folders = {folder for path in paths for folder in _folders_of(_real(path)) if len(folder) > len(root)}
         return {folder for folder in folders if os.path.lexists(folder + MARKER)}
 
-    def _listed(self, function: str, older_than: datetime) -> list[str]:
+    def _listed(self, older_than: datetime) -> list[str]:
+        moment = f"CAST({literal(older_than.isoformat())} AS TIMESTAMPTZ)"
+        arguments = f"{literal(self.reader.alias)}, older_than => {moment}, dry_run => true"
+        listed = partial(self.run, f"FROM ducklake_delete_orphaned_files({arguments})", [])
         for _ in range(_LISTINGS - 1):
             # DuckDB raises an error if another process deletes a file during the listing.
             with contextlib.suppress(StorageError):
-                return self._call(function, older_than, dry_run=True)
-        return self._call(function, older_than, dry_run=True)
-
-    def _call(self, function: str, older_than: datetime, *, dry_run: bool) -> list[str]:
-        moment = f"CAST({literal(older_than.isoformat())} AS TIMESTAMPTZ)"
-        call = f"{function}({literal(self.reader.alias)}, older_than => {moment}, dry_run => {dry_run})"
-        return [str(path) for (path,) in self.run(f"FROM {call}", [])]
+                return [str(path) for (path,) in listed()]
+        return [str(path) for (path,) in listed()]
 
     def _folder(self, schema: str | None, schema_is_relative: bool, table: str | None, table_is_relative: bool) -> str:  # noqa: FBT001 - columns of a row
         parent = compose_path(self.reader.data_path, schema, is_relative=schema_is_relative)

@@ -10,8 +10,8 @@ from typing import Any
 
 from duckdb.sqltypes import DuckDBPyType
 
+from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.column_types import parsed_type
-from lakeconf.catalog.paths import check_folder
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.stored_queries import view_names

@@ -9,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.paths import check_folder
+from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.pruning.predicates import Predicate
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table, refuse_internal

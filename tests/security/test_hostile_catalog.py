@@ -16,7 +16,9 @@ from local_stores import store_of
 
 import lakeconf
 from lakeconf import Store
+from lakeconf.catalog.admission import SPLICED
 from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.guard.marker import LakeMarker
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.verify import verify
 
@@ -150,6 +152,68 @@ def test_scheduled_files_on_another_server_are_not_removed(remote: Store, tmp_pa
         with pytest.raises(CatalogError, match="could lead elsewhere"):
             lake.maintenance.cleanup(older_than=timedelta(days=1))
     assert listener.connections() == 0
+
+
+def test_only_the_scheduled_files_that_were_checked_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes to the catalog can change the list after the check."""
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    victim, honest = tmp_path / "thesis.parquet", tmp_path / "data" / "old.parquet"
+    scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, '2020-01-01 00:00:00+00')"
+    record = LakeMarker.record
+
+    def recorded(marker: LakeMarker) -> None:
+        record(marker)
+        write_catalog(tmp_path, scheduled, 99, str(victim), 0)
+
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+        victim.touch()
+        honest.touch()
+        write_catalog(tmp_path, scheduled, 98, "old.parquet", 1)
+        monkeypatch.setattr(LakeMarker, "record", recorded)
+        assert lake.maintenance.cleanup(older_than=timedelta(days=1)) == [str(honest)]
+    assert (victim.exists(), honest.exists()) == (True, False)
+    assert _column(tmp_path, "SELECT data_file_id FROM ducklake_files_scheduled_for_deletion") == [99]
+
+
+# SQL that runs where DuckLake writes the text into a statement, with the rows that it reads.
+INJECTED = {
+    "table_name": "{0} inlined_data; COPY (SELECT 1 AS x) TO '{1}'; "
+    'SELECT row_id, id FROM "__ducklake_metadata_dev"."main".{0}',
+    "table_uuid": "{0}', 1, NULL, 0, 'a', 'b', true); COPY (SELECT 1 AS x) TO '{1}'; --",
+}
+RENAME: dict[str, Callable[[Lake], Any]] = {"rename": lambda lake: lake.rename_table("t", "u")}
+
+
+@pytest.mark.parametrize(("table", "column"), SPLICED)
+def test_text_that_ducklake_writes_into_sql_does_not_run(table: str, column: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    with store.connect() as native:
+        native.execute("CALL dev.set_option('data_inlining_row_limit', 10); INSERT INTO t VALUES (77, 'c')")
+        native.execute("CREATE VIEW v AS FROM t")
+    (original,) = _column(tmp_path, f"SELECT {column} FROM {table} LIMIT 1")
+    written = tmp_path / "written.csv"
+    text = INJECTED.get(column, "{0}'").format(original, written)
+    with store.open() as lake:
+        write_catalog(tmp_path, f"UPDATE {table} SET {column} = ? WHERE {column} = ?", text, original)
+        with pytest.raises(CatalogError, match=f"names the {column} .*, which could run as SQL: nothing was read"):
+            store.open()
+        with pytest.raises(CatalogError, match="which could run as SQL"):
+            query(store, "FROM t")
+        # A lake that is open notices it in the next snapshot.
+        write_catalog(
+            tmp_path,
+            "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, snapshot_time, schema_version, "
+            "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
+        )
+        for use in (USES | RENAME).values():
+            with pytest.raises(CatalogError, match="which could run as SQL"):
+                use(lake)
+    assert not written.exists()
 
 
 def test_registered_files_of_other_buckets_are_read(remote: Store, s3_server: S3Server) -> None:

@@ -16,7 +16,7 @@ from simulator.schedule import template
 from simulator.world import Native, World
 
 import lakeconf.lake.opening
-from lakeconf.catalog.paths import _ENDS
+from lakeconf.catalog.admission import _ENDS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,8 @@ from lakeconf.errors import CatalogError
 
 # What changes the catalog or the files, each in a transaction of its own.
 COMMIT = re.compile(
-    r"COMMIT$|.*\bducklake_(commit|expire_snapshots)\(|.*\bducklake_cleanup_old_files\(.*dry_run => False", re.DOTALL
+    r"COMMIT$|.*\bducklake_(commit|expire_snapshots|cleanup_old_files)\(|DELETE FROM .*scheduled_for_deletion",
+    re.DOTALL,
 )
 
 

@@ -228,12 +228,8 @@ class DuckDBModel:
     def expire(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> None:
         self.catalog.expire([int(version) for version in found["versions"].split(",")], self.server.now())
 
-    def clean_scheduled(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> list[tuple[Any, ...]]:
-        paths = self.catalog.scheduled(datetime.fromisoformat(found["time"]).timestamp())
-        if found["dry"] == "False":
-            self.server.remove(paths)
-            self.catalog.forget(paths)
-        return [(path,) for path in paths]
+    def forget_scheduled(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> None:
+        self.catalog.forget(re.findall("'([^']*)'", found["paths"]))
 
     def list_orphans(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> list[tuple[Any, ...]]:
         before = datetime.fromisoformat(found["time"]).timestamp()
@@ -344,7 +340,10 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
             DuckDBModel.set_message,
         ),
         (r"CALL ducklake_expire_snapshots\(\?, versions => \[(?P<versions>.*)\]\)", DuckDBModel.expire),
-        (rf"FROM ducklake_cleanup_old_files\('dev', {_TIME}", DuckDBModel.clean_scheduled),
+        (
+            r"DELETE FROM \S+\.ducklake_files_scheduled_for_deletion WHERE .* AND path IN (?P<paths>.*)",
+            DuckDBModel.forget_scheduled,
+        ),
         (rf"FROM ducklake_delete_orphaned_files\('dev', {_TIME}", DuckDBModel.list_orphans),
         (
             r"INSERT INTO \S+\.ducklake_files_scheduled_for_deletion VALUES (?P<rows>.*)",

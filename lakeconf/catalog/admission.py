@@ -1,9 +1,13 @@
-"""Admits the paths of a catalog. Whoever can write to it could otherwise send files and credentials elsewhere.
+"""Admits the text of a catalog. Whoever can write to it could otherwise run SQL, or send files and keys elsewhere.
+
+DuckLake writes some names and UUIDs into its own SQL as they are: they are admitted in the form that it gives them.
 
 DuckDB reads parameters such as `?s3_endpoint=HOST` in the URL of a file, signs the request with the secret of the lake,
 and sends it to that host. So a path is admitted only if its scheme, host and folder are those of the lake or of a
-bucket, whatever else the path is. `compose_path` checks each path that lakeconf uses; DuckDB reads paths by itself, so
-`CatalogReader` checks all of them in its first transaction, and new ones in the first transaction that sees them.
+bucket, whatever else the path is.
+
+`compose_path` checks each path that lakeconf uses. DuckLake reads the catalog by itself, so `CatalogReader` checks all
+text in its first transaction, and new text in the first transaction that sees it.
 """
 
 from __future__ import annotations
@@ -24,13 +28,26 @@ _ENDS = r"|[\x00-\x1f\x7f\\?#]"
 _IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^\x00-\x1f\x7f\\?#]*)?"
 _SCHEME = "://"
 _SHOWN = 200
-_HINT = "find out who writes to the catalog, and correct the path in the catalog's database or restore a backup of it"
+_HINT = "find out who writes to the catalog, and correct it in the catalog's database or restore a backup of it"
 _PATHS = """
     SELECT 'schema' AS kind, path, path_is_relative FROM ducklake_schema
     UNION ALL SELECT 'table', path, path_is_relative FROM ducklake_table
     UNION ALL SELECT 'data file', path, path_is_relative FROM ducklake_data_file WHERE {new}
     UNION ALL SELECT 'delete file', path, path_is_relative FROM ducklake_delete_file WHERE {new}
 """
+# What DuckLake writes into SQL without quotes, or in quotes that the text could end, and the form of each.
+_UUID = "[0-9A-Fa-f-]{36}"
+SPLICED = {
+    ("ducklake_inlined_data_tables", "table_name"): "ducklake_inlined_data_[0-9]+_[0-9]+",
+    ("ducklake_schema", "schema_uuid"): _UUID,
+    ("ducklake_table", "table_uuid"): _UUID,
+    ("ducklake_view", "view_uuid"): _UUID,
+}
+_NOT_ADMITTED = " UNION ALL ".join(
+    f"SELECT '{column}', CAST({column} AS VARCHAR), false FROM {table} "  # noqa: S608
+    f"WHERE NOT regexp_full_match(CAST({column} AS VARCHAR), '{form}')"
+    for (table, column), form in SPLICED.items()
+)
 
 
 def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
@@ -46,8 +63,8 @@ def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
     return parent + path if is_relative else path
 
 
-def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
-    """Checks the paths in the catalog, in one query that returns no rows of files that are as they should be."""
+def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
+    """Checks the text of the catalog, in one query that returns no rows if everything is as it should be."""
     new = "true" if since is None else f"begin_snapshot > {since}"
     found = rows(
         f"""
@@ -60,6 +77,7 @@ def check_paths(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: 
                 AS tagged, kind IN ('schema', 'table') AS is_folder
             FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL
         ) WHERE NOT admitted OR (is_folder AND tagged[1] = 'A' AND NOT starts_with(path, {literal(root)}))
+        UNION ALL {_NOT_ADMITTED}
         """  # noqa: S608
     )
     for kind, path, admitted in found:
@@ -82,7 +100,10 @@ def check_folder(root: str, folder: str) -> None:
 def _not_admitted(kind: str, path: object) -> CatalogError:
     shown = repr(path)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    return CatalogError(
-        f"the catalog names the path {shown} of a {kind}, which could lead elsewhere: nothing was read or written",
-        hint=_HINT,
+    is_spliced = any(kind == column for _, column in SPLICED)
+    problem = (
+        f"{kind} {shown}, which could run as SQL"
+        if is_spliced
+        else f"path {shown} of a {kind}, which could lead elsewhere"
     )
+    return CatalogError(f"the catalog names the {problem}: nothing was read or written", hint=_HINT)
