@@ -360,7 +360,7 @@ def _check_own(store: Store, secret: CreateSecret, made_by_lakeconf: list[str]) 
 
 
 def check_not_lost(store: Store, connection: Connection) -> None:
-    """Raises an error if the data path has the marker of a lake, whose catalog does not exist.
+    """Raises an error if the data path has the marker or a Parquet file of a lake, whose catalog does not exist.
 
     The connection has the secrets of the store.
     """
@@ -369,12 +369,14 @@ def check_not_lost(store: Store, connection: Connection) -> None:
     path = store.storage_backend.location.rstrip("/") + "/"
     found = False
     if "://" not in path:
-        found = Path(path, MARKER).exists()
+        found = Path(path, MARKER).exists() or any(Path(path).rglob("*.parquet"))
     else:
         # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first write
         # says so.
         with contextlib.suppress(LakeconfError):
-            found = bool(connection.rows(listing_sql(path, f"{MARKER}*")))
+            found = any(
+                connection.rows(f"{listing_sql(path, name)} LIMIT 1") for name in (f"{MARKER}*", "**/*.parquet")
+            )
     if found:
         raise CatalogLostError(
             f"store {store.name!r}: the catalog {store.metadata_backend.description()} does not exist, but {path} has "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
     from lakeconf.connection.connection import Connection
     from lakeconf.engines.engine import Engine
     from lakeconf.guard.guard import Clock, LakeGuard
+
+
+def default_author() -> str:
+    """The user and the host of this process, such as `ana@laptop`; a container may have no user."""
+    host = socket.gethostname()
+    with contextlib.suppress(OSError, KeyError):
+        return f"{getpass.getuser()}@{host}"
+    return host
 
 
 @dataclass(eq=False)
@@ -202,7 +212,9 @@ class _Step:
             writer.execute(statement)
         # The token identifies the snapshot if the reply to the commit is lost.
         extra = literal(json.dumps({"lakeconf": __version__, "token": self._token}))
-        writer.execute(f"CALL ducklake_set_commit_message({alias}, NULL, NULL, extra_info => {extra})")
+        writer.execute(
+            f"CALL ducklake_set_commit_message({alias}, ?, ?, extra_info => {extra})", [default_author(), None]
+        )
         if self._held is not None:
             self._held.check()
         written = {joined_name(schema, table) for schema, table, *_ in self._rows}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
-import socket
 import threading
 import time
 import uuid
@@ -32,7 +30,7 @@ from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.moved_values import MovedRows
 from lakeconf.commit.recovery import without_retries
-from lakeconf.commit.session import Session
+from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.staged_commit import StagedCatalog, table_of_keys, write_key
 from lakeconf.ducklake import commit_json
 from lakeconf.engines.engine import Staged, announce, staging_folder
@@ -47,14 +45,6 @@ if TYPE_CHECKING:
 # What `engine=` of a write demands: a statement, or an outcome of Spark.
 EngineName: TypeAlias = Literal["duckdb", "spark"]
 DUCKDB: Final = "duckdb"  # it is also the name of its engine
-
-
-def default_author() -> str:
-    """The user and the host of this process, such as `ana@laptop`; a container may have no user."""
-    host = socket.gethostname()
-    with contextlib.suppress(OSError, KeyError):
-        return f"{getpass.getuser()}@{host}"
-    return host
 
 
 @dataclass(frozen=True)

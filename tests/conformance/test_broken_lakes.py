@@ -111,6 +111,12 @@ def locks_of_a_killed_process(case: Case) -> None:
         assert killed.returncode == 9
 
 
+def lost_catalog_without_a_marker(case: Case) -> None:
+    """As plain DuckDB makes a lake."""
+    lost_catalog(case)
+    (case.folder / "data" / MARKER).unlink()
+
+
 def lost_catalog(case: Case) -> None:
     case.write()
     for path in case.folder.glob("catalog*"):
@@ -211,6 +217,7 @@ CASES: dict[str, tuple[Break, str, str]] = {
     ),
     "locks_of_a_killed_process": (locks_of_a_killed_process, "dev works", "and no others"),
     "lost_catalog": (lost_catalog, CATALOG, NO_CATALOG),
+    "lost_catalog_without_a_marker": (lost_catalog_without_a_marker, CATALOG, NO_CATALOG),
     "empty_catalog": (empty_catalog, CATALOG, NO_CATALOG),
     "catalog_without_tables": (catalog_without_tables, CATALOG, NO_CATALOG),
     "catalog_on_postgres_dropped": (catalog_on_postgres_dropped, CATALOG, NO_CATALOG),

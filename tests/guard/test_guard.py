@@ -54,7 +54,11 @@ def test_file_locks_held_by_writers_and_maintenance(tmp_path: Path, monkeypatch:
                 lambda: lake.maintenance.expire_snapshots(older_than=NOW, force=True),
                 ("not at all", "alone"),
             ),
-            ("ducklake_cleanup", lambda: lake.maintenance.cleanup(older_than=NOW, force=True), ("not at all", "alone")),
+            (
+                "scheduled_for_deletion WHERE",
+                lambda: lake.maintenance.cleanup(older_than=NOW, force=True),
+                ("not at all", "alone"),
+            ),
             ("CALL ducklake_merge", lake.maintenance.compact, ("not at all", "shared")),
             ("CALL ducklake_rewrite", lake.maintenance.rewrite, ("not at all", "shared")),
         ):
@@ -89,7 +93,7 @@ def test_postgres_locks_held_by_writers_and_maintenance(
             ("COMMIT", lambda: table.append(ROWS), shared),
             ("COMMIT", lambda: table.overwrite(ROWS), f"{alone} {shared}"),
             ("ducklake_expire_snapshots", lambda: lake.maintenance.expire_snapshots(older_than=NOW, force=True), alone),
-            ("ducklake_cleanup", lambda: lake.maintenance.cleanup(older_than=NOW, force=True), alone),
+            ("scheduled_for_deletion WHERE", lambda: lake.maintenance.cleanup(older_than=NOW, force=True), alone),
         ):
             with monkeypatch.context() as patch:
                 seen = during(lake, patch, statement, look)

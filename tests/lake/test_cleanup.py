@@ -20,7 +20,7 @@ from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.cli.app import run
 from lakeconf.ducklake import MARKER
 from lakeconf.engines.engine import announce
-from lakeconf.errors import CatalogError
+from lakeconf.errors import CatalogError, CatalogLostError
 
 if TYPE_CHECKING:
     from servers import PostgresServer, S3Server
@@ -115,13 +115,12 @@ def test_first_write_creates_the_marker(store: Store, tmp_path: Path) -> None:
 
 
 def made_beside(catalog: Path, data: Path) -> Store:
-    """A store with a catalog that was made before another lake marked the data path."""
-    marker = data / MARKER
-    content = marker.read_bytes()
-    marker.unlink()
+    """A store with a catalog that was made before another lake used the data path."""
+    away = data.rename(data.with_name("away"))
     store = make_store(catalog, data)
     store.connect().close()
-    marker.write_bytes(content)
+    shutil.rmtree(data, ignore_errors=True)
+    away.rename(data)
     return store
 
 
@@ -391,11 +390,16 @@ def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.Ca
     assert marker.read_text() == other
 
 
-def test_empty_catalog_does_not_write_next_to_unknown_files(tmp_path: Path) -> None:
-    """After a first write the catalog would contain a file, and the repair of the marker would trust the catalog."""
+def test_no_catalog_is_created_next_to_unknown_files(tmp_path: Path) -> None:
+    """It would look like an empty lake, and the repair of the marker would trust it."""
     fill(make_store(tmp_path / "first.sqlite", tmp_path / "data"))
     (tmp_path / "data" / MARKER).unlink()
-    with make_store(tmp_path / "second.sqlite", tmp_path / "data").open() as lake:
+    store = make_store(tmp_path / "second.sqlite", tmp_path / "data")
+    for use in (store.open, store.connect):
+        with pytest.raises(CatalogLostError, match=r"second\.sqlite does not exist, but .* has the files of a lake"):
+            use()
+    assert not (tmp_path / "second.sqlite").exists()
+    with made_beside(tmp_path / "third.sqlite", tmp_path / "data").open() as lake:
         with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
             lake.create_table("raw.t", ROWS)
         assert lake.refresh() == 0

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
+from lakeconf.commit.session import default_author
 from lakeconf.connection.connection import remove_files
 from lakeconf.engines.engine import announce
 from lakeconf.errors import CommitError, LakeconfError
@@ -100,6 +101,7 @@ def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyP
     lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
     assert lake.maintenance.rewrite().files_after == 1
     assert ids(lake) == ids(lake, version) == before
+    assert {snapshot.author for snapshot in lake.snapshots()[-2:]} == {default_author()}
 
 
 def test_cleanup_waits_for_running_writers_and_keeps_staged_files(

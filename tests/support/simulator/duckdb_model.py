@@ -222,7 +222,7 @@ class DuckDBModel:
         return [(row,) for _, _, row, _ in rows]
 
     def set_message(self, session: Session, found: re.Match[str], parameters: Sequence[Any]) -> None:
-        author, message = parameters or (None, None)
+        author, message = parameters
         self.changes_of(session).info = (author, message, found["info"].replace("''", "'"))
 
     def expire(self, session: Session, found: re.Match[str], _: Sequence[Any]) -> None:
@@ -336,7 +336,7 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         ),
         (rf'SELECT "id" FROM {_T} AT \(VERSION => (?P<version>\d+)\)', DuckDBModel.scan),
         (
-            r"CALL ducklake_set_commit_message\('dev', (?:\?, \?|NULL, NULL), extra_info => '(?P<info>.*)'\)",
+            r"CALL ducklake_set_commit_message\('dev', \?, \?, extra_info => '(?P<info>.*)'\)",
             DuckDBModel.set_message,
         ),
         (r"CALL ducklake_expire_snapshots\(\?, versions => \[(?P<versions>.*)\]\)", DuckDBModel.expire),
