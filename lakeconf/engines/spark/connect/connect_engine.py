@@ -36,7 +36,7 @@ from lakeconf.engines.spark.read.parts import Access
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
 from lakeconf.engines.spark.versions import refuse_settings
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
-from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
 from lakeconf.engines.spark.write.storage import translated
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded, listing_sql
@@ -71,12 +71,13 @@ def is_writable(spark: SparkSession, table: TableInfo) -> bool:
 
 def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, request: StagingRequest) -> Staged:
     """Writes a frame to the staging folder of this write, below the table's folder."""
-    refuse_other(settings_of(spark), _WRITING, "write")
+    settings = settings_of(spark)
+    refuse_other(settings, _WRITING, "write")
     table, folder = request.table, staging_folder(request.table, request.token)
     by_name = {folded(name): name for name in frame.columns}
     counted = Observation()
     rows = frame.select(*(written_value(frame, by_name[folded(each.name)], each, table) for each in table.columns))
-    options = parquet_options(writer, table, _width(rows.schema)) | _OPTIONS
+    options = parquet_options(writer, table, _width(rows.schema)) | bounds_options(settings) | _OPTIONS
     if "://" not in folder:  # S3A needs the usual class for its buffers
         options |= WITHOUT_CHECKSUMS
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
@@ -24,9 +25,7 @@ _TARGET_FILE_SIZE = "512MB"
 _SIZE = re.compile(r"([\d.]+)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 # DuckDB's default is snappy; zstd is smaller and as fast to read.
 _DEFAULT = "zstd"
-# Without this, Spark writes no bounds of texts of more than 4 KiB. DuckLake then forgets the bounds of the whole table,
-# takes those of the next insert instead, and DuckDB skips the rows outside them.
-_BOUNDS = {"parquet.statistics.truncate.length": "256"}
+_STATISTICS = "parquet.column.statistics.enabled"
 
 
 def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dict[str, str]:
@@ -49,12 +48,22 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
         )
     target = _bytes(str(found.get("target_file_size", _TARGET_FILE_SIZE)))
     rows_per_file = max(int(target / (table.bytes_per_row or row_width)), 1)
-    options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file), **_BOUNDS}
+    options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file)}
     if codec in _LEVELS and "parquet_compression_level" in found:
         options[_LEVELS[codec]] = str(found["parquet_compression_level"])
     if "parquet_row_group_size_bytes" in found:
         options[_ROW_GROUP] = str(found["parquet_row_group_size_bytes"])
     return options
+
+
+def bounds_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The options with which footers have bounds, whatever the settings of a session are.
+
+    Spark's default has none of texts of more than 4 KiB. Without them, DuckLake forgets the bounds of the whole table,
+    takes those of the next insert instead, and DuckDB skips the rows outside them.
+    """
+    columns = {key.removeprefix("spark.hadoop."): "true" for key in settings if f"{_STATISTICS}#" in key}
+    return {"parquet.statistics.truncate.length": "256", _STATISTICS: "true", **columns}
 
 
 def uses_partition_folders(writer: Connection, table: TableInfo) -> bool:

@@ -31,7 +31,7 @@ from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import error_texts, lost_file, remove_file, row_width, written_files
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.spark_types import first_line
-from lakeconf.engines.spark.write.parquet_options import parquet_options
+from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded
@@ -201,6 +201,7 @@ class LakeStorage:
         """Writes a frame to the staging folder of a request; returns its files and their sizes."""
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
+        options |= bounds_options(frame.sparkSession.conf.getAll)
         if "://" not in folder:
             options |= WITHOUT_CHECKSUMS
         if temporary:

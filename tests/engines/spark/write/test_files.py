@@ -15,6 +15,7 @@ import lakeconf
 from lakeconf.engines.spark.write.storage import in_order
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.inspection.verify import verify
+from lakeconf.sql import exact_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,6 +196,22 @@ def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSess
             spark.conf.unset(key)
     assert rows(lake, "SELECT id FROM t") == [(number,) for number in range(10)]
     assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))
+
+
+def test_files_have_bounds_whatever_the_settings_are(lake: Lake, spark: SparkSession) -> None:
+    """Without them, DuckDB would skip rows after the next insert."""
+    name = "parquet.column.statistics.enabled"
+    session = spark.newSession()
+    for key in (name, f"{name}#id", f"spark.hadoop.{name}#s.n", f"{name}#l.list.element"):
+        session.conf.set(key, "false")
+    table = lake.create_table("t", {"id": "BIGINT", "s": "STRUCT(n BIGINT)", "l": "BIGINT[]"})
+    table.append(session.sql("SELECT id, named_struct('n', id) AS s, array(id) AS l FROM range(9)"), engine="spark")
+    lake._session.writer.execute("INSERT INTO dev.t VALUES (100, {n: 100}, [100])")
+    paths = map(str, Path(lake._session.reader.data_path, "main").rglob("lakeconf-*/*.parquet"))
+    unbounded = f"FROM parquet_metadata({exact_paths(paths)}) WHERE stats_min_value IS NULL"
+    assert rows(lake, f"SELECT count(*) {unbounded}") == [(0,)]
+    with lake._session.writer.cursor() as plain:
+        assert plain.rows("SELECT count(*) FROM dev.t WHERE id = 3 AND s.n < 5") == [(1,)]
 
 
 def test_no_file_without_rows_is_left(tmp_path: Path, spark: SparkSession) -> None:

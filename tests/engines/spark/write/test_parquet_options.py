@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakeconf.connection.connection import Connection
 
-USUAL = ("compression", "maxRecordsPerFile", "parquet.statistics.truncate.length")
+USUAL = ("compression", "maxRecordsPerFile")
 TABLE = TableInfo(2, "s", "t", (), "/data/s/t/")
 
 
