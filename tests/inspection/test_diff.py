@@ -46,12 +46,14 @@ DEV = {
     "keyed": KEYED.format("(1, 10, 'x'), (2, 20, NULL), (3, 30, 'z'), (NULL, 40, 'n'), (5, 50, 'v')"),
     "typed": "SELECT 1 AS a, 2 AS only_dev",
     "many": "SELECT unnest(range(10)) AS a",
+    "alike": "SELECT 1 AS id, INTERVAL 1 MONTH AS i, '-0.0'::DOUBLE AS f, ['-0.0'::FLOAT] AS l, {'i': INTERVAL 1 DAY} AS s",
 }
 PROD = {
     "twice": "SELECT unnest([1, 2, 2, 2]) AS a",
     "keyed": KEYED.format("(1, 11, 'x'), (2, 20, 'y'), (NULL, 41, 'n'), (5, 50, 'v'), (6, 60, 'w')"),
     "typed": "SELECT CAST(1 AS BIGINT) AS a, 3 AS only_prod",
     "many": "SELECT unnest(range(100, 120)) AS a",
+    "alike": "SELECT 1 AS id, INTERVAL 30 DAY AS i, 0::DOUBLE AS f, [0::FLOAT] AS l, {'i': INTERVAL 24 HOUR} AS s",
 }
 
 
@@ -63,6 +65,12 @@ def test_duplicate_rows_are_counted(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "twice")
     assert (found.rows, found.only, found.equal, found.is_equal) == ((3, 4), (1, 2), 2, False)
     assert found.samples == ([{"a": 1}], [{"a": 2}, {"a": 2}])
+
+
+def test_values_that_duckdb_takes_for_equal_differ(stores: tuple[Store, Store]) -> None:
+    found = diff(stores, "alike")
+    assert (found.only, found.is_equal) == ((1, 1), False)
+    assert diff(stores, "alike", ("id",)).columns == {"i": 1, "f": 1, "l": 1, "s": 1}
 
 
 def test_nulls_are_compared_as_keys_and_values(stores: tuple[Store, Store]) -> None:
