@@ -155,9 +155,9 @@ def test_file_that_is_not_sql_is_not_quoted(content: str, folder: Path, capsys: 
 
 
 def limited(text: str, seconds: float) -> list[str]:
-    begun = time.monotonic()
+    begun = time.process_time()
     found = [problem.code for problem in validate(lakeconf_toml(text))]
-    assert time.monotonic() - begun < seconds
+    assert time.process_time() - begun < seconds
     return found
 
 
