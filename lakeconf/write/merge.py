@@ -20,6 +20,7 @@ from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import CommitError, SchemaError
 from lakeconf.sql import folded, identifier, literal
 from lakeconf.write import writes
+from lakeconf.write.ddl import constant
 from lakeconf.write.decision import Decision, decide, of_rows, updated
 from lakeconf.write.merge_clauses import (
     ACTION,
@@ -240,7 +241,10 @@ def _check_frame(engine: Engine, target: Target, adopted: Any, clauses: Clauses)
             )
     for clause in (*clauses.matched, clauses.not_matched):
         if isinstance(clause, Update | Insert):
-            columns_named(info, list(clause.values or ()))
+            values = clause.values or {}
+            for column, value in zip(columns_named(info, list(values)), values.values(), strict=True):
+                if not isinstance(value, nw.Expr):
+                    constant(value, types[column.name])  # as an error, because the merge would round it
     return given
 
 

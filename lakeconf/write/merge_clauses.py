@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
+from math import isnan
 from types import NoneType
 from typing import Any, cast
 
 import narwhals as nw
 
+from lakeconf.catalog.pruning.where import check_constants
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
@@ -82,6 +85,8 @@ def _check_values(clause: Update | Insert) -> None:
             hint=f'write {kind}({{"kind": nw.col("source_kind")}}), or {kind}() for all columns of the frame',
         )
 
+    check_constants([given for given in (values or {}).values() if isinstance(given, nw.Expr)])
+
 
 def _check_condition(clause: Update | Delete | Insert) -> None:
     when: object = clause.when
@@ -92,6 +97,7 @@ def _check_condition(clause: Update | Delete | Insert) -> None:
             "expression of narwhals",
             hint=f'write {kind}(when=nw.col("source_id") > 1)',
         )
+    check_constants(when)
 
 
 @dataclass(frozen=True)
@@ -174,11 +180,17 @@ def _named(values: Mapping[str, object], column: Column, other: nw.Expr) -> obje
 def _first(cases: Sequence[tuple[nw.Expr, object]], default: object) -> nw.Expr:
     """The value of the first case whose condition is true."""
 
-    def expression(given: object) -> nw.Expr:
-        return given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))
-
     def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
         condition, given = case
-        return nw.when(condition).then(expression(given)).otherwise(rest)
+        return nw.when(condition).then(_expression(given)).otherwise(rest)
 
-    return reduce(otherwise, reversed(cases), expression(default))
+    return reduce(otherwise, reversed(cases), _expression(default))
+
+
+def _expression(given: object) -> nw.Expr:
+    """A constant as an expression: DuckDB's Python client takes NaN for NULL, and `Decimal("1E+3")` for 1.000."""
+    if isinstance(given, float) and isnan(given):
+        return nw.lit("nan").cast(nw.Float64())
+    if isinstance(given, Decimal):
+        given = Decimal(format(given, "f"))
+    return given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))

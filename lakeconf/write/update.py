@@ -10,7 +10,7 @@ import narwhals as nw
 
 from lakeconf.catalog.pruning.predicates import Predicate, split, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import plan_scan
-from lakeconf.catalog.pruning.where import Where, named_columns, predicate_of
+from lakeconf.catalog.pruning.where import Where, check_constants, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import NO_ID
 from lakeconf.commit.change import Statements
@@ -53,6 +53,7 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
         )
     named = {column.name: value for column, value in zip(selected(info, list(values)), values.values(), strict=True)}
     computed = {name: value for name, value in named.items() if isinstance(value, nw.Expr)}
+    check_constants([*computed.values()])
     constants = {name: constant(value, types[name]) for name, value in named.items() if name not in computed}
     predicate = predicate_of(where, info.columns)
     decision = _decided(transaction, target, partial(_stage, transaction, target, predicate, computed, constants))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import pandas as pd
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 
-from lakeconf.errors import CommitError, SchemaError
+from lakeconf.errors import CommitError, PredicateError, SchemaError
 from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
@@ -167,6 +169,61 @@ def test_update_with_an_expression(lake: Lake) -> None:
     assert dict(rows(lake, "SELECT id, rowid FROM dev.stock")) == before
     with pytest.raises(SchemaError, match="'amount' is DOUBLE"):
         lake.table("stock").update({"amount": nw.col("amount") / 3}, "id = 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        ("DECIMAL(10,2)", "1.005", None),
+        ("DECIMAL(10,2)", Decimal("1.50"), "1.50"),
+        ("DECIMAL(10,2)", Decimal("1E+3"), "1000.00"),
+        ("INTEGER", "1.5", None),
+        ("DOUBLE", float("nan"), "nan"),
+        ("DOUBLE", 2**53 + 1, None),
+    ],
+)
+@pytest.mark.parametrize("clause", ["matched", "not_matched"])
+def test_constants_of_clauses_are_stored_exactly_or_refused(
+    clause: str, kind: str, value: object, stored: str | None, lake: Lake
+) -> None:
+    table = lake.create_table("constants", {"id": "BIGINT", "v": kind})
+    table.append(lake.sql(f"SELECT 1::BIGINT AS id, CAST(NULL AS {kind}) AS v"))
+    frame = pa.table({"id": [1, 2]})
+    clauses: dict[str, Any] = (
+        {"matched": Update({"v": value}), "not_matched": None}
+        if clause == "matched"
+        else {"matched": None, "not_matched": Insert({"id": nw.col("source_id"), "v": value})}
+    )
+    if stored is None:
+        with pytest.raises(SchemaError, match="cannot hold"):
+            table.merge(frame, on="id", **clauses)
+    else:
+        table.merge(frame, on="id", **clauses)
+        where = "id = 1" if clause == "matched" else "id = 2"
+        assert rows(lake, f"SELECT CAST(v AS VARCHAR) FROM constants WHERE {where}") == [(stored,)]
+
+
+@pytest.mark.parametrize("value", [pd.Timestamp(1), pd.Timedelta(1, "ns"), float("nan")], ids=str)
+def test_constants_that_duckdb_reads_as_others_are_refused_in_expressions(value: object, lake: Lake) -> None:
+    with pytest.raises(PredicateError, match="as another value"):
+        lake.table("stock").delete(where=nw.col("id") >= value)
+
+
+def test_decimal_that_duckdb_reads_as_another_number_is_refused_in_expressions(lake: Lake) -> None:
+    table, large = lake.table("stock"), Decimal("1E+3")
+    condition = nw.col("id") >= large
+    for use in (
+        lambda: table.scan(where=condition),
+        lambda: table.delete(where=(nw.col("id") < 9) & ~nw.col("id").is_in([2, large])),
+        lambda: table.update({"id": 1}, where=condition),
+        lambda: table.update({"id": nw.col("id") * large}, where="id = 1"),
+        lambda: table.overwrite(table.scan(), where=condition),
+        lambda: Update({"id": nw.when(nw.col("target_id") > 1).then(large).otherwise(2)}),
+        lambda: Delete(when=condition),
+    ):
+        with pytest.raises(PredicateError, match=r"DuckDB reads Decimal\('1E\+3'\) as another value") as caught:
+            use()
+        assert caught.value.hint == 'write it without an exponent: Decimal("1000")'
 
 
 def test_merge_with_an_expression_that_the_engine_cannot_compute_is_refused(lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -137,12 +138,30 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[C
     return understood[0] if len(understood) == 1 else And(tuple(understood))
 
 
+def check_constants(given: object) -> None:
+    """Refuses constants in expressions that DuckDB's Python client reads as others."""
+    hint = None
+    if isinstance(given, Decimal) and given.is_finite() and given and int(given.as_tuple().exponent) > 0:
+        hint = f'write it without an exponent: Decimal("{given:f}")'  # it reads 1E+3 as 1.000
+    elif isinstance(given, float) and math.isnan(given):
+        hint = "use is_nan(), or SQL"  # it reads NULL
+    elif getattr(given, "nanosecond", 0) or getattr(given, "nanoseconds", 0):  # times of pandas
+        hint = "write SQL, which keeps nanoseconds"
+    if hint is not None:
+        raise PredicateError(f"DuckDB reads {given!r} as another value", hint=hint)
+    if isinstance(given, nw.Expr):
+        given = [(node.exprs, *node.kwargs.values()) for node in getattr(given, "_nodes", ())]
+    for one in given if isinstance(given, list | tuple | set | frozenset) else ():
+        check_constants(one)
+
+
 def _sql_of(where: object, columns: Sequence[Column]) -> str:
     """Converts a narwhals expression to SQL by filtering a DuckDB relation with these columns."""
     if isinstance(where, bool):
         raise without_columns(str(where))
     if not isinstance(where, nw.Expr):
         raise PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
+    check_constants(where)
     listed = ", ".join(f"CAST(NULL AS {_shown_type(column)}) AS {identifier(column.name)}" for column in columns)
     with closed_connection() as connection:
         relation = connection.sql(f"SELECT {listed}")
