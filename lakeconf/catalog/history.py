@@ -11,7 +11,7 @@ from lakeconf.catalog.changes import made_changes
 from lakeconf.catalog.pruning.scan_plan import plan_in
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import Snapshot, snapshots
-from lakeconf.catalog.tables import joined_name, key_text, load_table
+from lakeconf.catalog.tables import INTERNAL_SCHEMA, joined_name, key_text, load_table
 
 _KEY_COLUMNS = """
     SELECT partition_id, column_id, transform FROM ducklake_partition_column WHERE table_id = ?
@@ -127,8 +127,10 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
 
 
 _NAMES = """
-    SELECT t.table_id, t.begin_snapshot, s.schema_name, t.table_name
-    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
+    SELECT t.id, t.begin_snapshot, s.schema_name, t.name
+    FROM (SELECT table_id AS id, schema_id, begin_snapshot, table_name AS name FROM ducklake_table
+          UNION ALL SELECT view_id, schema_id, begin_snapshot, view_name FROM ducklake_view) AS t
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
 """
 # A file that was merged from several snapshots does not tell how many rows each of them added.
 _ADDED = """
@@ -148,6 +150,7 @@ _WORDS = {
     "dropped_table": "drop",
     "altered_table": "alter",
     "created_view": "create view",
+    "dropped_view": "drop view",
     "created_schema": "create schema",
     "merge_adjacent": "compact",
     "compacted_table": "compact",
@@ -175,7 +178,9 @@ def _summary(
     found = list(_CHANGE.finditer(snapshot.changes))
     if "".join(one.group() for one in found) != snapshot.changes:
         return snapshot.changes
-    return ", ".join(dict.fromkeys(_in_words(snapshot.snapshot_id, one, names, added) for one in found))
+    words = dict.fromkeys(_in_words(snapshot.snapshot_id, one, names, added) for one in found)
+    # Each write with an idempotency key also writes lakeconf's own table.
+    return ", ".join([one for one in words if f" {INTERNAL_SCHEMA}." not in one] or words)
 
 
 def _in_words(
@@ -187,7 +192,17 @@ def _in_words(
     word = _WORDS.get(change["kind"])
     if change["id"] is None:
         parts = [part.replace('""', '"') for part in (change["first"], change["second"]) if part is not None]
-        return f"{word} {joined_name(*parts) if len(parts) == 2 else parts[0]}" if word else change.group().rstrip(",")
+        named = joined_name(*parts) if len(parts) == 2 else parts[0]
+        # DuckLake records a rename by the new name only.
+        former = [
+            versions[number - 1][1]
+            for versions in names.values()
+            for number, one in enumerate(versions)
+            if number and one == (version, named)
+        ]
+        if former:
+            return f"rename {former[0]} to {named}"
+        return f"{word} {named}" if word else change.group().rstrip(",")
     table = int(change["id"])
     name = next((name for begin, name in reversed(names.get(table, ())) if begin <= version), None)
     if word is None or name is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 import click
 
@@ -123,7 +125,7 @@ def validate_command(
         if format_name == "json":
             show_json({"code": code.upper(), "text": text})
         else:
-            show_lines(text)
+            show_lines(re.sub(r"^```\w*\n(.*?)\n```$", lambda code: indent(code[1], "    "), text, flags=re.M | re.S))
         context.exit(0)
     problems, suspicious = _found(source, stores, untrusted=untrusted)
     if format_name == "json":
@@ -144,11 +146,7 @@ def _found(
         config = read(source, trusted=not untrusted)
     except ConfigError as error:
         return error.problems, ()
-    try:
-        problems = validate(config, *stores) or _of_pipeline(config)
-    except ConfigError as error:
-        (problem,) = error.problems
-        raise click.UsageError(f"{problem.message}; {problem.hint}") from error
+    problems = validate(config, *stores) or _of_pipeline(config)
     return problems, () if problems else warnings(config, *stores)
 
 
@@ -260,7 +258,7 @@ def export_command(
     """Write the configuration that another TOOL needs to use the default store, or those of --store.
 
     The file contains names of stores and variables, and no secret values. What the tool does not support is listed at
-    the top of the file, and on stderr or in the `notes` of the JSON output. The tool json-schema is an editor, which
+    the top of the file, and in the `notes` of the JSON output. The tool json-schema is an editor, which
     completes and checks lakeconf.toml: it needs no store.
 
     \b
@@ -278,9 +276,9 @@ def export_command(
     if format_name == "json":
         show_json({"tool": tool, "path": path and str(path), "text": made.text, "notes": list(made.notes)})
         return
-    if path is None:
+    if path is None:  # with the notes as comments
         show_lines(made.text.rstrip("\n"))
-    for note in made.notes:
+    for note in made.notes if path is not None else ():
         show(f"note: {note}", to_stderr=True)
 
 

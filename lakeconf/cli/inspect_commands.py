@@ -47,7 +47,7 @@ from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
 from lakeconf.store import for_reading
-from lakeconf.wording import byte_size
+from lakeconf.wording import byte_size, counted
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
 
@@ -156,6 +156,8 @@ def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], forma
         show_table([names, *([_cell(value) for value in row] for row in rows[:limit])], numbers)
         if len(rows) > limit:
             show(f"only the first {limit} rows are shown; use --limit to show more", to_stderr=True)
+        elif not rows:
+            show("no rows", to_stderr=True)
 
 
 def _query_text(statement: str | None, file: BinaryIO | None) -> str:
@@ -205,7 +207,7 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return str(value)
     found = plain(value)
-    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list) else str(found)
+    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list | bool) else str(found)
 
 
 def _cell(value: object) -> str:
@@ -225,7 +227,7 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
     """
     with init(source).get_store(store).open(read_only=True) as lake:
         if table is not None:
-            _show_files(table_size(lake, table), format_name)
+            _show_files(table_size(lake, table), lake._session.reader.data_path, format_name)  # noqa: SLF001 - as below
             return
         sizes = table_sizes(lake)
     found = [{name: getattr(one, name) for name in _SIZES} | {"files": len(one.files)} for one in sizes]
@@ -247,13 +249,13 @@ def _size(name: str, value: int) -> str:
 _FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 
-def _show_files(size: TableSize, format_name: str) -> None:
+def _show_files(size: TableSize, data_path: str, format_name: str) -> None:
     if format_name == "json":
         show_json([plain(dataclasses.asdict(file)) for file in size.files])
         return
     rows = [
         (
-            one.path,
+            one.path.removeprefix(data_path),
             f"{one.rows:,}",
             byte_size(one.bytes),
             str(one.begin_snapshot),
@@ -263,8 +265,8 @@ def _show_files(size: TableSize, format_name: str) -> None:
         for one in size.files
     ]
     show_table([_FILE_HEADER, *rows], numbers=range(1, 5))
-    if size.inlined_rows:
-        show(f"inlined rows in the catalog: {size.inlined_rows}", to_stderr=True)
+    inlined = f", and {size.inlined_rows:,} inlined rows in the catalog" if size.inlined_rows else ""
+    show(f"{counted(len(rows), 'file')} below {data_path}: {byte_size(size.bytes)}{inlined}", to_stderr=True)
 
 
 def _partition(file: TableFile) -> str:
@@ -282,7 +284,8 @@ def _partition(file: TableFile) -> str:
 def snapshots_command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
     """List the newest snapshots of the lake, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
-        found = lake.snapshots()[-limit:]
+        every = lake.snapshots()
+        found = every[-limit:]
         summaries = change_summaries(lake._session.reader, found)  # noqa: SLF001 - the lake has no method for words
     if format_name == "json":
         show_json([plain(dataclasses.asdict(one)) | {"summary": summaries[one.snapshot_id]} for one in found])
@@ -298,6 +301,8 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
         for one in found
     ]
     show_table([("snapshot", "time (UTC)", "changes", "author", "message"), *rows], numbers=[0])
+    if len(every) > limit:
+        show(f"only the newest {limit} of {len(every)} snapshots are shown; use --limit to show more", to_stderr=True)
 
 
 @click.command("diff", short_help="Compare a table of two stores.")
@@ -375,6 +380,8 @@ def verify_command(
     a deleted row is visible again, or two rows have one row id.
     """
     found = init(source).get_store(store)
+    with found.open(read_only=True) as lake:  # before Spark starts
+        lake.table(table)
     # The session ends with this process.
     with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
         verification = verify(lake if version is None else lake.at(version=version), table)

@@ -99,6 +99,6 @@ def _resolve(match: re.Match[str], environment: Environment) -> str | Fault:
         message = f"the variable {name} is not set" if value is None else f"the variable {name} is empty"
         return Fault(Code.UNSET_VARIABLE, f"{message}: {word}" if word else message, f"export {name}=…")
     if value is None:
-        hint = f"export {name}=…, or set a default: ${{{name}:-…}}"
+        hint = f"export {name}=…; a value that is no secret can have a default: ${{{name}:-…}}"
         return Fault(Code.UNSET_VARIABLE, f"the variable {name} is not set", hint)
     return value

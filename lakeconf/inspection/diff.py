@@ -50,6 +50,8 @@ class TableDiff:
 
 def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
     """Compares a table in the latest snapshots of two stores."""
+    if one.name == other.name:
+        raise QueryError(f"{one.name} cannot differ from itself", hint="name two stores")
     one, other = for_reading(one), for_reading(other)
     # Both are attached to one connection, so its errors may contain secrets of both.
     one = one.replace(hidden=(*one.hidden, *other.secrets))
@@ -57,12 +59,9 @@ def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, sam
     second = other.replace(alias=alias, hidden=(*other.hidden, *one.secrets))
     connection = open_connection(one)
     try:
-        if one.name != other.name:
-            attach_to(second, connection)
-            connection.prefer_builtins(one.alias)
-        aliases = (one.alias, one.alias if one.name == other.name else second.alias)
-        pairs = zip(aliases, (one, other), strict=True)
-        relations = [_relation(connection, alias, table, store.name) for alias, store in pairs]
+        attach_to(second, connection)
+        connection.prefer_builtins(one.alias)
+        relations = [_relation(connection, store, table) for store in (one, second)]
         return difference(connection, (one.name, other.name), (relations[0], relations[1]), table, on, samples)
     finally:
         connection.close()
@@ -156,14 +155,17 @@ def columns_of(connection: Connection, relation: str) -> dict[str, str]:
     return {column: type_name for column, type_name, *_ in connection.rows(f"DESCRIBE FROM {relation}")}
 
 
-def _relation(connection: Connection, alias: str, table: str, store: str) -> str:
+def _relation(connection: Connection, store: Store, table: str) -> str:
     """A table at the latest snapshot of its lake: a commit during the comparison does not count."""
     wanted = tuple(map(folded, split_name(table)))
     # Not duckdb_columns(), which binds every view of the lake.
-    found = connection.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [alias])
+    found = connection.rows(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [store.alias]
+    )
     if wanted not in {tuple(map(folded, names)) for names in found}:
         raise TableNotFoundError(
-            f"the store {store!r} has no table {table}", hint=f"list its tables with: lakeconf tables --store {store}"
+            f"the store {store.name!r} has no table {table}",
+            hint=f"list its tables with: lakeconf tables --store {store.name}",
         )
-    ((version,),) = connection.rows("FROM ducklake_current_snapshot(?)", [alias])
-    return f"{qualified(alias, *split_name(table))} AT (VERSION => {int(version)})"
+    ((version,),) = connection.rows("FROM ducklake_current_snapshot(?)", [store.alias])
+    return f"{qualified(store.alias, *split_name(table))} AT (VERSION => {int(version)})"

@@ -35,7 +35,7 @@ class MaintenanceResult:
         if self.compacted is not None:
             done = self.compacted
             lines.append(
-                f"compact   {done.files_before:,} files ({byte_size(done.bytes_before)}) became "
+                f"compact   the lake had {done.files_before:,} files ({byte_size(done.bytes_before)}), and has "
                 f"{done.files_after:,} ({byte_size(done.bytes_after)})"
             )
             if not done.complete:

@@ -208,7 +208,8 @@ def _check_input(model: Model, table: str) -> None:
 
 def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     tag = name.removeprefix("tag:")
-    what = f"no model has the tag {tag!r}" if tag != name else f"unknown model {name!r}"
+    unknown = f"no model matches {name!r}" if set(name) & set("*?[") else f"unknown model {name!r}"
+    what = f"no model has the tag {tag!r}" if tag != name else unknown
     otherwise = f"use one of: {', '.join(known)}" if known else "add the tag, or the model, to the pipeline"
     return PipelineError(what, hint=suggestion(name, known, otherwise))
 

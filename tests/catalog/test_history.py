@@ -119,7 +119,7 @@ def test_changes_of_tables_have_their_names_of_then(two_tables: lakeconf.Lake) -
     lake.drop_table('"odd.name"')
     assert summaries(lake) == [
         *("create schema main", "create main.t", "create main.u", "insert main.t +5,000 rows"),
-        *('create main."odd.name"', 'delete from main."odd.name"', 'alter main."odd.name"'),
+        *('rename main.t to main."odd.name"', 'delete from main."odd.name"', 'alter main."odd.name"'),
         *("create schema s, create view s.v", 'drop main."odd.name"'),
     ]
 

@@ -22,11 +22,11 @@ def test_errors_go_to_stderr_without_a_traceback(run_in_stores: Any) -> None:
         "lakeconf.toml:13:1: stores.prod.metadata_backend.host: the variable PGHOST is not set [LC030]",
         "  13 | host = …",
         "     | ^",
-        "  hint: export PGHOST=…, or set a default: ${PGHOST:-…}",
+        "  hint: export PGHOST=…; a value that is no secret can have a default: ${PGHOST:-…}",
         "lakeconf.toml:16:1: stores.prod.metadata_backend.password: the variable PGPASSWORD is not set [LC030]",
         "  16 | password = …",
         "     | ^",
-        "  hint: export PGPASSWORD=…, or set a default: ${PGPASSWORD:-…}",
+        "  hint: export PGPASSWORD=…; a value that is no secret can have a default: ${PGPASSWORD:-…}",
     ]
 
 

@@ -71,7 +71,7 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     assert (code, err) == (0, "")
     plan, done = out.split("done:\n")
     assert plan == plan_of(folder)
-    assert "became 1 (" in done
+    assert ", and has 1 (" in done
     assert "snapshots expired (versions 0 to 11)" in done
     assert "11 files removed" in done
     assert ids() == rows

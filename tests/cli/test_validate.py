@@ -173,9 +173,9 @@ def test_validate_of_one_store_ignores_the_others(run_in_stores: Any) -> None:
     assert out.endswith("2 problems found\n")
 
 
-def test_validate_of_an_unknown_store_is_a_usage_error(run_in_stores: Any) -> None:
+def test_unknown_store_is_the_error_of_every_command(run_in_stores: Any) -> None:
     code, out, err = run_in_stores("validate", "--store", "nowhere")
-    assert (code, out) == (2, "")
+    assert (code, out) == (1, "")
     assert "use one of the stores: dev, prod, staging" in err
 
 

@@ -71,7 +71,7 @@ def test_corrected_example_is_valid(code: str, tmp_path: Path, monkeypatch: pyte
 
 def test_codes_are_case_insensitive_and_unknown_codes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "--explain", "lc012"]) == 0
-    assert capsys.readouterr().out == explanation("LC012")
+    assert capsys.readouterr().out.startswith("# LC012: Wrong type")
     with pytest.raises(LakeconfError, match="unknown code 'LC999'"):
         explanation("LC999")
 

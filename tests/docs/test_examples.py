@@ -355,7 +355,7 @@ def test_event_stream(
     code, output = run_here(folder / "run.py", monkeypatch, engine)
     expected = shown_output(folder).replace("--engine duckdb", f"--engine {engine}")
     # The engines write files of different sizes.
-    sizes = re.compile(r"\(\S+ \S*B\) became (\d+) \(\S+ \S*B\)")
+    sizes = re.compile(r"\(\S+ \S*B\), and has (\d+) \(\S+ \S*B\)")
     assert (code, sizes.sub(r"\1", output)) == (0, sizes.sub(r"\1", expected))
     with lakeconf.init(folder).get_store("lake").connect() as native:
         native.execute("ATTACH '' AS source (TYPE postgres, SECRET lakeconf_lake__metadata)")

@@ -86,7 +86,7 @@ def test_text_of_a_plan_lists_tables_and_files_without_control_characters() -> N
 def test_text_of_a_result_counts_the_files() -> None:
     result = MaintenanceResult(dry_run=False, expired=(3,), removed=("a",) * 2000, compacted=DONE)
     assert str(result).splitlines() == [
-        "compact   1,234 files (4.8 MiB) became 1 (1000 B)",
+        "compact   the lake had 1,234 files (4.8 MiB), and has 1 (1000 B)",
         "expire    1 snapshot expired",
         "clean up  2,000 files removed",
     ]

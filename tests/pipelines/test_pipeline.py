@@ -107,7 +107,7 @@ def test_models_are_selected_by_patterns() -> None:
         "marts.users",
         "raw.users",
     ]
-    with pytest.raises(LakeconfError, match=r"unknown model 'row\.\*'"):
+    with pytest.raises(LakeconfError, match=r"no model matches 'row\.\*'"):
         pipeline.chosen(["row.*"])
 
 
