@@ -7,7 +7,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import duckdb
@@ -180,6 +180,7 @@ class ParsedQuery:
     # Named parameters such as `$start`: the name, and where they are with their sign.
     parameters: Sequence[tuple[str, Span]]
     describes: bool  # True if it describes tables, as `DESCRIBE t` and `SHOW TABLES` do
+    tree: Any = field(repr=False)  # what the parser makes of it
 
 
 def parse_query(text: str) -> ParsedQuery:
@@ -210,6 +211,7 @@ def parse_query(text: str) -> ParsedQuery:
         functions,
         _parameters(text, encoded) if statement["named_param_map"] else [],
         any(kind == "SHOW_REF" for kind, _ in kinds),
+        statement["node"],
     )
 
 

@@ -13,6 +13,7 @@ from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
+from lakeconf.pipelines.late_rows import Late, why_unknown
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -28,7 +29,6 @@ from lakeconf.pipelines.recorded_runs import (
     reads_changes,
     undone_warnings,
 )
-from lakeconf.pipelines.rows import Late
 from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
 from lakeconf.write.schema_changes import evolution_for
@@ -308,9 +308,10 @@ def _intervals(
     if known.exists and bounds.since is None and not bounds.rebuild:
         done = done_ranges(kind, known.history.runs, pipeline.definition(model))
     is_redone = bounds.redo_late or kind.late == "redo"
-    if is_redone and late.unknown and bounds.since is None:
+    unknown = [*late.unknown, *filter(None, [why_unknown(pipeline, model)])] if is_redone else []
+    if unknown and done and bounds.since is None:
         raise PipelineError(
-            f"the model {model.table} cannot redo late rows: {late.unknown[0]}",
+            f"the model {model.table} cannot redo late rows: {unknown[0]}",
             hint="name the intervals to recompute, with --from and --to",
         )
     redo = late.ranges if is_redone else ()

@@ -1,28 +1,25 @@
-"""Reads the inputs of a model, computes its rows, and finds late rows: changes of inputs in intervals that are done."""
+"""Reads the inputs of a model, and computes its rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
 import narwhals as nw
 
 from lakeconf.catalog.health import has_deletes, merged_update
-from lakeconf.errors import LakeconfError, PipelineError, SnapshotNotFoundError
+from lakeconf.errors import LakeconfError, PipelineError
 from lakeconf.lake.lake import Lake
-from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.file_rows import Files, read_files, sql_rows
-from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
+from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.recorded_runs import Known, done_ranges
 from lakeconf.sql import folded
 
-_FEED = ("snapshot_id", "rowid", "change_type")
+FEED = ("snapshot_id", "rowid", "change_type")
 
 
 def rows_of(
@@ -33,7 +30,7 @@ def rows_of(
     *,
     files: Files | None = None,  # the files to read
     since: int | None = None,  # the snapshot after which the driving input is read; None: all its rows
-    delta: Mapping[str, int] | None = None,  # tables of which only rows that changed after a snapshot are read
+    delta: Mapping[str, nw.LazyFrame[Any]] | None = None,  # rows to read in place of those of a table
 ) -> nw.LazyFrame[Any]:
     """Returns the rows of a model as a lazy frame of the lake's engine."""
     if files is not None and isinstance(model.kind, Seed):
@@ -53,7 +50,7 @@ def rows_of(
 
 
 def _input(
-    pipeline: Pipeline, model: Model, name: str, lake: Lake, since: int | None, delta: Mapping[str, int]
+    pipeline: Pipeline, model: Model, name: str, lake: Lake, since: int | None, delta: Mapping[str, nw.LazyFrame[Any]]
 ) -> nw.LazyFrame[Any]:
     table = pipeline.inputs(model)[name]
     below = pipeline.by_table.get(table)
@@ -61,7 +58,7 @@ def _input(
         inputs = {one: _input(pipeline, below, one, lake, None, delta) for one in pipeline.inputs(below)}
         return adopted(lake, computed(below, lake, inputs, {}))
     if table in delta:
-        return lake.table(table).changes(delta[table] + 1).drop(*_FEED)
+        return delta[table]
     if name == model.driving_input:
         return _driving(model, name, lake, table, since)
     return lake.table(table).scan()
@@ -80,7 +77,7 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
         if isinstance(model.kind, Append):
             return rows
         added = (nw.lit(lake.snapshot_id), nw.lit(None, nw.Int64()), nw.lit("insert"))
-        return rows.with_columns(*(value.alias(column) for value, column in zip(added, _FEED, strict=True)))
+        return rows.with_columns(*(value.alias(column) for value, column in zip(added, FEED, strict=True)))
     changes = lake.table(table).changes(since + 1)
     if not isinstance(model.kind, Append):
         return changes
@@ -98,7 +95,7 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
             hint=f"replace all rows: lakeconf run {model.table} --rebuild; later, run it before lakeconf maintain, and "
             "read an input that is overwritten with the kind full or merge",
         )
-    return changes.filter(nw.col("change_type") == "insert").drop(*_FEED)
+    return changes.filter(nw.col("change_type") == "insert").drop(*FEED)
 
 
 def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) -> int | None:
@@ -161,93 +158,3 @@ def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | da
     is_hour = isinstance(model.kind, Incremental) and model.kind.interval == "hour"
     whole = all(value.time() == datetime.min.time() for value in values.values())
     return dict(values) if is_hour or not whole else {name: value.date() for name, value in values.items()}
-
-
-@dataclass(frozen=True)
-class Late:
-    """Done intervals whose inputs have changed since."""
-
-    ranges: Sequence[Range] = ()  # the intervals, in chronological order
-    # The snapshot after which the late rows were written, by input.
-    since: Mapping[str, int] = field(default_factory=dict)
-    unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
-
-
-def late_intervals(pipeline: Pipeline, model: Model, known: Known) -> Late:
-    """Finds the done intervals of a model whose inputs have changed since.
-
-    The change feed of an input contains its changed rows. They belong to the intervals that the model computes from
-    them, and to the intervals of their own time column, if the input has a column of that name.
-    """
-    kind = model.kind
-    if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists:
-        return Late()
-    definition = pipeline.definition(model)
-    every = known.history.runs
-    runs = [(run, run.interval) for run in every if run.interval and run.definition == definition]
-    done = done_ranges(kind, every, definition)
-    latest = {one: run for run, given in runs for one in starts(kind, *given) if covered(one, done)}
-    if not latest:
-        return Late()  # all intervals are processed again
-    # Runs of other definitions after the last one of this definition know nothing about its intervals.
-    last, found, since, unknown = runs[-1][0], set[datetime](), dict[str, int](), []
-    for table in pipeline.stored_inputs(model):
-        if table in known.pending or table not in last.inputs:
-            continue
-        first = last.late_since.get(table, last.inputs[table])
-        try:
-            late = _late(pipeline, model, kind, known, table, first, latest)
-        except LakeconfError as error:
-            expired = f"snapshots after {first} have expired"
-            why = expired if isinstance(error, SnapshotNotFoundError) else error.message.splitlines()[0]
-            unknown.append(f"late rows of {table} are unknown: {why}")
-            continue
-        if late:
-            found |= late
-            since[table] = first
-    return Late(merged((one, step(one, kind.interval)) for one in found), since, unknown)
-
-
-def _late(
-    pipeline: Pipeline,
-    model: Model,
-    kind: Incremental,
-    known: Known,
-    table: str,
-    first: int,
-    latest: Mapping[datetime, ModelRun],
-) -> set[datetime]:
-    """Returns the done intervals that an input has changed since the last run that processed them."""
-    read: dict[int, set[datetime]] = {}
-    for one, run in latest.items():
-        read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
-    late, unread = set[datetime](), dict[int, set[datetime]]()  # the latter by the first change that they lack
-    for snapshot_id, intervals in read.items():
-        changes = known.lake.runs.changes_since(table, snapshot_id)
-        if changes is None:  # they were computed from another table
-            late |= intervals
-        elif changes:
-            unread.setdefault(changes[0], set()).update(intervals)
-    for change, intervals in unread.items():
-        batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
-        frames = [rows_of(pipeline, model, known.lake, batch, delta={table: change - 1})]
-        frames.append(known.lake.table(table).changes(change))
-        touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
-        late |= touched & intervals
-    return late
-
-
-def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
-    """Returns the values of the time column, truncated to the minute; empty if the frame has no such column."""
-    try:
-        columns = {folded(name): (name, dtype) for name, dtype in frame.collect_schema().items()}
-        name, dtype = columns.get(folded(kind.time_column), (None, None))
-        if name is None or dtype is None or not dtype.is_temporal():
-            return []
-        value = nw.col(name) if dtype == nw.Date else nw.col(name).dt.truncate("1m")
-        rows = frame.select(value.alias("at")).unique().collect("pyarrow").rows()
-    except LakeconfError:
-        raise
-    except Exception as error:
-        raise LakeconfError(f"the changed rows of {table} cannot be computed: {error}") from error
-    return [at for (at,) in rows if at is not None]

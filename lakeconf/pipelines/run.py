@@ -16,13 +16,14 @@ from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
+from lakeconf.pipelines.late_rows import Late, late_intervals
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
 from lakeconf.pipelines.recorded_runs import Known, history
-from lakeconf.pipelines.rows import Late, late_intervals, rows_of
+from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
 _log = EventLogger("pipeline")

@@ -10,7 +10,9 @@ import narwhals as nw
 import pytest
 from local_stores import store_of
 
+from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, model, plan, run
+from lakeconf.pipelines.late_rows import why_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,6 +200,63 @@ def test_late_row_that_the_model_alone_would_filter_out_is_reported(lake: Lake) 
     add(lake, 2)
     (found,) = warnings(lake, Pipeline([model]))
     assert "--from 2024-01-02 --to 2024-01-03" in found
+
+
+@pytest.mark.parametrize("first", ["users", "events"])
+def test_rows_that_both_inputs_of_a_join_lose_are_late(lake: Lake, first: str) -> None:
+    """The changed rows of one input find no rows of the other any more."""
+    sql = """SELECT CAST(e.ts AS DATE) AS day, u.country, count(*) AS n FROM raw.events AS e
+        JOIN raw.users AS u ON u.id = e.n WHERE e.ts >= $start AND e.ts < $end GROUP BY ALL"""
+    lake.table("raw.events").append(lake.sql("SELECT TIMESTAMP '2024-01-02 01:00:00' AS ts, 2 AS n"))
+    users = lake.sql("SELECT * FROM (VALUES (1, 'DE'), (2, 'FR')) AS t(id, country)")
+    lake.create_table("raw.users", users).append(users)
+    only(run(daily(sql), lake, until=UNTIL))
+    deletes = {
+        "users": lambda: lake.table("raw.users").delete("id = 2"),
+        "events": lambda: lake.table("raw.events").delete("n = 2"),
+    }
+    deletes[first]()
+    add(lake, 3, n=2)
+    deletes["events" if first == "users" else "users"]()
+    assert "2024-01-02" in warnings(lake, daily(sql))[0]
+    only(run(daily(sql), lake, until=UNTIL, redo_late=True))
+    assert sums(lake) == [1, 1, 1, 1]
+
+
+RELATED = {
+    "it has HAVING": "SELECT CAST(ts AS DATE) AS day, sum(n) AS n FROM raw.events GROUP BY ALL HAVING count(*) > 1",
+    "it has WINDOW": "SELECT CAST(ts AS DATE) AS day, sum(n) OVER (ORDER BY ts) AS n FROM raw.events",
+    "it has SUBQUERY": "SELECT CAST(ts AS DATE) AS day, n / (SELECT count(*) FROM raw.others) AS n FROM raw.events",
+    "it has ANTI JOIN": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events ANTI JOIN raw.others USING (n)",
+    "it has EXCEPT": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events EXCEPT FROM raw.others",
+    "it has QUALIFY": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events QUALIFY row_number() OVER (ORDER BY ts) = 1",
+    "it has LIMIT": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events ORDER BY ts LIMIT 1",
+    "it has DISTINCT ON": "SELECT DISTINCT ON (n) CAST(ts AS DATE) AS day, n FROM raw.events",
+    "it reads a table in two places": "SELECT a.ts::DATE AS day, b.n FROM raw.events AS a JOIN raw.events AS b USING (n)",
+    "it has groups inside of FROM or WITH": "WITH firsts AS (SELECT n, min(ts) AS ts FROM raw.events GROUP BY n) "
+    "SELECT CAST(ts AS DATE) AS day, n FROM firsts",
+    "its time column is an aggregate": "SELECT n, CAST(min(ts) AS DATE) AS day FROM raw.events GROUP BY n",
+}
+
+
+@pytest.mark.parametrize("why", RELATED)
+def test_late_rows_of_a_query_that_relates_rows_are_not_redone(lake: Lake, why: str) -> None:
+    """The rows that it computes from changed rows do not show all intervals that change."""
+    with pytest.raises(PipelineError, match=rf"the model marts\.daily cannot redo late rows: {why}") as caught:
+        daily(RELATED[why], late="redo")
+    assert caught.value.hint == 'set late = "warn", and name the intervals to recompute with --from and --to'
+    found = daily(RELATED[why])
+    assert why_unknown(found, found.models[0]) == why
+
+
+def test_late_rows_below_a_view_that_relates_rows_are_not_redone(lake: Lake) -> None:
+    view = Model("raw.busy", View(), Query("SELECT ts, sum(n) AS n FROM raw.events GROUP BY ts HAVING count(*) > 0"))
+    sql = "SELECT CAST(ts AS DATE) AS day, sum(n) AS n FROM raw.busy WHERE ts >= $start AND ts < $end GROUP BY ALL"
+    pipeline = Pipeline([view, *daily(sql).models])
+    run(pipeline, lake, until=UNTIL)
+    with pytest.raises(PipelineError, match=r"marts\.daily cannot redo late rows: it has HAVING") as caught:
+        plan(pipeline, lake, until=UNTIL, redo_late=True)
+    assert caught.value.hint == "name the intervals to recompute, with --from and --to"
 
 
 def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:

@@ -1,0 +1,126 @@
+"""Finds late rows: changes of inputs in intervals of a model that are done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import narwhals as nw
+
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError
+from lakeconf.lake.run_journal import ModelRun
+from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
+from lakeconf.pipelines.models.body import Query, relates_rows
+from lakeconf.pipelines.models.kinds import Incremental, View
+from lakeconf.pipelines.models.model import Model
+from lakeconf.pipelines.pipeline import Pipeline
+from lakeconf.pipelines.recorded_runs import Known, done_ranges
+from lakeconf.pipelines.rows import FEED, rows_of
+from lakeconf.sql import folded
+
+
+@dataclass(frozen=True)
+class Late:
+    """Done intervals whose inputs have changed since."""
+
+    ranges: Sequence[Range] = ()  # the intervals, in chronological order
+    # The snapshot after which the late rows were written, by input.
+    since: Mapping[str, int] = field(default_factory=dict)
+    unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
+
+
+def why_unknown(pipeline: Pipeline, model: Model) -> str | None:
+    """Says what in the queries of a model relates rows of different intervals; None if nothing does, or for Python."""
+    below = [pipeline.by_table[table] for table in pipeline.inputs(model).values() if table in pipeline.by_table]
+    views = [why_unknown(pipeline, one) for one in below if isinstance(one.kind, View)]
+    if not isinstance(model.body, Query):
+        return next(filter(None, views), None)
+    time_column = model.kind.time_column if isinstance(model.kind, Incremental) else None
+    return next(filter(None, (relates_rows(model.body.parsed, time_column), *views)), None)
+
+
+def late_intervals(pipeline: Pipeline, model: Model, known: Known) -> Late:
+    """Finds the done intervals of a model whose inputs have changed since.
+
+    The change feed of an input contains its changed rows. They belong to the intervals that the model computes from
+    them, and to the intervals of their own time column, if the input has a column of that name.
+    """
+    kind = model.kind
+    if not isinstance(kind, Incremental) or kind.late == "ignore" or not known.exists:
+        return Late()
+    definition = pipeline.definition(model)
+    every = known.history.runs
+    runs = [(run, run.interval) for run in every if run.interval and run.definition == definition]
+    done = done_ranges(kind, every, definition)
+    latest = {one: run for run, given in runs for one in starts(kind, *given) if covered(one, done)}
+    if not latest:
+        return Late()  # all intervals are processed again
+    # Runs of other definitions after the last one of this definition know nothing about its intervals.
+    last, found, since, unknown = runs[-1][0], set[datetime](), dict[str, int](), []
+    for table in pipeline.stored_inputs(model):
+        if table in known.pending or table not in last.inputs:
+            continue
+        first = last.late_since.get(table, last.inputs[table])
+        try:
+            late = _late(pipeline, model, kind, known, table, first, latest)
+        except LakeconfError as error:
+            expired = f"snapshots after {first} have expired"
+            why = expired if isinstance(error, SnapshotNotFoundError) else error.message.splitlines()[0]
+            unknown.append(f"late rows of {table} are unknown: {why}")
+            continue
+        if late:
+            found |= late
+            since[table] = first
+    return Late(merged((one, step(one, kind.interval)) for one in found), since, unknown)
+
+
+def _late(
+    pipeline: Pipeline,
+    model: Model,
+    kind: Incremental,
+    known: Known,
+    table: str,
+    first: int,
+    latest: Mapping[datetime, ModelRun],
+) -> set[datetime]:
+    """Returns the done intervals that an input has changed since the last run that processed them."""
+    read: dict[int, set[datetime]] = {}
+    for one, run in latest.items():
+        read.setdefault(max(run.inputs.get(table, first), first), set()).add(one)
+    late, unread = set[datetime](), dict[int, set[datetime]]()  # the latter by the first change that they lack
+    for snapshot_id, intervals in read.items():
+        changes = known.lake.runs.changes_since(table, snapshot_id)
+        if changes is None:  # they were computed from another table
+            late |= intervals
+        elif changes:
+            unread.setdefault(changes[0], set()).update(intervals)
+    for change, intervals in unread.items():
+        batch = Batch(min(intervals), end := step(max(intervals), kind.interval), end)
+        changed = known.lake.table(table).changes(change)
+        lakes = [known.lake]
+        if len(pipeline.stored_inputs(model)) > 1:
+            # Rows that no input has any more are found by the first change: then all others were still there.
+            lakes.append(known.lake.at(version=change - 1))
+        delta = {table: changed.drop(*FEED)}
+        frames = [changed, *(rows_of(pipeline, model, one, batch, delta=delta) for one in lakes)]
+        touched = {floor(moment(value), kind.interval) for one in frames for value in _times(one, kind, table)}
+        late |= touched & intervals
+    return late
+
+
+def _times(frame: nw.LazyFrame[Any], kind: Incremental, table: str) -> list[Any]:
+    """Returns the values of the time column, truncated to the minute; empty if the frame has no such column."""
+    try:
+        columns = {folded(name): (name, dtype) for name, dtype in frame.collect_schema().items()}
+        name, dtype = columns.get(folded(kind.time_column), (None, None))
+        if name is None or dtype is None or not dtype.is_temporal():
+            return []
+        value = nw.col(name) if dtype == nw.Date else nw.col(name).dt.truncate("1m")
+        rows = frame.select(value.alias("at")).unique().collect("pyarrow").rows()
+    except LakeconfError:
+        raise
+    except Exception as error:
+        raise LakeconfError(f"the changed rows of {table} cannot be computed: {error}") from error
+    return [at for (at,) in rows if at is not None]
