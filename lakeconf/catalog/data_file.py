@@ -340,8 +340,8 @@ class FolderKey:
 def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey, ...]:
     """The parts of the paths of a table's files, in order; empty if files in such folders cannot be committed.
 
-    If DuckLake reads the values of `registered` files from their paths, it confuses two keys on one column, and folders
-    above the table that look like keys.
+    If DuckLake reads the values of `registered` files from their paths, it confuses two keys on one column, a column
+    with the name of another key's transform, and folders above the table that look like keys.
     """
     columns = {column.field_id: column for column in table.columns}
     fields = table.partition_fields
@@ -356,6 +356,8 @@ def folder_keys(table: TableInfo, *, registered: bool = True) -> tuple[FolderKey
         if column is None or not _is_supported(column, part.transform):
             return ()
         name = column.name
+        if registered and part.transform == "identity" and folded(name) in {field.transform for field in fields}:
+            return ()
         if part.transform != "identity":
             # The second key with a transform also has the name of its column.
             is_first = all(part.transform != key.name for key in keys)

@@ -244,6 +244,7 @@ def test_keys_have_the_names_of_ducklake(keys: list[str], names: list[str]) -> N
         (["year day", "month day"], TYPES),
         (["day at"], TYPES),
         (["day", "year day"], TYPES),
+        (["YEAR", "year day"], {"YEAR": "int32", "day": "date"}),
         (["year zoned"], TYPES),
         (["hour day"], TYPES),
         (["bucket(4) kind"], TYPES),
