@@ -234,7 +234,10 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     if bounds.rebuild:
         fresh = _requested(model, known)
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        return _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
+        step = _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
+        # Rows that a run of another kind wrote may be those of the files.
+        is_other = step.runs and not bounds.rebuild and last is not None and not last.files
+        return replace(step, reason=str(fresh), rebuild=True) if is_other else step
     if isinstance(model.kind, Incremental):
         if last is not None and fresh is None:
             last = as_of_lookback(model.kind, runs, last)

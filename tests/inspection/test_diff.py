@@ -46,14 +46,14 @@ DEV = {
     "keyed": KEYED.format("(1, 10, 'x'), (2, 20, NULL), (3, 30, 'z'), (NULL, 40, 'n'), (5, 50, 'v')"),
     "typed": "SELECT 1 AS a, 2 AS only_dev",
     "many": "SELECT unnest(range(10)) AS a",
-    "alike": "SELECT 1 AS id, INTERVAL 1 MONTH AS i, '-0.0'::DOUBLE AS f, ['-0.0'::FLOAT] AS l, {'i': INTERVAL 1 DAY} AS s",
+    "alike": "SELECT 1 AS id, INTERVAL 1 MONTH AS i, '-0.0'::DOUBLE AS f, ['-0.0'::FLOAT] AS l, [INTERVAL 1 DAY] AS s",
 }
 PROD = {
     "twice": "SELECT unnest([1, 2, 2, 2]) AS a",
     "keyed": KEYED.format("(1, 11, 'x'), (2, 20, 'y'), (NULL, 41, 'n'), (5, 50, 'v'), (6, 60, 'w')"),
     "typed": "SELECT CAST(1 AS BIGINT) AS a, 3 AS only_prod",
     "many": "SELECT unnest(range(100, 120)) AS a",
-    "alike": "SELECT 1 AS id, INTERVAL 30 DAY AS i, 0::DOUBLE AS f, [0::FLOAT] AS l, {'i': INTERVAL 24 HOUR} AS s",
+    "alike": "SELECT 1 AS id, INTERVAL 30 DAY AS i, 0::DOUBLE AS f, [0::FLOAT] AS l, [INTERVAL 24 HOUR] AS s",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from local_stores import config_of, in_bucket
 
 import lakeconf
-from lakeconf.pipelines import Append, Model, Pipeline, plan, run
+from lakeconf.pipelines import Append, Full, Merge, Model, Pipeline, Query, Seed, plan, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from servers import S3Server
 
     from lakeconf import Lake
+    from lakeconf.pipelines.models.kinds import Kind
 
 WARNING = (
     "{} changed after the table was loaded from it: run with --rebuild to load all files of the pattern again, "
@@ -126,3 +127,20 @@ def test_files_of_another_pattern_or_folder_are_the_same(
         (result,) = run(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lakes[0])
         statuses.append(result.status)
     assert statuses == ["done", "skipped", "skipped", "skipped", "skipped"]
+
+
+@pytest.mark.parametrize("kind", [Seed("1.csv"), Full(), Merge(["id"]), Append()], ids=lambda kind: kind.name)
+def test_files_are_not_added_to_the_rows_of_another_kind(kind: Kind, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id\n1\n")
+    lake = lakes[0]
+    rows = lake.sql("SELECT 1::BIGINT AS id")
+    lake.create_table("raw.source", rows).append(rows)
+    body = None if isinstance(kind, Seed) else Query("SELECT id FROM raw.source")
+    (first,) = run(Pipeline([Model("raw.t", kind, body, folder=tmp_path)]), lake)
+    assert first.status == "done", first.error
+    files = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
+    (refused,) = run(files, lake)
+    assert "the run would replace all rows of raw.t: its definition has changed; needs --rebuild" in str(refused.error)
+    (done,) = run(files, lake, rebuild=True)
+    assert (done.status, lake.table("raw.t").count()) == ("done", 1)
+    assert [step.runs for step in plan(files, lake)] == [False]

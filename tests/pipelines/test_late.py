@@ -232,7 +232,7 @@ RELATED = {
     "it has QUALIFY": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events QUALIFY row_number() OVER (ORDER BY ts) = 1",
     "it has LIMIT": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events ORDER BY ts LIMIT 1",
     "it has DISTINCT ON": "SELECT DISTINCT ON (n) CAST(ts AS DATE) AS day, n FROM raw.events",
-    "it reads a table in two places": "SELECT a.ts::DATE AS day, b.n FROM raw.events AS a JOIN raw.events AS b USING (n)",
+    "it reads a table in two places": "SELECT a.ts::DATE AS day FROM raw.events AS a JOIN raw.events AS b USING (n)",
     "it has groups inside of FROM or WITH": "WITH firsts AS (SELECT n, min(ts) AS ts FROM raw.events GROUP BY n) "
     "SELECT CAST(ts AS DATE) AS day, n FROM firsts",
     "its time column is an aggregate": "SELECT n, CAST(min(ts) AS DATE) AS day FROM raw.events GROUP BY n",

@@ -10,13 +10,13 @@ from local_stores import store_of
 
 from lakeconf.errors import PipelineError
 from lakeconf.lake.run_journal import ModelRun
+from lakeconf.pipelines.late_rows import Late
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, decide
 from lakeconf.pipelines.recorded_runs import History, Known
-from lakeconf.pipelines.rows import Late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +144,7 @@ def test_new_files_are_loaded_in_order(tmp_path: Path, lake: Lake) -> None:
     step = found()
     assert (told(step), step.files) == (("2 new files", True, False), ["in/b.csv", "in/deep/a.csv"])
     assert step.earlier == 7
-    runs = [{"files": ["in/b.csv"]}, {"files": [], "definition": "other"}]
+    runs = [{"files": ["in/b.csv"]}, {"files": ["in/gone.csv"], "definition": "other"}]
     step = found(runs=runs)
     assert (told(step), step.files) == (("1 new file", True, False), ["in/deep/a.csv"])
     assert found(runs=[*runs, {"files": ["in/deep/a.csv"]}]).runs is False
