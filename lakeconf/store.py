@@ -199,7 +199,7 @@ class Store:
         """Opens an in-memory DuckDB instance with the lake as the default database.
 
         Returns:
-            A duckdb connection; the caller must close it.
+            A duckdb connection; the caller must close it. DuckDB can lose rows of older snapshots: see Guarantees.
         """
         return _opened(self).detach_native()
 

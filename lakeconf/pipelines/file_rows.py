@@ -171,7 +171,13 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
         # A DOUBLE is no exact number, but its integers are.
         is_large = f"length({column}) > {_FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\s*$')"
         changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
-        return _only_if(is_large, f"TRY_CAST({column} AS HUGEINT) IS NULL OR {changes}")
+        value, has_exponent = (
+            f"CAST({column} AS {kind})",
+            f"regexp_matches({column}, '\\d[eE]') OR length({column}) > 38",
+        )
+        is_other = f"isinf({value}) OR ({value} = 0 AND regexp_matches({column}, '^[^eE]*[1-9]'))"
+        changes = f"({is_large} AND (TRY_CAST({column} AS HUGEINT) IS NULL OR {changes})) OR {is_other}"
+        return _only_if(f"({is_large}) OR {has_exponent}", changes)
     if kind.id == "decimal":
         return _has_more_digits(column, int(str(dict(kind.children)["scale"])))
     if kind.id == "date":

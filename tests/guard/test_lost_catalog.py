@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import in_bucket, on_catalog, store_of
+from local_stores import config_of, in_bucket, on_catalog, store_of
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -64,6 +64,26 @@ def test_a_new_lake_needs_another_data_path(tmp_path: Path) -> None:
         lake.create_table("t", {"id": "BIGINT"})
     with pytest.raises(CatalogLostError):
         store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "two")}).open()
+
+
+@pytest.mark.parametrize("has_marker", [True, False])
+def test_files_in_a_bucket_show_that_a_catalog_is_lost(
+    tmp_path: Path, s3_server: S3Server, *, has_marker: bool
+) -> None:
+    bucket = s3_server.create_bucket()
+    catalog = tmp_path / "c.sqlite"
+    metadata = {"type": "sqlite", "uri": str(catalog)}
+    store = lakeconf.init(config_of(tmp_path, metadata, in_bucket(s3_server, bucket))).get_store()
+    with store.open() as lake:
+        lake.create_table("t", ROWS).append(ROWS)
+    catalog.unlink()
+    if not has_marker:
+        (marker,) = [key for key in s3_server.objects(bucket) if key.endswith(MARKER)]
+        s3_server.client().delete_object(Bucket=bucket, Key=marker)
+    for use in (store.open, store.connect, lambda: store.open(read_only=True)):
+        with pytest.raises(CatalogLostError, match="has the files of a lake: nothing was created"):
+            use()
+    assert not catalog.exists()
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "doctor"])

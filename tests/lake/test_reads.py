@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import polars as pl
 import pyarrow as pa
 import pytest
 from plain_sql import run_plain
@@ -23,6 +24,7 @@ from lakeconf.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,6 +162,29 @@ def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
     assert rows(table.changes(second, second)) == feed(lake, second, second)
     table.append(NUMBERS)
     assert rows(changes) == feed(lake, first, third)
+
+
+def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lake, store: Store) -> None:
+    """Plain DuckDB uses the bounds of the newest snapshot, which are those of four rows."""
+    table = lake.table("raw.numbers")
+    table.append(NUMBERS)
+    before = lake.snapshot_id
+    table.delete("id < 96")
+    lake._session.writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.05)")
+    assert lake.maintenance.compact().files_after == 1
+    older, condition = lake.at(version=before), "id < 5"
+    at = f"raw.numbers AT (VERSION => {before})"
+    found = [
+        older.table("raw.numbers").scan(where=condition).collect("pyarrow").to_native().num_rows,
+        len(rows(older.sql(f"SELECT id FROM raw.numbers WHERE {condition}"))),
+        len(rows(lake.sql(f"SELECT id FROM {at} WHERE {condition}"))),
+        len(query(store, f"SELECT id FROM {at} WHERE {condition}")[1]),
+        len(feed(lake, 0, before)),
+    ]
+    if lake._session.engine.name == "duckdb":
+        found.append(older.table("raw.numbers").to_polars().filter(pl.col("id") < 5).height)
+    assert set(found[:4] + found[5:]) == {5}
+    assert found[4] == 100
 
 
 def test_filter_on_changes(lake: Lake) -> None:

@@ -255,6 +255,19 @@ def test_writes_stay_below_the_data_path(table: str, kind: str, tmp_path: Path) 
     assert sorted(outside.rglob("*")) == before
 
 
+@pytest.mark.parametrize("table", ["table", "schema"])
+def test_writes_stay_below_the_data_path_in_a_bucket(
+    table: str, remote: Store, tmp_path: Path, s3_server: S3Server
+) -> None:
+    other = s3_server.create_bucket()
+    changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = 0"
+    write_catalog(tmp_path, changed, f"s3://{other}/x/")
+    for name in ("append", "overwrite", "merge", "update", "execute", "maintain"):
+        with pytest.raises(CatalogError, match="not below the data path"), remote.open() as lake:
+            USES[name](lake)
+    assert s3_server.objects(other) == []
+
+
 def test_types_are_no_sql(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
     with store.open() as lake:

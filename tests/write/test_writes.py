@@ -137,6 +137,9 @@ def test_append_with_evolve_adds_columns_and_widens_types(lake: Lake) -> None:
     lake.table("events").append(ROWS.cast(pa.schema({"id": pa.int32(), "kind": pa.string()})))
     with pytest.raises(SchemaError, match="'id' is BIGINT"):
         lake.table("events").append(ROWS)
+    with pytest.raises(SchemaError) as caught:
+        lake.table("events").append(lake.sql("SELECT 1::INTEGER AS id, 'x' AS kind, 2 AS more"))
+    assert str(caught.value.hint).endswith("or add the column with evolve=True")
     before = lake.snapshot_id
     wide = pa.table({"id": [2**40], "kind": ["x"], "tags": [["a"]]})
     assert lake.table("events").append(wide, evolve=True) == before + 1
