@@ -53,7 +53,8 @@ def escaped(text: str) -> str:
 
 
 class TerminalFormatter(logging.Formatter):
-    """Formats records for a terminal: tracebacks keep their lines, and control characters in them are escaped."""
+    """Formats records for a terminal: control characters in tracebacks are escaped, and no line of one is a command."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
-        return "\n".join(map(escaped, super().formatException(ei).split("\n")))
+        # A log of CI runs commands at the start of a line, also behind spaces.
+        return "\n".join(f"| {escaped(line)}" for line in super().formatException(ei).split("\n"))

@@ -52,15 +52,15 @@ def test_traceback_is_escaped_line_by_line() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
-        raise ValueError("\x1b[2J")
+        raise ValueError("\x1b[2J\n::error::forged")
     except ValueError:
         logger.debug("failed", exc_info=True)
     finally:
         logger.removeHandler(handler)
     lines = stream.getvalue().splitlines()
     assert lines[0] == "failed"
-    assert lines[1].startswith("Traceback")
-    assert lines[-1] == "ValueError: \\x1b[2J"
+    assert lines[1].startswith("| Traceback")
+    assert lines[-2:] == ["| ValueError: \\x1b[2J", "| ::error::forged"]
 
 
 def test_nothing_is_printed_if_logging_is_not_configured() -> None:
