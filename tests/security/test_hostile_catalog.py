@@ -10,9 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from local_stores import store_of
+from strength import some
 
 import lakeconf
 from lakeconf import Store
@@ -280,6 +282,79 @@ def test_types_are_no_sql(tmp_path: Path) -> None:
                 USES[name](lake)
 
 
-def _column(tmp_path: Path, sql: str) -> list[Any]:
+def _rows(tmp_path: Path, sql: str) -> list[Any]:
     with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog:
-        return [value for (value,) in catalog.execute(sql)]
+        return catalog.execute(sql).fetchall()
+
+
+def _column(tmp_path: Path, sql: str) -> list[Any]:
+    return [value for (value,) in _rows(tmp_path, sql)]
+
+
+# What DuckLake does with a lake, in an order in which each statement has something to do.
+STATEMENTS = """
+FROM t
+SELECT count(*) FROM t WHERE a = 'x5' AND b = 1
+FROM t AT (VERSION => 8)
+FROM v
+SELECT m(1)
+FROM dev.table_changes('t', 1, 9)
+INSERT INTO t SELECT 'i' || i, i % 2, i FROM range(40) AS r(i)
+INSERT INTO t VALUES ('k', 0, 1)
+UPDATE t SET f = 2 WHERE b = 1
+DELETE FROM t WHERE a = 'y5'
+ALTER TABLE t ADD COLUMN g INTEGER DEFAULT 3
+ALTER TABLE t RENAME COLUMN f TO h
+ALTER TABLE t RENAME TO t9
+ALTER TABLE t9 RENAME TO t
+ALTER VIEW v RENAME TO v9
+COMMENT ON TABLE t IS 'new'
+ALTER TABLE t SET PARTITIONED BY (a)
+ALTER TABLE t RESET SORTED BY
+CALL ducklake_flush_inlined_data('dev')
+CALL ducklake_merge_adjacent_files('dev')
+CALL ducklake_rewrite_data_files('dev', delete_threshold => 0)
+CALL ducklake_expire_snapshots('dev', older_than => now())
+DROP MACRO m
+DROP VIEW v9
+DROP SCHEMA s CASCADE
+""".strip().splitlines()
+# The SQL of a view is one: lakeconf checks it before a query reads the view.
+IS_SQL = {("ducklake_view", "sql")}
+
+
+def test_ducklake_writes_no_other_text_into_sql(tmp_path: Path) -> None:
+    """A quotation mark in it would end a statement, and the rest of the text would be the next one."""
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    with store.connect() as native:
+        native.execute("CALL dev.set_option('data_inlining_row_limit', 5)")
+        native.execute(
+            "CREATE SCHEMA s; CREATE TABLE s.u (a INT); CREATE TABLE t (a VARCHAR DEFAULT 'd', b INT, f INT)"
+        )
+        native.execute("ALTER TABLE t SET PARTITIONED BY (b); ALTER TABLE t SET SORTED BY (a ASC)")
+        for letter in "xy":
+            native.execute(f"INSERT INTO t SELECT '{letter}' || i, i % 2, i FROM range(50) AS r(i)")
+        native.execute("INSERT INTO t VALUES ('z', 1, NULL)")
+        native.execute("DELETE FROM t WHERE a = 'x1'; COMMENT ON TABLE t IS 'tc'; COMMENT ON COLUMN t.a IS 'cc'")
+        native.execute("CREATE VIEW v AS SELECT a FROM t; CREATE MACRO m(p := 1) AS p + 1")
+    shutil.copytree(tmp_path, tmp_path.with_name("kept"))
+    tables = _column(tmp_path, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%data_1%'")
+    columns = [
+        (table, column)
+        for table in tables
+        for column, kind in _rows(tmp_path, f"SELECT name, type FROM pragma_table_info('{table}')")
+        if kind == "VARCHAR" and (table, column) not in SPLICED.keys() | IS_SQL
+    ]
+    assert len(columns) > 40
+    messages = []
+    for table, column in some(columns, 10):
+        shutil.rmtree(tmp_path)
+        shutil.copytree(tmp_path.with_name("kept"), tmp_path)
+        write_catalog(tmp_path, f"UPDATE {table} SET {column} = {column} || ''' zq zq('")
+        with contextlib.suppress(LakeconfError), store.connect() as native:
+            for statement in STATEMENTS:
+                try:
+                    native.execute(statement).fetchall()
+                except duckdb.Error as error:
+                    messages.append(f"{table}.{column}: {statement}: {error}")
+    assert [one for one in messages if "syntax error" in one or "unterminated" in one] == []
