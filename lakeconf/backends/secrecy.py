@@ -61,7 +61,8 @@ def guard_options(options: Mapping[str, Any]) -> dict[str, Value]:
 
 def holds_credentials(key: str, text: str) -> bool:
     """True if a value that is shown contains a user or a password, as in `scheme://user:password@host`."""
-    return bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
+    is_token = key == "database" and "motherduck_token=" in text
+    return is_token or bool(_USERINFO.search(text)) or (key in ("host", "endpoint", "account_id") and "@" in text)
 
 
 def _is_secret_option(key: str) -> bool:

@@ -86,6 +86,24 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         check_folder(root, path)
 
 
+# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`.
+_NO_TABLES = """
+    SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE nspname = '{schema}' AND relname LIKE 'ducklake\\_%'
+        AND (relkind IN ('v', 'm', 'f') OR relrowsecurity OR relhasrules) LIMIT 1
+"""
+
+
+def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], database: str, schema: str) -> None:
+    """Checks that the tables of a catalog in PostgreSQL are plain tables."""
+    query = literal(_NO_TABLES.format(schema=schema.replace("'", "''")))
+    for (name,) in rows(f"FROM postgres_query({literal(database)}, {query})"):
+        raise CatalogError(
+            f"the catalog's {name} is not a plain table, so it can answer each query differently: nothing was read",
+            hint="find out who replaced it, and make it a table without rules and policies",
+        )
+
+
 def check_folder(root: str, folder: str) -> None:
     """Checks that the folder of a table is below the data path, also if folders are links."""
     real_root, real = (root, folder) if _SCHEME in root else map(os.path.realpath, (root, folder))

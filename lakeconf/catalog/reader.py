@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lakeconf.catalog.admission import check_text
+from lakeconf.catalog.admission import check_tables, check_text
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_facts import with_literals
@@ -141,6 +141,9 @@ class CatalogReader:
     def _check_text(self, cursor: Connection, newest: int | None) -> None:
         """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
+        if not checked and self._settings[0] == "postgres":
+            schema = self.metadata_schema or self._attached[1] or "public"
+            check_tables(cursor.rows, self.metadata_database, str(schema))
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]

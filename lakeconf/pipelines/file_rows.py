@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -118,7 +119,9 @@ _INTEGERS = integers()
 # The digits of an integer that each holds exactly.
 _FLOATS = {"float": 7, "double": 15}
 # A number in JSON with more than 15 digits and a point, or with an exponent.
-_DIGITS = "|".join([*(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"])
+_DIGITS = "|".join(
+    [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
+)
 
 
 def read_as(kind: str) -> str:
@@ -405,13 +408,23 @@ def _check_floats(files: Files, lake: Lake, given: Mapping[str, str]) -> None:
     if len(files.paths) == 1:
         return
     every = given or _found(lake, files)
-    floats = {folded(name): kind for name, kind in every.items() if parsed_type(kind).id in _FLOATS}
+    floats = {folded(name): kind for name, kind in every.items() if re.search("FLOAT|DOUBLE", kind)}
     for path in files.paths if floats else ():
         for name, kind in _found(lake, files, path).items():
-            if folded(name) in floats and parsed_type(kind).id not in _FLOATS:
+            if folded(name) in floats and _has_no_float(parsed_type(kind), parsed_type(floats[folded(name)])):
                 what = f"{files.place}the column {name!r} of {files.named(path)} is a {kind}"
                 hint = "write the column with one type in all files"
                 raise _of_column(name, f"{what}, and DuckDB would read it as {floats[folded(name)]}", hint)
+
+
+def _has_no_float(given: DuckDBPyType, read: DuckDBPyType) -> bool:
+    """True if a type has a number in a place where another one has a float."""
+    if read.id in _FLOATS:
+        return given.id not in _FLOATS
+    inner = {folded(name): part for name, part in _inner(read).items()}
+    return any(
+        _has_no_float(part, inner[folded(name)]) for name, part in _inner(given).items() if folded(name) in inner
+    )
 
 
 def _check_paths(files: Files) -> None:
@@ -475,18 +488,30 @@ def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
 
 def _check_digits(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     """Refuses numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
-    exact = [name for name, kind in columns.items() if parsed_type(kind).id not in _FLOATS]
+    kinds = {name: parsed_type(kind) for name, kind in columns.items()}
+    exact = [name for name, kind in kinds.items() if kind.id not in _FLOATS]
     source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
     rows = sql_rows(lake, f"SELECT {_FILE}, json FROM {source} WHERE regexp_matches(json, {literal(_DIGITS)})")
     for file, text in rows:
         row = json.loads(text, parse_float=Decimal)
         for name in exact:
-            if any(Decimal(repr(float(one))) != one for one in _decimals(row.get(name))):
+            is_lost = _lost(row.get(name), kinds[name])
+            if is_lost or any(Decimal(repr(float(one))) != one for one in _decimals(row.get(name))):
                 message = (
                     f"{files.place}the column {name!r} of {files.named(file)} has a number with more than 15 digits"
                 )
                 hint = "write it as a string, in quotes: DuckDB reads other numbers of JSON as DOUBLE"
                 raise _of_column(name, message, hint)
+
+
+def _lost(value: Any, kind: DuckDBPyType) -> bool:
+    """True if a value of JSON has an integer in the place of a float that does not hold it."""
+    if isinstance(value, dict | list):
+        inner, items = _inner(kind), value.items() if isinstance(value, dict) else (("[]", one) for one in value)
+        return any(_lost(one, inner.get(name, inner.get("[]", kind))) for name, one in items)
+    if kind.id not in _FLOATS or not isinstance(value, int):
+        return False
+    return value != (float(value) if kind.id == "double" else struct.unpack("f", struct.pack("f", value))[0])
 
 
 def _decimals(value: Any) -> Iterator[Decimal]:

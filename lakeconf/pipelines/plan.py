@@ -320,7 +320,7 @@ def _intervals(
     redo = late.ranges if is_redone else ()
     found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
     left = without(late.ranges, [(one.start, one.end) for one in found])
-    warnings = list(late.unknown)
+    warnings = [] if bounds.rebuild else list(late.unknown)
     if left:
         which = f"{' and '.join(late.since)} changed in done intervals"
         warnings.append(f"{which}: run with {arguments(left)}, or with --redo-late for all")

@@ -16,7 +16,7 @@ from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
-from lakeconf.pipelines.late_rows import Late, late_intervals
+from lakeconf.pipelines.late_rows import late_intervals
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -213,7 +213,7 @@ def _planned(
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
     found = history(events, lake.runs.created(model.table) if exists else None)
     known = Known(lake, exists, found, len(events), pending)
-    late = Late() if bounds.rebuild else late_intervals(pipeline, model, known)
+    late = late_intervals(pipeline, model, known)
     return decide(pipeline, model, known, bounds, late)
 
 

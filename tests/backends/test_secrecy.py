@@ -107,6 +107,7 @@ def test_catalog_options_are_secret_unless_listed() -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [
+        ("database", "md:d?motherduck_token=x"),
         ("database", "postgresql://u:p@h/d"),
         ("database", "see postgresql://u@h"),
         ("user", "u password=p"),

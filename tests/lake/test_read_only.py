@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 READING = [
     ["tables"], ["snapshots"], ["tables", "raw.t"], ["report"], ["sql", "FROM raw.t"],
-    ["diff", "dev", "dev", "raw.t"], ["plan"], ["doctor"], ["validate"], ["stores"],
+    ["plan"], ["doctor"], ["validate"], ["stores"],
     ["preview-sql"],
 ]  # fmt: skip
 # Commands that succeed without a lake.

@@ -371,6 +371,35 @@ def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
     assert lakes[0].tables() == []
 
 
+def test_integers_in_nested_values_of_one_parquet_file_and_floats_of_another_are_refused(
+    lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    for number, value in enumerate(([{"a": [2**53 + 1]}], [{"a": [2.0]}]), start=1):
+        pq.write_table(pa.table({"v": [value]}), tmp_path / f"{number}.parquet")
+    failed = loaded(lakes[0], tmp_path, "*.parquet")
+    assert failed.error is not None
+    assert failed.error.message.startswith("the column 'v' of 1.parquet is a STRUCT(a BIGINT[])[], and DuckDB would")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_exact"),
+    [
+        (None, "[1.5, 9007199254740993]", False),
+        ("DOUBLE[]", "[9007199254740993]", False),
+        ("DOUBLE[]", "[9007199254740992, null]", True),
+        ("FLOAT[]", "[16777217]", False),
+        ("STRUCT(id BIGINT, x DOUBLE)", '{"id": 9007199254740993, "x": 12345678}', True),
+        ("MAP(VARCHAR, DOUBLE)", '{"id": 9007199254740993}', False),
+    ],
+)
+def test_integers_in_the_place_of_floats_in_json_are_not_rounded(
+    kind: str | None, value: str, is_exact: bool, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
+    result = loaded(lakes[0], tmp_path, "1.json", None if kind is None else {"v": kind})
+    assert (result.status, result.error is None) == (("done", True) if is_exact else ("failed", False))
+
+
 def test_numbers_of_json_keep_their_digits(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
     """Those of a DOUBLE have up to 17 digits, and integers any number."""
     text = '{"id": 9007199254740993, "price": "12345678901234567.89", "x": 0.30000000000000004, "y": 123456789012.25}'

@@ -259,6 +259,23 @@ def test_late_rows_below_a_view_that_relates_rows_are_not_redone(lake: Lake) -> 
     assert caught.value.hint == "name the intervals to recompute, with --from and --to"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rebuild_of_some_intervals_keeps_the_late_rows_of_others(lake: Lake, *, fails: bool) -> None:
+    pipeline = daily(batch=1)
+    only(run(pipeline, lake, until=UNTIL))
+    add(lake, 2, n=100)
+    add(lake, 4, n=100)
+    if fails:
+        audited = replace(pipeline.models[0], audits={"small": "SELECT * FROM marts.daily WHERE n > 100"})
+        (result,) = run(Pipeline([audited]), lake, until=UNTIL, rebuild=True)
+        assert result.status == "failed"
+    else:
+        only(run(pipeline, lake, until=date(2024, 1, 3), rebuild=True))
+    assert "2024-01-04" in warnings(lake, pipeline)[0]
+    only(run(pipeline, lake, until=UNTIL, redo_late=True))
+    assert sums(lake) == [1, 101, 1, 101]
+
+
 def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
     lake.create_table("raw.utc", {"ts": "TIMESTAMPTZ", "n": "INTEGER"})
 

@@ -257,6 +257,21 @@ def test_writes_stay_below_the_data_path(table: str, kind: str, tmp_path: Path) 
     assert sorted(outside.rglob("*")) == before
 
 
+def test_link_at_the_folder_of_a_partition_is_followed(tmp_path: Path) -> None:
+    """docs/security.md warns about this."""
+    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with store.open() as lake:
+        table = lake.create_table("t", like=ROWS, partitioned_by=["name"])
+        table.append(ROWS)
+        folder = tmp_path / "data" / "main" / "t" / "name=a"
+        shutil.rmtree(folder)
+        folder.symlink_to(outside)
+        table.append(ROWS)
+    assert list(outside.iterdir())
+
+
 @pytest.mark.parametrize("table", ["table", "schema"])
 def test_writes_stay_below_the_data_path_in_a_bucket(
     table: str, remote: Store, tmp_path: Path, s3_server: S3Server

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lakeconf.errors import MissingDependencyError, SparkError
-from lakeconf.secret import Settings
+from lakeconf.secret import Secret, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,7 +239,11 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     # The builder puts its settings on the command line of the Java process, so they must not contain secrets. A running
     # session also ignores the builder's Hadoop settings.
     for conf in confs:
-        hadoop = {key.removeprefix(_HADOOP): conf[key] for key in conf if key.startswith(_HADOOP)}
+        given = [key for key in conf if key.startswith(_HADOOP)]
+        # Tracebacks can show variables.
+        hadoop = {
+            key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in given
+        }
         configure_session(session, hadoop)
     return session
 

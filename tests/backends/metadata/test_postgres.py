@@ -12,7 +12,8 @@ from local_stores import on_postgres
 
 import lakeconf
 from lakeconf.connection.connection import Connection, load_extension
-from lakeconf.errors import ConnectionFailed, LakeconfError
+from lakeconf.errors import CatalogError, ConnectionFailed, LakeconfError
+from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,24 +76,27 @@ def test_existing_secret_is_used_by_name(postgres_server: PostgresServer, tmp_pa
     assert connection.execute("FROM dev.t").fetchall() == [(42,)]
 
 
-def test_view_in_place_of_a_catalog_table_runs_as_the_reader(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    """docs/security.md warns about this; lakeconf cannot prevent it."""
-    stores = config(postgres_server, tmp_path, dev={"metadata_schema": "lake"})
-    store = stores.get_store("dev")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "ALTER TABLE lake.ducklake_data_file RENAME TO kept; "
+        "CREATE VIEW lake.ducklake_data_file AS SELECT * FROM lake.kept WHERE current_query() IS NOT NULL",
+        "ALTER TABLE lake.ducklake_data_file ENABLE ROW LEVEL SECURITY",
+        "CREATE RULE other AS ON INSERT TO lake.ducklake_data_file DO ALSO NOTIFY x",
+    ],
+    ids=["view", "policy", "rule"],
+)
+def test_catalog_table_that_can_answer_each_query_differently_is_refused(
+    changed: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """The check of paths would see other paths than DuckLake, which sends credentials to them."""
+    store = config(postgres_server, tmp_path, dev={"metadata_schema": "lake"}).get_store("dev")
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
-    database = store.metadata_backend.database  # type: ignore[attr-defined]
-    for statement in (
-        "CREATE TABLE lake.spied (role TEXT)",
-        "CREATE FUNCTION lake.spy() RETURNS BOOLEAN LANGUAGE SQL VOLATILE AS "
-        "'INSERT INTO lake.spied VALUES (current_user); SELECT true'",
-        "ALTER TABLE lake.ducklake_table RENAME TO kept",
-        "CREATE VIEW lake.ducklake_table AS SELECT * FROM lake.kept WHERE lake.spy()",
-    ):
-        postgres_server.sql(statement, database)
-    with store.open() as lake:
-        assert lake.table("t").scan().collect("pyarrow").rows() == [(1,)]
-    assert postgres_server.user in postgres_server.sql("SELECT DISTINCT role FROM lake.spied", database)
+    postgres_server.sql(changed, store.metadata_backend.database)  # type: ignore[attr-defined]
+    for use in (store.open, lambda: store.open(read_only=True), lambda: query(store, "FROM t")):
+        with pytest.raises(CatalogError, match="the catalog's ducklake_data_file is not a plain table"):
+            use()
 
 
 def test_server_that_does_not_answer_is_an_error_after_the_configured_time(tmp_path: Path) -> None:

@@ -8,19 +8,26 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import lakeconf
+from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
+from lakeconf.backends.storage.object_storage import S3Storage
 from lakeconf.engines.spark import start
 from lakeconf.engines.spark.hadoop import unlogged
 from lakeconf.engines.spark.start import loopback_address
 from lakeconf.errors import SparkError
+from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 
 START = """
@@ -225,3 +232,20 @@ def test_messages_below_info_are_suppressed_until_the_end_or_an_error(parent: in
         assert [logger.level for logger in LOGGERS] == [within] * 2
         raise ValueError
     assert [logger.level for logger in LOGGERS] == [given] * 2
+
+
+def test_variables_of_a_session_that_cannot_be_configured_contain_no_secret(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    def fail(_session: SparkSession, settings: object) -> None:
+        raise SparkError(f"{len(str(settings))} settings")
+
+    storage = S3Storage(bucket="b", key_id="k", secret=Secret("planted"), session_token=Secret("planted"), region="r")
+    store = lakeconf.Store("prod", SQLiteMetadata(uri="/nonexistent/catalog"), storage)
+    monkeypatch.setattr("lakeconf.engines.spark.hadoop.configure_session", fail)
+    with pytest.raises(SparkError) as caught:
+        lakeconf.spark_session(store)
+    frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_filename == start.__file__]
+    assert [frame.f_code.co_name for frame in frames] == ["spark_session"]
+    assert "fs.s3a" in repr(frames[0].f_locals["hadoop"])
+    assert "planted" not in repr([frame.f_locals for frame in frames])
