@@ -25,7 +25,8 @@ _TARGET_FILE_SIZE = "512MB"
 _SIZE = re.compile(r"([\d.]+)\s*([KMGT]?)(I?)B?", re.IGNORECASE)
 # DuckDB's default is snappy; zstd is smaller and as fast to read.
 _DEFAULT = "zstd"
-_STATISTICS = "parquet.column.statistics.enabled"
+# Of a file and, behind `#`, of a column. DuckDB finds no BLOB by a Bloom filter.
+_FORCED = {"parquet.column.statistics.enabled": "true", "parquet.bloom.filter.enabled": "false"}
 
 
 def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dict[str, str]:
@@ -62,8 +63,13 @@ def bounds_options(settings: Mapping[str, str]) -> dict[str, str]:
     Spark's default has none of texts of more than 4 KiB. Without them, DuckLake forgets the bounds of the whole table,
     takes those of the next insert instead, and DuckDB skips the rows outside them.
     """
-    columns = {key.removeprefix("spark.hadoop."): "true" for key in settings if f"{_STATISTICS}#" in key}
-    return {"parquet.statistics.truncate.length": "256", _STATISTICS: "true", **columns}
+    columns = {
+        key.removeprefix("spark.hadoop."): value
+        for key in settings
+        for name, value in _FORCED.items()
+        if f"{name}#" in key
+    }
+    return {"parquet.statistics.truncate.length": "256", **_FORCED, **columns}
 
 
 def uses_partition_folders(writer: Connection, table: TableInfo) -> bool:

@@ -204,11 +204,14 @@ def test_files_have_bounds_whatever_the_settings_are(lake: Lake, spark: SparkSes
     session = spark.newSession()
     for key in (name, f"{name}#id", f"spark.hadoop.{name}#s.n", f"{name}#l.list.element"):
         session.conf.set(key, "false")
+    for key in ("parquet.bloom.filter.enabled", "parquet.bloom.filter.enabled#id"):
+        session.conf.set(key, "true")
     table = lake.create_table("t", {"id": "BIGINT", "s": "STRUCT(n BIGINT)", "l": "BIGINT[]"})
     table.append(session.sql("SELECT id, named_struct('n', id) AS s, array(id) AS l FROM range(9)"), engine="spark")
     lake._session.writer.execute("INSERT INTO dev.t VALUES (100, {n: 100}, [100])")
     paths = map(str, Path(lake._session.reader.data_path, "main").rglob("lakeconf-*/*.parquet"))
-    unbounded = f"FROM parquet_metadata({exact_paths(paths)}) WHERE stats_min_value IS NULL"
+    where = "stats_min_value IS NULL OR bloom_filter_offset IS NOT NULL"
+    unbounded = f"FROM parquet_metadata({exact_paths(paths)}) WHERE {where}"
     assert rows(lake, f"SELECT count(*) {unbounded}") == [(0,)]
     with lake._session.writer.cursor() as plain:
         assert plain.rows("SELECT count(*) FROM dev.t WHERE id = 3 AND s.n < 5") == [(1,)]
