@@ -41,6 +41,8 @@ SEPARATE_READS = frozenset({"sqlite"})
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are texts.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
+# Those that run a query on the server, for catalogs on one.
+SERVER_QUERIES = {"postgres": "postgres_query"}
 # The fix for an older catalog; ends the message.
 MIGRATE = (
     "open a copy of the lake once with attach_options = { automatic_migration = true }, "

@@ -94,13 +94,13 @@ _NO_TABLES = """
 """
 
 
-def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], database: str, schema: str) -> None:
-    """Checks that the tables of a catalog in PostgreSQL are plain tables."""
+def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], function: str, database: str, schema: str) -> None:
+    """Checks that the tables of a catalog on a server are plain tables; `function` runs a query there."""
     query = literal(_NO_TABLES.format(schema=schema.replace("'", "''")))
-    for (name,) in rows(f"FROM postgres_query({literal(database)}, {query})"):
+    for (name,) in rows(f"FROM {function}({literal(database)}, {query})"):
         raise CatalogError(
             f"the catalog's {name} is not a plain table, so it can answer each query differently: nothing was read",
-            hint="find out who replaced it, and make it a table without rules and policies",
+            hint="find out who changed it; the catalog needs tables without rules and policies",
         )
 
 

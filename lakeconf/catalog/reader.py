@@ -14,7 +14,14 @@ from lakeconf.catalog.admission import check_tables, check_text
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_facts import with_literals
-from lakeconf.ducklake import OWN_QUERIES, SEPARATE_READS, SUPPORTED_VERSION, metadata_database, version_sentence
+from lakeconf.ducklake import (
+    OWN_QUERIES,
+    SEPARATE_READS,
+    SERVER_QUERIES,
+    SUPPORTED_VERSION,
+    metadata_database,
+    version_sentence,
+)
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal
 
@@ -141,9 +148,10 @@ class CatalogReader:
     def _check_text(self, cursor: Connection, newest: int | None) -> None:
         """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
-        if not checked and self._settings[0] == "postgres":
+        server = SERVER_QUERIES.get(self._settings[0])
+        if not checked and server is not None:
             schema = self.metadata_schema or self._attached[1] or "public"
-            check_tables(cursor.rows, self.metadata_database, str(schema))
+            check_tables(cursor.rows, server, self.metadata_database, str(schema))
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]
