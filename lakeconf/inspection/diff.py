@@ -92,7 +92,8 @@ def difference(
             else "compare tables with a column in common",
         )
     same = {name: kind for name, kind in types[0].items() if types[1].get(name) == kind and name not in on}
-    names = ", ".join(_compared(name, same.get(name, "")) for name in common)
+    texts = {name: kind for name, kind in same.items() if _AS_TEXT.search(kind)}
+    names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
     first, second = (f"(SELECT {names} FROM {relation})" for relation in relations)
     counts = [connection.rows(f"SELECT count(*) FROM {source}")[0][0] for source in (first, second)]
     if not on:
@@ -101,9 +102,12 @@ def difference(
         left, right = (f"FROM {a} a ANTI JOIN {b} b ON {_same(on)}" for a, b in ((first, second), (second, first)))
         _check_unique(connection, table, on, dict(zip(stores, (first, second), strict=True)))
     only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
-    changed, differing = _changes(connection, f"{first} a JOIN {second} b ON {_same(on)}", common, on, samples)
+    joined = f"{first} a JOIN {second} b ON {_same(on)}"
+    changed, differing = _changes(connection, joined, {name: texts.get(name) for name in common}, on, samples)
     both = counts[0] - only[0] - differing
-    shown = tuple(connection.records(f"{query} ORDER BY ALL LIMIT {samples}") for query in (left, right))
+    again = ", ".join(_cast(name, texts[name]) if name in texts else identifier(name) for name in common)
+    listed = (f"SELECT {again} FROM ({query}) ORDER BY ALL LIMIT {samples}" for query in (left, right))
+    shown = tuple(map(connection.records, listed))
     return TableDiff(
         table, stores, schema, (counts[0], counts[1]), (only[0], only[1]), both, *changed[:1], (shown[0], shown[1]),
         changed[1],
@@ -114,9 +118,9 @@ def difference(
 _AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 
 
-def _compared(name: str, kind: str) -> str:
+def _cast(name: str, kind: str) -> str:
     column = identifier(name)
-    return f"CAST({column} AS VARCHAR) AS {column}" if _AS_TEXT.search(kind) else column
+    return f"CAST({column} AS {kind}) AS {column}"
 
 
 def _check_unique(connection: Connection, table: str, on: Sequence[str], sources: Mapping[str, str]) -> None:
@@ -130,7 +134,7 @@ def _check_unique(connection: Connection, table: str, on: Sequence[str], sources
 
 
 def _changes(
-    connection: Connection, joined: str, common: Sequence[str], on: Sequence[str], samples: int
+    connection: Connection, joined: str, common: Mapping[str, str | None], on: Sequence[str], samples: int
 ) -> tuple[tuple[Mapping[str, int], Sequence[Mapping[str, Any]]], int]:
     """Returns counts by column and samples of rows with the same key and different values, and their total number."""
     values = [name for name in common if name not in on]
@@ -141,7 +145,11 @@ def _changes(
     counts = ", ".join(f"count(*) FILTER ({one})" for one in differs.values())
     ((differing, *by_column),) = connection.rows(f"SELECT count(*) FILTER ({any_of}), {counts} FROM {joined}")
     keys = ", ".join(f"a.{identifier(name)}" for name in on)
-    pairs = ", ".join(f"[a.{identifier(name)}, b.{identifier(name)}] AS {identifier(name)}" for name in values)
+    # Columns that are compared as text have their types again.
+    types = {name: f"::{common[name]}[]" if common[name] else "" for name in values}
+    pairs = ", ".join(
+        f"[a.{one}, b.{one}]{kind} AS {one}" for one, kind in zip(map(identifier, types), types.values(), strict=True)
+    )
     shown = connection.records(f"SELECT {keys}, {pairs} FROM {joined} WHERE {any_of} ORDER BY ALL LIMIT {samples}")
     return (dict(zip(values, by_column, strict=True)), shown), differing
 

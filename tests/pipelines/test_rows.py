@@ -19,7 +19,7 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Interval, Kind, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.rows import rows_of
+from lakeconf.pipelines.rows import FEED, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +83,10 @@ def test_only_the_driving_input_has_a_feed(lake: Lake) -> None:
 
 
 def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lake: Lake) -> None:
-    assert rows(lake, table(Full(), "SELECT * FROM raw.a"), delta={"raw.a": 3}) == [(1,), (3,)]
+    delta = {"raw.a": lake.table("raw.a").changes(4).drop(*FEED)}
+    assert rows(lake, table(Full(), "SELECT * FROM raw.a"), delta=delta) == [(1,), (3,)]
     view = Model("v.a", View(), Query("SELECT id + 1 AS id FROM raw.a"))
-    assert rows(lake, table(Full(), "SELECT * FROM v.a"), view, delta={"raw.a": 3}) == [(2,), (4,)]
+    assert rows(lake, table(Full(), "SELECT * FROM v.a"), view, delta=delta) == [(2,), (4,)]
 
 
 def test_views_are_computed_by_their_readers(lake: Lake) -> None:
