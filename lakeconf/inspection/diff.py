@@ -84,15 +84,13 @@ def difference(
     ]
     common = [name for name in types[0] if name in types[1]]
     missing = [name for name in on if name not in common]
-    if missing or not common:
-        raise SchemaError(
-            f"{table} has no column {missing[0]!r} in both stores" if missing else f"{table} has no column in common",
-            hint=f"use a column of both stores: {', '.join(common)}"
-            if common
-            else "compare tables with a column in common",
-        )
-    same = {name: kind for name, kind in types[0].items() if types[1].get(name) == kind and name not in on}
-    texts = {name: kind for name, kind in same.items() if _AS_TEXT.search(kind)}
+    if not common:
+        raise SchemaError(f"{table} has no column in common", hint="compare tables with a column in common")
+    if missing:
+        hint = f"use a column of both stores: {', '.join(common)}"
+        raise SchemaError(f"{table} has no column {missing[0]!r} in both stores", hint=hint)
+    same = types[0].items() & types[1].items()
+    texts = {name: kind for name, kind in same if name not in on and _AS_TEXT.search(kind)}
     names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
     first, second = (f"(SELECT {names} FROM {relation})" for relation in relations)
     counts = [connection.rows(f"SELECT count(*) FROM {source}")[0][0] for source in (first, second)]
@@ -104,14 +102,18 @@ def difference(
     only = tuple(connection.rows(f"SELECT count(*) FROM ({query})")[0][0] for query in (left, right))
     joined = f"{first} a JOIN {second} b ON {_same(on)}"
     changed, differing = _changes(connection, joined, {name: texts.get(name) for name in common}, on, samples)
-    both = counts[0] - only[0] - differing
-    again = ", ".join(_cast(name, texts[name]) if name in texts else identifier(name) for name in common)
-    listed = (f"SELECT {again} FROM ({query}) ORDER BY ALL LIMIT {samples}" for query in (left, right))
-    shown = tuple(map(connection.records, listed))
+    shown = [_samples(connection, query, common, texts, samples) for query in (left, right)]
     return TableDiff(
-        table, stores, schema, (counts[0], counts[1]), (only[0], only[1]), both, *changed[:1], (shown[0], shown[1]),
-        changed[1],
+        table, stores, schema, (counts[0], counts[1]), (only[0], only[1]),
+        counts[0] - only[0] - differing, *changed[:1], (shown[0], shown[1]), changed[1],
     )  # fmt: skip
+
+
+def _samples(
+    connection: Connection, query: str, common: Sequence[str], texts: Mapping[str, str], count: int
+) -> Sequence[Mapping[str, Any]]:
+    again = ", ".join(_cast(name, texts[name]) if name in texts else identifier(name) for name in common)
+    return connection.records(f"SELECT {again} FROM ({query}) ORDER BY ALL LIMIT {count}")
 
 
 # DuckDB takes different values of these for equal: 1 month and 30 days, -0.0 and 0.0. Their text differs.
