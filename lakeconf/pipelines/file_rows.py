@@ -511,7 +511,10 @@ def _lost(value: Any, kind: DuckDBPyType) -> bool:
         return any(_lost(one, inner.get(name, inner.get("[]", kind))) for name, one in items)
     if kind.id not in _FLOATS or not isinstance(value, int):
         return False
-    return value != (float(value) if kind.id == "double" else struct.unpack("f", struct.pack("f", value))[0])
+    try:
+        return bool(value != (float(value) if kind.id == "double" else struct.unpack("f", struct.pack("f", value))[0]))
+    except OverflowError:
+        return True
 
 
 def _decimals(value: Any) -> Iterator[Decimal]:

@@ -388,6 +388,8 @@ def test_integers_in_nested_values_of_one_parquet_file_and_floats_of_another_are
         ("DOUBLE[]", "[9007199254740993]", False),
         ("DOUBLE[]", "[9007199254740992, null]", True),
         ("FLOAT[]", "[16777217]", False),
+        ("FLOAT[]", f"[{10**40}]", False),
+        ("DOUBLE[]", f"[{10**400}]", False),
         ("STRUCT(id BIGINT, x DOUBLE)", '{"id": 9007199254740993, "x": 12345678}', True),
         ("MAP(VARCHAR, DOUBLE)", '{"id": 9007199254740993}', False),
     ],
