@@ -380,8 +380,9 @@ def verify_command(
     a deleted row is visible again, or two rows have one row id.
     """
     found = init(source).get_store(store)
-    with found.open(read_only=True) as lake:  # before Spark starts
-        lake.table(table)
+    with found.open(read_only=True) as lake:
+        pinned = lake if version is None else lake.at(version=version)
+        pinned.table(table).schema  # noqa: B018 - raises before Spark starts
     # The session ends with this process.
     with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
         verification = verify(lake if version is None else lake.at(version=version), table)

@@ -74,6 +74,14 @@ def test_equal_table(events_folder: Path, spark: Any, called: Any) -> None:
     assert out.splitlines()[1].split() == ["rows:", "2"]
 
 
+def test_missing_table_is_an_error_before_spark_starts(
+    events_folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("lakeconf.cli.inspect_commands.spark_session")
+    for arguments in (["raw.nope"], ["raw.events", "--at", "0"], ["raw.events", "--at", "99"]):
+        assert called("verify", *arguments)[0] == 1
+
+
 def test_earlier_snapshot_as_json(events_folder: Path, spark: Any, called: Any) -> None:
     code, out, err = called("verify", "raw.events", "--store", "dev", "--at", "1", "--format", "json")
     found = json.loads(out)
