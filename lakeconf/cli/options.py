@@ -150,7 +150,7 @@ _MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
 selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
 
 
-_REQUEST = ("since", "until", "redo_late", "rebuild")
+_REQUEST = ("since", "until", "rebuild")
 
 
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +165,6 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         config_option,
         format_option,
         click.option("--rebuild", is_flag=True, help="Recompute everything, including what is up to date."),
-        click.option("--redo-late", is_flag=True, help="Recompute intervals whose inputs have changed since they ran."),
         click.option("--to", "until", type=_MOMENT, metavar="TIME", help="End of the range, in UTC; by default now."),
         click.option(
             "--from",

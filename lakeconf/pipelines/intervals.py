@@ -55,9 +55,7 @@ def step(start: datetime, interval: Interval, count: int = 1) -> datetime:
     return start.replace(year=months // 12, month=months % 12 + 1)
 
 
-def batches(
-    kind: Incremental, start: datetime, end: datetime, done: Iterable[Range], *, late: bool, redo: Iterable[Range] = ()
-) -> list[Batch]:
+def batches(kind: Incremental, start: datetime, end: datetime, done: Iterable[Range], *, late: bool) -> list[Batch]:
     """Returns the intervals that a run has to process, in chronological order."""
     known = merged(done)
     every = starts(kind, floor(start, kind.interval), end)
@@ -65,9 +63,7 @@ def batches(
     missing = {one for one in wanted if not covered(one, known)}
     ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
     again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
-    asked = merged(redo)
-    chosen = sorted(missing | again | {one for one in wanted if covered(one, asked)})
-    return list(_batched(kind, chosen, end, missing))
+    return list(_batched(kind, sorted(missing | again), end, missing))
 
 
 def starts(kind: Incremental, start: datetime, end: datetime) -> Iterator[datetime]:

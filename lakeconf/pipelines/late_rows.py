@@ -12,8 +12,7 @@ import narwhals as nw
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.pipelines.intervals import Batch, Range, covered, floor, merged, moment, starts, step
-from lakeconf.pipelines.models.body import Query, relates_rows
-from lakeconf.pipelines.models.kinds import Incremental, View
+from lakeconf.pipelines.models.kinds import Incremental
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.recorded_runs import Known, done_ranges
@@ -29,16 +28,6 @@ class Late:
     # The snapshot after which the late rows were written, by input.
     since: Mapping[str, int] = field(default_factory=dict)
     unknown: Sequence[str] = ()  # A reason for each input whose late rows are unknown
-
-
-def why_unknown(pipeline: Pipeline, model: Model) -> str | None:
-    """Says what in the queries of a model relates rows of different intervals; None if nothing does, or for Python."""
-    below = [pipeline.by_table[table] for table in pipeline.inputs(model).values() if table in pipeline.by_table]
-    views = [why_unknown(pipeline, one) for one in below if isinstance(one.kind, View)]
-    if not isinstance(model.body, Query):
-        return next(filter(None, views), None)
-    time_column = model.kind.time_column if isinstance(model.kind, Incremental) else None
-    return next(filter(None, (relates_rows(model.body.parsed, time_column), *views)), None)
 
 
 def late_intervals(pipeline: Pipeline, model: Model, known: Known) -> Late:

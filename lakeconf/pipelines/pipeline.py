@@ -13,10 +13,10 @@ from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.logs import escaped
-from lakeconf.pipelines.models.body import ModelSqlError, Query, SparkQuery, relates_rows
+from lakeconf.pipelines.models.body import ModelSqlError, SparkQuery
 from lakeconf.pipelines.models.declaration import check_kind
 from lakeconf.pipelines.models.definition_hash import digest
-from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Seed, View
+from lakeconf.pipelines.models.kinds import Append, Full, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import folded
 
@@ -234,11 +234,6 @@ def check(model: Model) -> None:
             f"the model {model.table} has both files and new_rows_of",
             hint="remove one: a run reads new files or new rows",
         )
-    if isinstance(kind, Incremental) and kind.late == "redo" and isinstance(model.body, Query):
-        why = relates_rows(model.body.parsed, kind.time_column)
-        if why is not None:
-            hint = 'set late = "warn", and name the intervals to recompute with --from and --to'
-            raise PipelineError(f"the model {model.table} cannot redo late rows: {why}", hint=hint)
     unknown = model.inputs.keys() - set(model.arguments)
     if unknown:
         hint = f"use one of its inputs: {', '.join(model.arguments)}" if model.arguments else "remove the input"

@@ -13,7 +13,7 @@ from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
-from lakeconf.pipelines.late_rows import Late, why_unknown
+from lakeconf.pipelines.late_rows import Late
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -155,7 +155,6 @@ class Bounds:
     until: datetime  # end of the time range
     rebuild: bool = False  # True to process everything again, regardless of recorded runs
     allow_drop_columns: bool = False  # True to drop columns that models no longer have
-    redo_late: bool = False  # True to process intervals with late rows again
 
 
 @dataclass(frozen=True)
@@ -310,25 +309,15 @@ def _intervals(
     done: list[Range] = []
     if known.exists and bounds.since is None and not bounds.rebuild:
         done = done_ranges(kind, known.history.runs, pipeline.definition(model))
-    is_redone = bounds.redo_late or kind.late == "redo"
-    unknown = [*late.unknown, *filter(None, [why_unknown(pipeline, model)])] if is_redone else []
-    if unknown and done and bounds.since is None:
-        raise PipelineError(
-            f"the model {model.table} cannot redo late rows: {unknown[0]}",
-            hint="name the intervals to recompute, with --from and --to",
-        )
-    redo = late.ranges if is_redone else ()
-    found = batches(kind, start, bounds.until, done, late=bool(changed), redo=redo)
+    found = batches(kind, start, bounds.until, done, late=bool(changed))
     left = without(late.ranges, [(one.start, one.end) for one in found])
     warnings = [] if bounds.rebuild else list(late.unknown)
     if left:
-        which = f"{' and '.join(late.since)} changed in done intervals"
-        warnings.append(f"{which}: run with {arguments(left)}, or with --redo-late for all")
+        warnings.append(f"{' and '.join(late.since)} changed in done intervals: run with {arguments(left)}")
     if not found:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
     ranges = listed([*map(str, found)], SHOWN)
-    changes = list(dict.fromkeys([*changed, *(late.since if redo else ())]))
-    why = fresh or (f"{' and '.join(changes)} changed" if all(one.redone for one in found) else "missing")
+    why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
     return Step(
         model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None,
         late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,

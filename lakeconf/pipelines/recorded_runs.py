@@ -150,6 +150,7 @@ def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ())
 
 def arguments(ranges: Sequence[Range]) -> str:
     """Returns the arguments of the command line for ranges of time."""
-    times = [tuple(short(one).replace(" ", "T") for one in given) for given in ranges[:SHOWN]]
+    wanted = [*ranges[:SHOWN], (ranges[0][0], ranges[-1][1])]
+    *first, whole = ("--from {} --to {}".format(*(short(one).replace(" ", "T") for one in given)) for given in wanted)
     more = f" and {counted(len(ranges) - SHOWN, 'more range')}" if len(ranges) > SHOWN else ""
-    return ", ".join(f"--from {start} --to {end}" for start, end in times) + more
+    return ", ".join(first) + more + (f", or {whole} for all" if len(ranges) > 1 else "")

@@ -63,7 +63,6 @@ def plan(
     since: date | datetime | None = None,
     until: date | datetime | None = None,
     rebuild: bool = False,
-    redo_late: bool = False,
 ) -> list[Step]:
     """Plans a run and changes nothing.
 
@@ -74,7 +73,6 @@ def plan(
         since: Start of the range whose intervals are processed again; default: process only missing intervals.
         until: End of the range; default: now.
         rebuild: True to process everything again, regardless of recorded runs.
-        redo_late: True to process intervals again whose inputs have changed since.
 
     Returns:
         The steps, in order.
@@ -82,7 +80,7 @@ def plan(
     Raises:
         PipelineError: A model cannot be run.
     """
-    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late)
+    bounds = _bounds(since, until, rebuild=rebuild)
     steps: list[Step] = []
     with in_utc(lake):
         for model in pipeline.chosen(tables):
@@ -100,7 +98,6 @@ def run(
     since: date | datetime | None = None,
     until: date | datetime | None = None,
     rebuild: bool = False,
-    redo_late: bool = False,
     allow_drop_columns: bool = False,
     progress: Callable[[ModelResult], None] = lambda _: None,
     began: Callable[[Model], None] = lambda _: None,
@@ -113,7 +110,7 @@ def run(
     Args:
         pipeline: The models.
         lake: The lake that contains their tables.
-        tables: As for `plan`, like `since`, `until`, `rebuild` and `redo_late`.
+        tables: As for `plan`, like `since`, `until` and `rebuild`.
         allow_drop_columns: True to drop all columns that the models no longer have, not only those in `dropped`.
         progress: Called with the result of each model when it ends.
         began: Called when a model begins to run that has something to do.
@@ -121,7 +118,7 @@ def run(
     Returns:
         The result of each model, in order.
     """
-    bounds = _bounds(since, until, rebuild=rebuild, redo_late=redo_late, allow_drop_columns=allow_drop_columns)
+    bounds = _bounds(since, until, rebuild=rebuild, allow_drop_columns=allow_drop_columns)
     chosen, run_id = {model.table for model in pipeline.chosen(tables)}, uuid.uuid4().hex
     results, failed = list[ModelResult](), dict[str, str]()  # by tables that cannot be computed: what failed
 

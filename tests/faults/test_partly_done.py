@@ -81,7 +81,6 @@ def small_files() -> None:
 
 COMMANDS: dict[str, tuple[Callable[[], object], list[str]]] = {
     "models and intervals": (list, ["run", *UNTIL]),
-    "late intervals": (late, ["run", "--redo-late", *UNTIL]),
     "intervals of a range": (late, ["run", "marts.daily", "--from", "2024-01-01", *UNTIL]),
     "rebuild": (late, ["run", "--rebuild", "--yes", *UNTIL]),
     "maintenance": (small_files, ["maintain", "--expire-days", "0", "--cleanup-days", "0", "--force", "--yes"]),

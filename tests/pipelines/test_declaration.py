@@ -136,7 +136,7 @@ def test_identity_is_the_same_in_every_version(kind: Kind, identity: str) -> Non
 
 
 def test_options_that_only_select_what_a_run_processes_are_not_part_of_the_identity() -> None:
-    chosen = Incremental("day", start=date(2024, 1, 1), lookback=2, batch=3, partial=True, late="redo")
+    chosen = Incremental("day", start=date(2024, 1, 1), lookback=2, batch=3, partial=True, late="ignore")
     assert chosen.identity() == Incremental("day").identity()
     assert Append(files="new/*.csv").identity() == Append(files="old/*.csv").identity()
     assert Seed("a.csv").identity() == Seed("b.csv").identity()

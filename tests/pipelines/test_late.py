@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pytest
 from local_stores import store_of
 
-from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, model, plan, run
-from lakeconf.pipelines.late_rows import why_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +69,7 @@ def test_late_rows_are_reported_until_their_days_run_again(lake: Lake) -> None:
     add(lake, 5)
     expected = (
         "raw.events changed in done intervals: run with --from 2024-01-01 --to 2024-01-02, "
-        "--from 2024-01-03 --to 2024-01-04, or with --redo-late for all"
+        "--from 2024-01-03 --to 2024-01-04, or --from 2024-01-01 --to 2024-01-04 for all"
     )
     assert warnings(lake, pipeline) == [expected]
     # After a run of a new day they are still reported.
@@ -82,7 +80,7 @@ def test_late_rows_are_reported_until_their_days_run_again(lake: Lake) -> None:
     assert "--from 2024-01-03 --to 2024-01-04" in left
     assert "2024-01-01" not in left
     assert sums(lake) == [11, 1, 1, 1, 1]
-    assert list(only(run(pipeline, lake, until=UNTIL, redo_late=True)).warnings) == []
+    assert list(only(run(pipeline, lake, since=date(2024, 1, 3), until=UNTIL)).warnings) == []
     assert sums(lake) == [11, 1, 11, 1, 1]
     assert warnings(lake, pipeline) == []
 
@@ -92,59 +90,47 @@ def test_late_deletes_and_updates_are_reported(lake: Lake) -> None:
     only(run(pipeline, lake, until=UNTIL))
     lake.table("raw.events").delete("ts < TIMESTAMP '2024-01-02 00:00:00'")
     (found,) = warnings(lake, pipeline)
-    assert "--from 2024-01-01 --to 2024-01-02," in found
+    assert found.endswith("--from 2024-01-01 --to 2024-01-02")
     lake.table("raw.events").update({"n": 7}, "ts >= TIMESTAMP '2024-01-04 00:00:00'")
     (found,) = warnings(lake, pipeline)
-    assert "--from 2024-01-04 --to 2024-01-05," in found
+    assert "--from 2024-01-04 --to 2024-01-05, or --from 2024-01-01 --to 2024-01-05 for all" in found
 
 
-def test_late_option_of_the_model_redoes_or_ignores_late_rows(lake: Lake) -> None:
-    redo = daily(late="redo")
-    only(run(redo, lake, until=UNTIL))
-    add(lake, 2, 10)
-    result = only(run(redo, lake, until=UNTIL))
-    assert (result.reason, list(result.warnings)) == ("raw.events changed: 2024-01-02 to 2024-01-03", [])
-    assert sums(lake) == [1, 11, 1, 1]
+def test_a_model_can_ignore_late_rows(lake: Lake) -> None:
+    only(run(daily(), lake, until=UNTIL))
     add(lake, 2, 10)
     assert warnings(lake, daily(late="ignore")) == []
     assert only(run(daily(late="ignore"), lake, until=UNTIL)).status == "skipped"
 
 
-@pytest.mark.parametrize("how", ["late", "lookback", "asked"])
-def test_a_redo_that_fails_half_way_is_continued(lake: Lake, how: str) -> None:
-    given: dict[str, Any] = {"late": {"late": "redo"}, "lookback": {"lookback": 4, "batch": 1, "late": "ignore"}}
-    (model,) = daily(**given.get(how, {})).models
+def test_a_lookback_that_fails_half_way_is_continued(lake: Lake) -> None:
+    (model,) = daily(lookback=4, batch=1, late="ignore").models
     audit = "SELECT * FROM marts.daily WHERE n > (SELECT max(n) FROM raw.limits) AND day = DATE '2024-01-03'"
     pipeline = Pipeline([replace(model, audits={"limit": audit})])
     lake.create_table("raw.limits", {"n": "INTEGER"}).append([{"n": 1}])
     only(run(pipeline, lake, until=UNTIL))
     for day in (1, 3):
         add(lake, day, 10)
-    (result,) = run(pipeline, lake, until=UNTIL, redo_late=how == "asked")
-    assert result.status == "failed"
-    assert result.rows == (2 if how == "lookback" else 1)
-    done = "2 ranges were" if how == "lookback" else "1 range was"
+    (result,) = run(pipeline, lake, until=UNTIL)
+    assert (result.status, result.rows) == ("failed", 2)
     assert result.error is not None
     said = "the audit 'limit' found 1 row, so nothing was written"
-    assert result.error.message.startswith(f"{done} committed, but not 2024-01-03 to 2024-01-04: {said}")
+    assert result.error.message.startswith(f"2 ranges were committed, but not 2024-01-03 to 2024-01-04: {said}")
     assert sums(lake) == [11, 1, 1, 1]
     lake.table("raw.limits").append([{"n": 100}])
-    assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "done"
+    assert only(run(pipeline, lake, until=UNTIL)).status == "done"
     assert sums(lake) == [11, 1, 11, 1]
-    assert only(run(pipeline, lake, until=UNTIL, redo_late=how == "asked")).status == "skipped"
+    assert only(run(pipeline, lake, until=UNTIL)).status == "skipped"
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
 @pytest.mark.parametrize("before", [0, 1], ids=["same_run", "earlier_run"])
-@pytest.mark.parametrize("late", ["warn", "redo"])
 def test_rows_that_another_writer_adds_between_batches_are_late(
-    lake: Lake, tmp_path: Path, late: Literal["warn", "redo"], before: int, *, fails: bool
+    lake: Lake, tmp_path: Path, before: int, *, fails: bool
 ) -> None:
     todo = ["add", *(["fail"] if fails else [])]
 
-    @model(
-        "marts.daily", Incremental("day", start=date(2024, 1, 1), batch=1, late=late), inputs={"events": "raw.events"}
-    )
+    @model("marts.daily", Incremental("day", start=date(2024, 1, 1), batch=1), inputs={"events": "raw.events"})
     def days(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
         if start == date(2024, 1, 2 + before) and "add" in todo:
             todo.remove("add")
@@ -161,12 +147,11 @@ def test_rows_that_another_writer_adds_between_batches_are_late(
         only(run(pipeline, lake, until=date(2024, 1, 2)))
     (first,) = run(pipeline, lake, until=UNTIL)
     assert first.status == ("failed" if fails else "done")
-    if fails and late == "warn":
+    if fails:
         only(run(pipeline, lake, until=UNTIL))
-    if late == "warn":
-        (found,) = warnings(lake, pipeline)
-        assert "run with --from 2024-01-01 --to 2024-01-02, or" in found
-    assert only(run(pipeline, lake, until=UNTIL, redo_late=True)).status == "done"
+    (found,) = warnings(lake, pipeline)
+    assert found.endswith("run with --from 2024-01-01 --to 2024-01-02")
+    assert only(run(pipeline, lake, since=date(2024, 1, 1), until=date(2024, 1, 2))).status == "done"
     assert (sums(lake), warnings(lake, pipeline)) == ([101, 1, 1, 1], [])
     assert only(run(pipeline, lake, until=UNTIL)).status == "skipped"
 
@@ -219,44 +204,6 @@ def test_rows_that_both_inputs_of_a_join_lose_are_late(lake: Lake, first: str) -
     add(lake, 3, n=2)
     deletes["events" if first == "users" else "users"]()
     assert "2024-01-02" in warnings(lake, daily(sql))[0]
-    only(run(daily(sql), lake, until=UNTIL, redo_late=True))
-    assert sums(lake) == [1, 1, 1, 1]
-
-
-RELATED = {
-    "it has HAVING": "SELECT CAST(ts AS DATE) AS day, sum(n) AS n FROM raw.events GROUP BY ALL HAVING count(*) > 1",
-    "it has WINDOW": "SELECT CAST(ts AS DATE) AS day, sum(n) OVER (ORDER BY ts) AS n FROM raw.events",
-    "it has SUBQUERY": "SELECT CAST(ts AS DATE) AS day, n / (SELECT count(*) FROM raw.others) AS n FROM raw.events",
-    "it has ANTI JOIN": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events ANTI JOIN raw.others USING (n)",
-    "it has EXCEPT": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events EXCEPT FROM raw.others",
-    "it has QUALIFY": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events QUALIFY row_number() OVER (ORDER BY ts) = 1",
-    "it has LIMIT": "SELECT CAST(ts AS DATE) AS day, n FROM raw.events ORDER BY ts LIMIT 1",
-    "it has DISTINCT ON": "SELECT DISTINCT ON (n) CAST(ts AS DATE) AS day, n FROM raw.events",
-    "it reads a table in two places": "SELECT a.ts::DATE AS day FROM raw.events AS a JOIN raw.events AS b USING (n)",
-    "it has groups inside of FROM or WITH": "WITH firsts AS (SELECT n, min(ts) AS ts FROM raw.events GROUP BY n) "
-    "SELECT CAST(ts AS DATE) AS day, n FROM firsts",
-    "its time column is an aggregate": "SELECT n, CAST(min(ts) AS DATE) AS day FROM raw.events GROUP BY n",
-}
-
-
-@pytest.mark.parametrize("why", RELATED)
-def test_late_rows_of_a_query_that_relates_rows_are_not_redone(lake: Lake, why: str) -> None:
-    """The rows that it computes from changed rows do not show all intervals that change."""
-    with pytest.raises(PipelineError, match=rf"the model marts\.daily cannot redo late rows: {why}") as caught:
-        daily(RELATED[why], late="redo")
-    assert caught.value.hint == 'set late = "warn", and name the intervals to recompute with --from and --to'
-    found = daily(RELATED[why])
-    assert why_unknown(found, found.models[0]) == why
-
-
-def test_late_rows_below_a_view_that_relates_rows_are_not_redone(lake: Lake) -> None:
-    view = Model("raw.busy", View(), Query("SELECT ts, sum(n) AS n FROM raw.events GROUP BY ts HAVING count(*) > 0"))
-    sql = "SELECT CAST(ts AS DATE) AS day, sum(n) AS n FROM raw.busy WHERE ts >= $start AND ts < $end GROUP BY ALL"
-    pipeline = Pipeline([view, *daily(sql).models])
-    run(pipeline, lake, until=UNTIL)
-    with pytest.raises(PipelineError, match=r"marts\.daily cannot redo late rows: it has HAVING") as caught:
-        plan(pipeline, lake, until=UNTIL, redo_late=True)
-    assert caught.value.hint == "name the intervals to recompute, with --from and --to"
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -272,8 +219,9 @@ def test_a_rebuild_of_some_intervals_keeps_the_late_rows_of_others(lake: Lake, *
     else:
         only(run(pipeline, lake, until=date(2024, 1, 3), rebuild=True))
     assert "2024-01-04" in warnings(lake, pipeline)[0]
-    only(run(pipeline, lake, until=UNTIL, redo_late=True))
+    only(run(pipeline, lake, since=date(2024, 1, 1), until=UNTIL))
     assert sums(lake) == [1, 101, 1, 101]
+    assert warnings(lake, pipeline) == []
 
 
 def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
@@ -290,9 +238,6 @@ def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
     late(2)
     (step,) = plan(pipeline, lake, until=datetime(2024, 1, 1, 4))
     assert "--from 2024-01-01T02:00:00 --to 2024-01-01T03:00:00" in step.warnings[0]
-    only(run(pipeline, lake, until=datetime(2024, 1, 1, 4), redo_late=True))
-    native: Any = lake.sql("SELECT count(*) FROM marts.hourly").to_native()
-    assert native.fetchone() == (2,)
 
 
 def test_plan_lists_column_changes(lake: Lake) -> None:
@@ -317,9 +262,7 @@ def test_late_rows_are_reported_in_the_days_that_another_definition_left(lake: L
     add(lake, 4, 10)
     result = only(run(first, lake, until=UNTIL))
     assert result.reason == "its definition has changed: 2024-01-01 to 2024-01-03"
-    warning = (
-        "raw.events changed in done intervals: run with --from 2024-01-04 --to 2024-01-05, or with --redo-late for all"
-    )
+    warning = "raw.events changed in done intervals: run with --from 2024-01-04 --to 2024-01-05"
     assert (sums(lake), result.warnings, warnings(lake, first)) == ([11, 1, 1, 1], [warning], [warning])
-    only(run(first, lake, until=UNTIL, redo_late=True))
+    only(run(first, lake, since=date(2024, 1, 4), until=UNTIL))
     assert (sums(lake), warnings(lake, first)) == ([11, 1, 1, 11], [])

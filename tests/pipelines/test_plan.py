@@ -228,7 +228,7 @@ def test_warning_lists_three_ranges_with_times(lake: Lake) -> None:
     assert warning == (
         "raw.a changed in done intervals: run with --from 2024-01-01T01:00:00 --to 2024-01-01T02:00:00, "
         "--from 2024-01-01T03:00:00 --to 2024-01-01T04:00:00, --from 2024-01-01T05:00:00 --to 2024-01-01T06:00:00 "
-        "and 2 more ranges, or with --redo-late for all"
+        "and 2 more ranges, or --from 2024-01-01T01:00:00 --to 2024-01-01T10:00:00 for all"
     )
     (warning,) = daily(lake, runs=[(1, 5)], late=Late(hours[:3], {"raw.a": 5})).warnings
     assert "more" not in warning
@@ -238,17 +238,6 @@ def test_unknown_late_rows_are_a_warning(lake: Lake) -> None:
     unknown = Late(unknown=["late rows of raw.a are unknown"])
     assert daily(lake, runs=[(1, 5)], late=unknown).warnings == ["late rows of raw.a are unknown"]
     assert daily(lake, runs=[(1, 4)], late=unknown).warnings == ["late rows of raw.a are unknown"]
-
-
-def test_unknown_late_rows_cannot_be_redone(lake: Lake) -> None:
-    unknown = Late(unknown=["late rows of raw.a are unknown"])
-    for given in ({"redo_late": True}, {"kind": {"late": "redo"}}):
-        with pytest.raises(PipelineError) as caught:
-            daily(lake, runs=[(1, 4)], late=unknown, **given)
-        assert caught.value.message == "the model marts.t cannot redo late rows: late rows of raw.a are unknown"
-        assert caught.value.hint == "name the intervals to recompute, with --from and --to"
-        step = daily(lake, runs=[(1, 4)], late=unknown, since=datetime(2024, 1, 2), **given)
-        assert days(step) == [(2, 5)]
 
 
 def test_range_of_a_run_has_a_start_before_its_end(lake: Lake) -> None:

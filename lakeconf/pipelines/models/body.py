@@ -18,7 +18,6 @@ from lakeconf.catalog.sql_references import (
     NotOneQuery,
     ParsedQuery,
     Span,
-    nodes,
     original_offset,
     parse_query,
     replaced,
@@ -28,7 +27,6 @@ from lakeconf.catalog.stored_queries import prepare_query
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
-from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.duckdb_errors import place_of, reported
 from lakeconf.engines.engine import spark_operations
 from lakeconf.engines.schema_check import check_distinct
@@ -36,7 +34,6 @@ from lakeconf.errors import LakeconfError, PipelineError, Problem, QueryError, S
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.models.definition_hash import FunctionSource, function_code, loaded_source, sql_code
 from lakeconf.secret import Secret, scrub
-from lakeconf.sql import folded
 
 
 def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
@@ -132,36 +129,6 @@ class Function:
             raise SchemaError(
                 f"{self.function.__qualname__} returned a {type(made).__name__}", hint="return a narwhals frame"
             ) from error
-
-
-def relates_rows(query: ParsedQuery, time_column: str | None) -> str | None:
-    """Says what in a query makes its rows for a changed row depend on other rows; None if nothing does."""
-    names = [folded(table.name) for table in query.tables]
-    if len(set(names)) < len(names):
-        return "it reads a table in two places"
-    first, *inner = [node for node in nodes(query.tree) if node.get("type") == "SELECT_NODE"]
-    for node in nodes(query.tree):
-        kind = node.get("type")
-        words = [word for word in ("having", "qualify") if node.get(word)]
-        words += [node["class"]] if node.get("class") in ("WINDOW", "SUBQUERY") else []
-        words += ["ANTI JOIN"] if node.get("join_type") == "ANTI" else []
-        words += [node["setop_type"]] if kind == "SET_OPERATION_NODE" and node["setop_type"] != "UNION" else []
-        words += ["LIMIT"] if str(kind).startswith("LIMIT") else []
-        words += ["DISTINCT ON"] if node.get("distinct_on_targets") else []
-        if words:
-            return f"it has {words[0].upper()}"
-    for node in inner:
-        if node["group_expressions"] or _aggregates(node["select_list"]):
-            return "it has groups inside of FROM or WITH"
-    time = [one for one in first["select_list"] if time_column and folded(str(one.get("alias"))) == folded(time_column)]
-    return "its time column is an aggregate" if _aggregates(time) else None
-
-
-def _aggregates(tree: object) -> bool:
-    called = {node["function_name"].lower() for node in nodes(tree) if node.get("class") == "FUNCTION"}
-    with closed_connection() as connection:
-        found = connection.execute("SELECT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
-        return not called.isdisjoint(name for (name,) in found.fetchall())
 
 
 @dataclass(frozen=True)

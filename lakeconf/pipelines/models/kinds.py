@@ -93,7 +93,7 @@ class Incremental:
     ] = None
     partial: Annotated[Flag, key("Also process an interval that has not ended.", example=True)] = False
     late: Annotated[
-        Literal["warn", "redo", "ignore"], key("What to do about done intervals whose inputs have changed.", "redo")
+        Literal["warn", "ignore"], key("Whether runs look for changes of inputs in done intervals.", "ignore")
     ] = "warn"
 
     def identity(self) -> str:
