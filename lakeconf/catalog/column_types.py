@@ -16,6 +16,8 @@ from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.sql import identifier
 
 NESTED = ("struct", "list", "map")
+# The `id` of each DuckDB type that contains types.
+NESTED_IDS = (*NESTED, "array")
 
 
 class Fact(Flag):
@@ -197,12 +199,30 @@ def parsed_type(text: str) -> DuckDBPyType:
         return cursor.sqltype(text)
 
 
+def fields_of(found: DuckDBPyType) -> dict[str, DuckDBPyType]:
+    """The fields of a struct, the `element` of a list or array, `key` and `value` of a map; empty for other types."""
+    if found.id not in NESTED_IDS:
+        return {}
+    parts = {name: part for name, part in found.children if isinstance(part, DuckDBPyType)}
+    return {"element": parts["child"]} if found.id in ("list", "array") else parts
+
+
+def types_in(found: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    """A type and the types in it, at any depth."""
+    yield found
+    for part in fields_of(found).values():
+        yield from types_in(part)
+
+
+def digits_of(decimal: DuckDBPyType) -> tuple[int, int]:
+    """The precision and the scale of a decimal type."""
+    parts = dict(decimal.children)
+    return int(str(parts["precision"])), int(str(parts["scale"]))
+
+
 def _column(name: str, found: DuckDBPyType, ids: Iterator[int], *, nullable: bool = True) -> Column:
     field_id = next(ids)
-    is_nested = found.id in NESTED
-    parts = {part: inner for part, inner in found.children if isinstance(inner, DuckDBPyType)} if is_nested else {}
-    if found.id == "list":
-        parts = {"element": parts["child"]}
+    parts = fields_of(found) if found.id in NESTED else {}
     children = tuple(_column(part, inner, ids) for part, inner in parts.items())
     return Column(field_id, name, _type_name(name, found), nullable, None, children)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -11,6 +10,7 @@ import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 from narwhals.exceptions import DuplicateError
 
+from lakeconf.catalog.column_types import fields_of
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
 from lakeconf.engines.schema_check import check_distinct
@@ -129,36 +129,24 @@ def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
     if pa.types.is_dictionary(found):
         return _with_null(found.value_type, as_duckdb)
     if _is_list(found):
-        (element,) = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
-        inner = _with_null(found.value_type, element)
+        inner = _with_null(found.value_type, fields_of(as_duckdb)["element"])
         size = found.list_size if pa.types.is_fixed_size_list(found) else ""
         return f"{inner}[{size}]" if inner else None
     if pa.types.is_struct(found):
-        parts = {name: part for name, part in as_duckdb.children if isinstance(part, DuckDBPyType)}
+        parts = fields_of(as_duckdb)
         inners = {field.name: _with_null(field.type, parts[field.name]) for field in found}
         if any(inners.values()):
             fields = (f"{identifier(name)} {inner or parts[name]}" for name, inner in inners.items())
             return f"STRUCT({', '.join(fields)})"
     if pa.types.is_map(found):
-        key, value = (part for _, part in as_duckdb.children if isinstance(part, DuckDBPyType))
-        item = _with_null(found.item_type, value)
-        return f"MAP({key}, {item})" if item else None
+        parts = fields_of(as_duckdb)
+        item = _with_null(found.item_type, parts["value"])
+        return f"MAP({parts['key']}, {item})" if item else None
     return None
 
 
 # The types that pandas gives to columns without values.
 _OF_NOTHING = frozenset({"object", "float64"})
-
-# Types that Arrow lacks, or that DuckDB reads without their meaning: the name of each in pandas, and the type that
-# keeps its values.
-_FOREIGN = (
-    (re.compile(r"period\[.*"), "string"),
-    (re.compile(r"interval\b.*"), "string"),
-    (re.compile(r"complex\d+"), "string"),
-    (re.compile(r"float16"), "float32"),
-    (re.compile(r"float(96|128)"), "float64"),
-    (re.compile(r"Sparse\[(?P<values>[^,]+).*"), None),
-)
 
 
 def is_pandas(frame: object) -> TypeGuard[pd.DataFrame]:
@@ -203,21 +191,6 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
         name for name, kind in native.dtypes.items() if folded(str(name)) in known and str(kind) in _OF_NOTHING
     ]
     return native.astype(dict.fromkeys(found, object))
-
-
-def check_dtypes(frame: pd.DataFrame) -> None:
-    """Refuses columns of types of pandas that DuckDB lacks."""
-    dtypes: dict[Any, Any] = frame.dtypes.to_dict()
-    for column, dtype in dtypes.items():
-        # The values of a category.
-        values = str(getattr(getattr(dtype, "categories", None), "dtype", dtype))
-        for pattern, kept in _FOREIGN:
-            if (found := pattern.fullmatch(values)) is not None:
-                wanted = kept or found["values"]
-                raise SchemaError(
-                    f"the frame's column {column!r} has the type {values} of pandas, which DuckDB lacks",
-                    hint=f"cast it: frame.astype({{{column!r}: {wanted!r}}})",
-                )
 
 
 # Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
@@ -331,9 +304,6 @@ def _check_columns(frame: nw.DataFrame[Any]) -> None:
     if not frame.columns:
         raise SchemaError("the frame has no columns", hint="pass a frame with columns")
     check_distinct(list(map(str, frame.columns)))
-    native = frame.to_native()
-    if is_pandas(native):
-        check_dtypes(native)
     for name, dtype in frame.schema.items():
         if dtype != nw.Object:
             continue

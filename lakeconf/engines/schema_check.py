@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import Fact, ids_with, integers, parsed_type
+from lakeconf.catalog.column_types import (
+    NESTED,
+    Fact,
+    digits_of,
+    fields_of,
+    ids_with,
+    integers,
+    parsed_type,
+    types_in,
+)
 from lakeconf.catalog.tables import columns_named
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
@@ -61,14 +70,12 @@ def changed_by_files(name: str, text: str) -> str:
 
 def is_stored_inexactly(found: DuckDBPyType) -> bool:
     """True if values of the type contain an integer, interval or offset that Parquet files may change, at any depth."""
-    return found.id in ids_with(Fact.INEXACT) or any(map(is_stored_inexactly, _cast_parts(found).values()))
+    return any(one.id in ids_with(Fact.INEXACT) for one in types_in(found))
 
 
 def has_text(found: DuckDBPyType) -> bool:
     """True if values of the type contain text at any depth."""
-    if found.id in _TEXTS:
-        return True
-    return any(map(has_text, _cast_parts(found).values()))
+    return any(one.id in _TEXTS for one in types_in(found))
 
 
 def placeholder_message(name: str) -> str:
@@ -118,17 +125,11 @@ def _rounds(column: str, given: str, wanted: str) -> str | None:
 
 def _leaves(given: DuckDBPyType, wanted: DuckDBPyType) -> set[tuple[str, str]]:
     """The pairs of source and target types in a cast, at any depth."""
-    theirs, ours = _cast_parts(given), _cast_parts(wanted)
+    theirs, ours = ({folded(name): part for name, part in fields_of(one).items()} for one in (given, wanted))
     pairs: set[tuple[str, str]] = {(given.id, wanted.id)} if theirs.keys() != ours.keys() or not ours else set()
     for name in theirs.keys() & ours.keys():
         pairs |= _leaves(theirs[name], ours[name])
     return pairs
-
-
-def _cast_parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:
-    if nested.id not in ("struct", "list", "map", "array"):
-        return {}
-    return {folded(name): part for name, part in nested.children if isinstance(part, DuckDBPyType)}
 
 
 # Prefix of the columns that merges add to those of the frame and the table.
@@ -245,12 +246,9 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
         return given.id in _INTEGERS and _integer_fits(given.id, wanted.id)
     if wanted.id == "decimal":
         return _decimal_fits(given, wanted)
-    if wanted.id == "struct" and given.id == "struct":
-        theirs, ours = _parts(given), _parts(wanted)
+    if wanted.id == given.id and wanted.id in NESTED:
+        theirs, ours = fields_of(given), fields_of(wanted)
         return theirs.keys() == ours.keys() and all(fits(theirs[name], ours[name]) for name in ours)
-    if wanted.id == given.id and wanted.id in ("list", "map"):
-        theirs, ours = _parts(given), _parts(wanted)
-        return all(fits(theirs[name], ours[name]) for name in ours)
     return given.id in _WIDENINGS.get(wanted.id, ())
 
 
@@ -272,8 +270,7 @@ def check_names(names: Iterable[str]) -> None:
 
 def contains(found: DuckDBPyType, kind: str) -> bool:
     """True if a type is or contains the type with this id, such as `null`."""
-    parts = (part for _, part in _children(found) if isinstance(part, DuckDBPyType))
-    return found.id == kind or any(contains(part, kind) for part in parts)
+    return any(one.id == kind for one in types_in(found))
 
 
 def check_writable(column: str, found: DuckDBPyType) -> None:
@@ -292,15 +289,6 @@ def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:
         )
 
 
-def _children(found: DuckDBPyType) -> Sequence[tuple[str, object]]:
-    return found.children if found.id in ("struct", "list", "map", "array") else ()
-
-
-def _parts(nested: DuckDBPyType) -> dict[str, DuckDBPyType]:
-    """The fields of a struct, the element of a list, key and value of a map."""
-    return {name: part for name, part in nested.children if isinstance(part, DuckDBPyType)}
-
-
 def _integer_fits(given: str, wanted: str) -> bool:
     (given_signed, given_bits), (wanted_signed, wanted_bits) = _INTEGERS[given], _INTEGERS[wanted]
     if given_signed == wanted_signed:
@@ -309,19 +297,14 @@ def _integer_fits(given: str, wanted: str) -> bool:
 
 
 def _decimal_fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
-    precision, scale = _digits(wanted)
+    precision, scale = digits_of(wanted)
     if given.id in _INTEGERS:
         signed, bits = _INTEGERS[given.id]
         return precision - scale >= len(str(2 ** (bits - signed)))
     if given.id != "decimal":
         return False
-    given_precision, given_scale = _digits(given)
+    given_precision, given_scale = digits_of(given)
     return scale == given_scale or (scale > given_scale and precision - scale >= given_precision - given_scale)
-
-
-def _digits(decimal: DuckDBPyType) -> tuple[int, int]:
-    parts = dict(decimal.children)
-    return int(str(parts["precision"])), int(str(parts["scale"]))
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

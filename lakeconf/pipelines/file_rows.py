@@ -19,11 +19,14 @@ import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_types import (
+    NESTED_IDS,
     SECOND_DIGITS,
     Fact,
     columns_of,
     decimal_digits,
+    digits_of,
     duckdb_name,
+    fields_of,
     has,
     ids_with,
     integer_bits,
@@ -42,7 +45,6 @@ from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 KeyPath: TypeAlias = tuple[str, ...]
-_NESTED = ("struct", "list", "array", "map")
 
 
 def unknown_json_keys(types: Mapping[str, str]) -> str:
@@ -96,16 +98,14 @@ def path_text(path: KeyPath) -> str:
 
 def _inner(kind: DuckDBPyType) -> dict[str, DuckDBPyType]:
     """The fields of a struct, or the values of a list or map under the name `[]`; empty for other types."""
-    if kind.id not in _NESTED:
-        return {}
-    parts = {name: part for name, part in kind.children if isinstance(part, DuckDBPyType)}
-    if kind.id == "struct":
+    parts = fields_of(kind)
+    if kind.id == "struct" or not parts:
         return parts
-    return {"[]": parts["value" if kind.id == "map" else "child"]}
+    return {"[]": parts["value" if kind.id == "map" else "element"]}
 
 
 def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if wanted.id not in _NESTED:  # such as VARCHAR or JSON, which hold the whole value
+    if wanted.id not in NESTED_IDS:  # such as VARCHAR or JSON, which hold the whole value
         return
     known = {folded(name): part for name, part in _inner(wanted).items()}
     for name, part in _inner(given).items():
@@ -127,7 +127,7 @@ _DIGITS = "|".join(
 def read_as(kind: str) -> str:
     """Returns the type to read a column of text as, so that checks find values that the type would change."""
     found = parsed_type(kind)
-    if found.id in _NESTED:
+    if found.id in NESTED_IDS:
         return _replaced(kind, integer="DOUBLE", decimal="DOUBLE", time="VARCHAR")
     return "VARCHAR" if found.id in {*_INTEGERS, *SECOND_DIGITS, *_FLOATS, "decimal", "date"} else kind
 
@@ -157,7 +157,7 @@ def rounds(column: str, given: str, wanted: str) -> str | None:
     # A large integer may be one less as DOUBLE, and then one too large for its own type.
     cast = _replaced(wanted, integer="HUGEINT") if "DOUBLE" in given else wanted
     changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given})"
-    if kind.id in _NESTED and _replaced(wanted, time="VARCHAR") != wanted:
+    if kind.id in NESTED_IDS and _replaced(wanted, time="VARCHAR") != wanted:
         return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
     return f"{changed} IS DISTINCT FROM {column}"
 
@@ -182,7 +182,7 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
         changes = f"({is_large} AND (TRY_CAST({column} AS HUGEINT) IS NULL OR {changes})) OR {is_other}"
         return _only_if(f"({is_large}) OR {has_exponent}", changes)
     if kind.id == "decimal":
-        return _has_more_digits(column, int(str(dict(kind.children)["scale"])))
+        return _has_more_digits(column, digits_of(kind)[1])
     if kind.id == "date":
         time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
         has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
@@ -539,7 +539,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
 
 def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> SchemaError:
     whole = "VARCHAR" if files.ending == "csv" else "JSON"
-    exact = whole if parsed_type(kind).id in _NESTED else "DECIMAL(38, 10)"
+    exact = whole if parsed_type(kind).id in NESTED_IDS else "DECIMAL(38, 10)"
     hint = f"set a type that holds it in columns, such as {_key(name, exact)}"
     if isinstance(files.model.kind, Append):
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"

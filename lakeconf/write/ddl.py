@@ -16,7 +16,17 @@ from uuid import UUID
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import NESTED, SECOND_DIGITS, Fact, columns_of, ids_with, integers, parsed_type
+from lakeconf.catalog.column_types import (
+    NESTED,
+    SECOND_DIGITS,
+    Fact,
+    columns_of,
+    digits_of,
+    fields_of,
+    ids_with,
+    integers,
+    parsed_type,
+)
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
 from lakeconf.connection.connection import closed_connection
@@ -233,8 +243,7 @@ def text_of(value: object, wanted: DuckDBPyType) -> str:
 def _sql(value: object, wanted: DuckDBPyType) -> str:
     if value is None:
         return "NULL"
-    kinds = wanted.children if wanted.id in NESTED else ()
-    parts = {name: part for name, part in kinds if isinstance(part, DuckDBPyType)}
+    parts = fields_of(wanted)
     if isinstance(value, Mapping) and wanted.id == "struct":
         given = {folded(str(name)): one for name, one in value.items()}
         if len(given) == len(value) and given.keys() <= set(map(folded, parts)):
@@ -244,7 +253,7 @@ def _sql(value: object, wanted: DuckDBPyType) -> str:
         keys, values = _listed(value, parts["key"]), _listed(value.values(), parts["value"])
         return f"MAP({keys}, {values})"
     if isinstance(value, (list, tuple)) and wanted.id == "list":
-        return _listed(value, parts["child"])
+        return _listed(value, parts["element"])
     if isinstance(value, (bool, int, float)) and wanted.id == "variant":
         kind = "BOOLEAN" if isinstance(value, bool) else "BIGINT" if isinstance(value, int) else "DOUBLE"
         return f"CAST(CAST({literal(str(value))} AS {kind}) AS VARIANT)"
@@ -298,7 +307,7 @@ def _is_rounded(value: object, text: str, wanted: DuckDBPyType) -> bool:
     if wanted.id in _INTEGERS:
         return _decimals(number) > 0 or (wanted.id in STORED_AS_DOUBLE and not _is_double(int(number)))
     if wanted.id == "decimal":
-        return _decimals(number) > int(str(dict(wanted.children)["scale"]))
+        return _decimals(number) > digits_of(wanted)[1]
     if wanted.id in ("double", "float"):
         return _overflows(float(text), wanted.id) or (isinstance(value, int) and not _is_double(value))
     return False

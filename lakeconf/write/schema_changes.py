@@ -11,7 +11,7 @@ from typing import Any
 from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.admission import check_folder
-from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.column_types import fields_of, parsed_type
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.stored_queries import view_names
@@ -113,7 +113,7 @@ class ColumnNames:
                 return None
             called, inner = held.names[name]
             if not isinstance(inner, ColumnNames):
-                inner = ColumnNames(fields(parsed_type(inner) if isinstance(inner, str) else inner))
+                inner = ColumnNames(fields_of(parsed_type(inner) if isinstance(inner, str) else inner))
                 held.names[name] = (called, inner)
             held = inner
         return held
@@ -123,14 +123,6 @@ def _check_free(held: ColumnNames, name: str, change: str, depth: int) -> None:
     if folded(name) in held.names:
         what = "column" if depth == 1 else "field"
         raise SchemaError(f"{change}: there is a {what} {held.names[folded(name)][0]!r}", hint=_HINT)
-
-
-def fields(found: DuckDBPyType) -> dict[str, DuckDBPyType]:
-    """The fields of a struct, the element of a list, or the key and the value of a map; empty for other types."""
-    if found.id not in ("struct", "list", "map"):
-        return {}
-    called = {"child": "element"} if found.id == "list" else {}
-    return {called.get(name, name): part for name, part in found.children if isinstance(part, DuckDBPyType)}
 
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
@@ -227,8 +219,8 @@ def _new_fields(given: DuckDBPyType, own: DuckDBPyType, path: str) -> dict[str, 
     """The nested fields of a frame's column that the table's column lacks, with their types."""
     if given.id != own.id:
         return {}
-    known, added = {folded(name): (name, part) for name, part in fields(own).items()}, dict[str, str]()
-    for name, part in fields(given).items():
+    known, added = {folded(name): (name, part) for name, part in fields_of(own).items()}, dict[str, str]()
+    for name, part in fields_of(given).items():
         if folded(name) in known:
             called, kind = known[folded(name)]
             added |= _new_fields(part, kind, f"{path}.{identifier(called)}")
@@ -256,7 +248,7 @@ def _existing(name: str, types: Mapping[str, str]) -> str:
     why, (first, *rest) = "cannot drop an unknown column:", _parts(name)
     found = parsed_type(types[known_column(first, types, why)])
     for part in rest:
-        inner = fields(found)
+        inner = fields_of(found)
         if not inner:
             raise SchemaError(f"{why} {name!r}", hint=f"omit {part!r}: a column of the type {found} has no fields")
         found = inner[known_column(part, {field: str(kind) for field, kind in inner.items()}, why)]
@@ -276,7 +268,7 @@ def _promoted(found: DuckDBPyType, path: Sequence[str], new: str) -> str:
         check_promotion(found, parsed_type(new))
         return new
     first, *rest = path
-    called = fields(found)
+    called = fields_of(found)
     known = known_column(first, {name: str(part) for name, part in called.items()}, "cannot promote an unknown column:")
     inner = {name: _promoted(part, rest, new) if name == known else str(part) for name, part in called.items()}
     if found.id == "list":

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from duckdb.sqltypes import DuckDBPyType
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from lakeconf.catalog.column_types import integers
+from lakeconf.catalog.column_types import NESTED_IDS, fields_of, integers
 from lakeconf.config.config import Config
 from lakeconf.config.schema import for_toml
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError, Problem, suggestion
@@ -312,7 +312,6 @@ def _sql(value: Any, *, typed: bool) -> str:
     return literal(text) if typed else f"CAST({literal(text)} AS {_kind(value)})"
 
 
-_NESTED = ("list", "array", "map", "struct")
 _FLOATS = ("float", "double")
 _NUMBERS = {*integers(), "decimal", *_FLOATS}
 _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
@@ -358,7 +357,7 @@ def _expected(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
     """The SQL of an expected value in the type of its column, and the condition that this type holds it unchanged."""
     if value is None:
         return f"CAST(NULL AS {kind})", "true"
-    if kind.id in _NESTED:
+    if kind.id in NESTED_IDS:
         return _expected_nested(value, kind)
     number = _number(value) if kind.id in _NUMBERS else None
     given = _sql(value, typed=False) if number is None else number
@@ -373,7 +372,7 @@ def _expected(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
 
 
 def _expected_nested(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
-    types: dict[str, Any] = dict(kind.children)
+    types = fields_of(kind)
     if isinstance(value, Mapping) and kind.id == "struct" and value.keys() <= types.keys():
         cells = [_expected(value.get(name), child) for name, child in types.items()]
         made = f"{{{', '.join(f'{literal(name)}: {cell}' for name, (cell, _) in zip(types, cells, strict=True))}}}"
@@ -383,7 +382,7 @@ def _expected_nested(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
         made = f"MAP([{', '.join(cell for cell, _ in keys)}], [{', '.join(cell for cell, _ in values)}])"
         cells = keys + values
     elif isinstance(value, list) and kind.id in ("list", "array"):
-        cells = [_expected(one, types["child"]) for one in value]
+        cells = [_expected(one, types["element"]) for one in value]
         made = f"[{', '.join(cell for cell, _ in cells)}]"
     else:
         return f"CAST(NULL AS {kind})", "false"
