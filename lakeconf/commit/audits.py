@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 import narwhals as nw
@@ -23,18 +22,14 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 5
 # The tests of columns count rows in a column of this name. It is part of the definition of models, so it stays.
 _COUNT = "lakeconf_rows"
-Check: TypeAlias = str | Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """A condition, defined by a check for rows that violate it."""
+    """A condition on the new state."""
 
     name: str  # the name that errors show
-    # SQL, or a function that takes the table's new rows as a lazy frame; both return the rows that violate the
-    # condition.
-    check: Check
-    source: str | None = None  # the quoted name of the table that a function checks; None for SQL
+    sql: str  # a query for the rows that violate it
     kind: Literal["audit", "test"] = "audit"  # what errors call it: tests of columns are run like audits
 
     def __str__(self) -> str:
@@ -44,8 +39,7 @@ class Audit:
 def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     """Runs an audit inside the transaction that it checks."""
     try:
-        if isinstance(audit.check, str):
-            prepare_query(reader, audit.check, writer)
+        prepare_query(reader, audit.sql, writer)
         with tables_suggested(partial(readable_names, reader), "use one of the tables"):
             broken = _broken(audit, writer)
         ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
@@ -79,20 +73,9 @@ def is_query(sql: str) -> bool:
 
 
 def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
-    if isinstance(audit.check, str):
-        if not is_query(audit.check):
-            raise AuditError(
-                f"{audit} is not a single query",
-                hint="write one SELECT that returns the rows that violate the condition",
-            )
-        check_only_reads(writer, audit.check)
-        return lazy_rows(writer.relation(audit.check))
-    rows = lazy_rows(writer.relation(f"FROM {audit.source}"))
-    with writer.errors():
-        found = audit.check(rows)
-    if not isinstance(found, nw.LazyFrame):
+    if not is_query(audit.sql):
         raise AuditError(
-            f"{audit} returned a {type(found).__name__}",
-            hint="return a lazy frame of the rows that violate the audit: return frame.filter(…)",
+            f"{audit} is not a single query", hint="write one SELECT that returns the rows that violate the condition"
         )
-    return found
+    check_only_reads(writer, audit.sql)
+    return lazy_rows(writer.relation(audit.sql))

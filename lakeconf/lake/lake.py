@@ -20,8 +20,8 @@ from lakeconf.catalog.stored_queries import (
     tables_suggested,
     view_names,
 )
-from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, split_name, tables
-from lakeconf.commit.audits import Audit, Check
+from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, tables
+from lakeconf.commit.audits import Audit
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
@@ -41,7 +41,7 @@ from lakeconf.lake.run_journal import RunJournal
 from lakeconf.lake.stream_target import StreamSink, stream
 from lakeconf.lake.table import Table
 from lakeconf.logs import escaped
-from lakeconf.sql import files_sql, folded, qualified
+from lakeconf.sql import files_sql, folded
 from lakeconf.write import schema_changes
 from lakeconf.write.ddl import Definition
 from lakeconf.write.execute import execute
@@ -175,29 +175,25 @@ class Lake:
         with self._scope.transacting(message, author, extra) as scope:
             yield Lake(scope)
 
-    def audit(self, name: str, check: Check, *, table: str | None = None) -> None:
+    def audit(self, name: str, sql: str) -> None:
         """Adds a condition to the open transaction: if the new state violates it, nothing is committed.
 
         DuckDB runs it inside the commit's transaction, on any engine, so it sees exactly what would be committed.
 
         Args:
             name: The name that errors show.
-            check: A query that returns the rows that violate the condition; the lake is the default database. Or a
-                function that takes the table's new rows as a narwhals lazy frame and returns the rows that violate it.
-            table: The table that a function checks, in the form that `table` accepts.
+            sql: A query that returns the rows that violate the condition; the lake is the default database.
 
         Raises:
-            LakeconfError: No transaction is open, it has ended, or a function has no table.
+            LakeconfError: No transaction is open, or it has ended.
         """
+        _check_query(sql)
         if self._scope.transaction is None:
             raise LakeconfError(
                 "an audit needs an open transaction", hint="write: with lake.transaction() as tx: tx.audit(…)"
             )
         self._scope.transaction.check_open()
-        if callable(check) and table is None:
-            raise LakeconfError(f"the audit {name!r} is a function and needs a table", hint="write audit(…, table=…)")
-        source = None if table is None else qualified(self._session.alias, *split_name(table))
-        self._scope.transaction.audits.append(Audit(name, check, source))
+        self._scope.transaction.audits.append(Audit(name, sql))
 
     def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
         """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.

@@ -239,7 +239,7 @@ def check(model: Model) -> None:
         hint = f"use one of its inputs: {', '.join(model.arguments)}" if model.arguments else "remove the input"
         raise PipelineError(f"the model {model.table} has no input {min(unknown)!r}", hint=hint)
     for name, audit in model.audits.items():
-        if isinstance(audit, str) and not _is_query(audit):
+        if not _is_query(audit):
             raise PipelineError(
                 f"the audit {name!r} of the model {model.table} is not a single query", hint="write one SELECT"
             )

@@ -262,7 +262,7 @@ def _add_checks(transaction: Lake, model: Model) -> None:
             # NULL matches nothing, so each run would insert the row again.
             transaction.audit(f"the key {key} is not NULL", not_null(key).query(table))
         transaction.audit(f"the key {', '.join(keys)} is unique", unique(*keys).query(table))
-    for name, check in model.audits.items():
-        transaction.audit(name, check, table=None if isinstance(check, str) else model.table)
+    for name, sql in model.audits.items():
+        transaction.audit(name, sql)
     for test, query in model.test_queries:
         transaction.runs.test(test, query)

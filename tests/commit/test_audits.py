@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import narwhals as nw
 import pytest
 
 from lakeconf.commit import audits
 from lakeconf.commit.audits import Audit
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import AuditError, SchemaError
+from lakeconf.errors import AuditError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from lakeconf import Lake, Store
 
@@ -29,24 +28,19 @@ def lake(store: Store) -> Iterator[Lake]:
         yield lake
 
 
-def run(lake: Lake, check: audits.Check, source: str | None = None) -> None:
-    audits.run(Audit("few", check, source), lake._session.writer, lake._session.reader)
+def run(lake: Lake, sql: str) -> None:
+    audits.run(Audit("few", sql), lake._session.writer, lake._session.reader)
 
 
-def refused(lake: Lake, check: audits.Check, source: str | None = None) -> AuditError:
+def refused(lake: Lake, sql: str) -> AuditError:
     with pytest.raises(AuditError) as caught:
-        run(lake, check, source)
+        run(lake, sql)
     return caught.value
-
-
-def keep(condition: Callable[[], nw.Expr]) -> Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]:
-    return lambda frame: frame.filter(condition())
 
 
 def test_audit_without_violations_passes(lake: Lake) -> None:
     run(lake, "FROM t WHERE id > 6")
     run(lake, "-- é\n/* pragma */ SELECT * FROM t WHERE id > 6;")
-    run(lake, keep(lambda: nw.col("id") > 6), "dev.main.t")
     assert len(lake.table("t").scan().collect()) == 0, "only the transaction sees the rows"
 
 
@@ -58,15 +52,9 @@ def test_audit_without_violations_passes(lake: Lake) -> None:
         (7, "7 rows", "\n  and 2 more"),
     ],
 )
-@pytest.mark.parametrize("kind", ["sql", "function"])
-def test_violations_are_counted_and_a_sample_is_shown(kind: str, count: int, found: str, more: str, lake: Lake) -> None:
-    if kind == "sql":
-        error = refused(lake, f"SELECT id AS key, name FROM t WHERE id < {count} ORDER BY id")
-        name = "key"
-    else:
-        error = refused(lake, lambda frame: frame.filter(nw.col("id") < count).sort("id"), "dev.main.t")
-        name = "id"
-    rows = "\n".join(f"  {{'{name}': {number}, 'name': 'n{number}'}}" for number in range(min(count, 5)))
+def test_violations_are_counted_and_a_sample_is_shown(count: int, found: str, more: str, lake: Lake) -> None:
+    error = refused(lake, f"SELECT id AS key, name FROM t WHERE id < {count} ORDER BY id")
+    rows = "\n".join(f"  {{'key': {number}, 'name': 'n{number}'}}" for number in range(min(count, 5)))
     assert error.message == f"the audit 'few' found {found}, so nothing was written:\n{rows}{more}"
     assert error.hint == "fix the rows or the audit"
 
@@ -104,35 +92,10 @@ def test_audit_that_cannot_be_run_is_refused(lake: Lake) -> None:
     assert "read_text" in refused(lake, "FROM files").message
 
 
-def test_function_that_raises_an_error_is_refused(lake: Lake) -> None:
-    def fails(_: object) -> Any:
-        raise ValueError("no such day")
-
-    def refuses(_: object) -> Any:
-        raise SchemaError("no such column", hint="another hint")
-
-    start = "the audit 'few' cannot be run, so nothing was written: "
-    assert refused(lake, fails, "dev.main.t").message == f"{start}ValueError: no such day"
-    assert refused(lake, refuses, "dev.main.t").message == f"{start}no such column"
-    assert isinstance(refused(lake, fails, "dev.main.t").__cause__, ValueError)
-    assert "missing" in refused(lake, lambda frame: frame, "dev.main.missing").message
-
-
-@pytest.mark.parametrize(("found", "kind"), [(None, "NoneType"), (True, "bool"), ([], "list")])
-def test_function_that_returns_no_frame_is_refused(found: object, kind: str, lake: Lake) -> None:
-    error = refused(lake, lambda _: found, "dev.main.t")
-    assert error.message == f"the audit 'few' returned a {kind}"
-    assert error.hint == "return a lazy frame of the rows that violate the audit: return frame.filter(…)"
-
-
 def test_error_of_an_audit_shows_no_secret(lake: Lake) -> None:
     session = lake._session
     writer = Connection(session.writer.native, [Secret("hunter2hunter2")])
 
-    def fails(_: object) -> Any:
-        raise ValueError("the password is hunter2hunter2")
-
-    for check, source in ((fails, "dev.main.t"), ("SELECT error('hunter2hunter2')", None)):
-        with pytest.raises(AuditError, match="cannot be run") as caught:
-            audits.run(Audit("few", check, source), writer, session.reader)
-        assert "hunter2" not in str(caught.value)
+    with pytest.raises(AuditError, match="cannot be run") as caught:
+        audits.run(Audit("few", "SELECT error('hunter2hunter2')"), writer, session.reader)
+    assert "hunter2" not in str(caught.value)

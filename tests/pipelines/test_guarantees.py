@@ -51,14 +51,6 @@ def test_failed_audit_leaves_table_columns_and_history_unchanged(lake: Lake) -> 
     assert state(lake) == before
 
 
-def test_audit_can_be_a_function(lake: Lake) -> None:
-    def negative(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        return frame.filter(nw.col("n") < 2)
-
-    (result,) = run(Pipeline([totals("SELECT n FROM raw.events", audits={"two or more": negative})]), lake)
-    assert isinstance(result.error, AuditError)
-
-
 def test_audit_that_raises_an_error_writes_nothing(lake: Lake) -> None:
     with pytest.raises(PipelineError, match="no such column"):
         Pipeline([Model("marts.totals", Full(), Query("SELECT 1 AS id"), audits={"no such column": "SELEC"})])

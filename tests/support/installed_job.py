@@ -56,10 +56,10 @@ def message(expected: type[Exception], call: Callable[[], object]) -> str:
 
 
 def refused_append(lake: lakeconf.Lake) -> None:
-    """A transaction whose audit, a function, fails."""
+    """A transaction whose audit fails."""
     with lake.transaction() as transaction:
         transaction.table("raw.events").append(transaction.sql(ROWS.format(-1, "negative")))
-        transaction.audit("positive ids", lambda rows: rows.filter(nw.col("id") < 0), table="raw.events")
+        transaction.audit("positive ids", "FROM raw.events WHERE id < 0")
 
 
 def writes(store: lakeconf.Store, session: object = None) -> None:

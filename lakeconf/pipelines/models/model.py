@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from lakeconf.catalog.tables import split_name
-from lakeconf.commit.audits import Check
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.models.body import Body, Function
 from lakeconf.pipelines.models.definition_hash import digest, file_digest
@@ -146,7 +145,7 @@ class Model:
         partitioned_by: As for `Lake.create_table`.
         renamed: Renamed columns, which keep their values: map of old to new names, as for `Table.evolve`.
         dropped: Columns that the model no longer has and that a run may drop from the table.
-        audits: Queries or functions that find violations in the new state, by name; see `Lake.audit`.
+        audits: Queries that find violations in the new state, by name; see `Lake.audit`.
         comment: The comment of the table.
         folder: The base folder of relative paths.
         tests: Tests of columns, such as `not_null("id")`, that each run checks like audits.
@@ -161,7 +160,7 @@ class Model:
     partitioned_by: Sequence[str] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Sequence[str] = ()
-    audits: Mapping[str, Check] = field(default_factory=dict)
+    audits: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     folder: Path = field(default_factory=Path.cwd)
     tests: Sequence[ColumnTest] = ()
@@ -202,7 +201,7 @@ class Model:
         return found[1:] if isinstance(self.kind, Append) and self.kind.files is not None else found
 
     @property
-    def checks(self) -> Sequence[tuple[str, Check]]:
+    def checks(self) -> Sequence[tuple[str, str]]:
         """The audits and the tests, by the names that errors show."""
         return [*self.audits.items(), *self.test_queries]
 
@@ -235,7 +234,7 @@ def model(
     partitioned_by: Sequence[str] = (),
     renamed: Mapping[str, str] | None = None,
     dropped: Sequence[str] = (),
-    audits: Mapping[str, Check] | None = None,
+    audits: Mapping[str, str] | None = None,
     tests: Sequence[ColumnTest] = (),
     tags: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Model]:
