@@ -46,7 +46,7 @@ class _Fault:
 
     times: int
     reset_after: int | None = None
-    pattern: bytes | None = None
+    pattern: bytes | re.Pattern[bytes] | None = None
     forward: bool = False
     hold: bool = False
     status: int | None = None
@@ -60,6 +60,7 @@ class FaultProxy:
     def __init__(self, target_port: int) -> None:
         self.requests: list[Request] = []
         self.fired = 0
+        self.held = 0  # the port of the client of the connection that was held last
         self._target_port = target_port
         self._faults: list[_Fault] = []
         self._lock = threading.Lock()
@@ -81,14 +82,14 @@ class FaultProxy:
         """Resets a connection on which a client sends a pattern, before the server gets it or the client its reply."""
         self._faults.append(_Fault(times, pattern=pattern, forward=forward))
 
-    def hold_on(self, pattern: bytes, *, forward: bool = False) -> None:
+    def hold_on(self, pattern: bytes | re.Pattern[bytes], *, forward: bool = False) -> None:
         """Holds the next connection on which a client sends a pattern, or the reply, until the client closes it."""
         self._holding.clear()
         self._faults.append(_Fault(1, pattern=pattern, forward=forward, hold=True))
 
-    def wait_until_held(self) -> bool:
+    def wait_until_held(self, seconds: float = _REPLY_SECONDS) -> bool:
         """Waits for a held connection, and for the server's reply if it receives the pattern; False after a timeout."""
-        return self._holding.wait(_REPLY_SECONDS)
+        return self._holding.wait(seconds)
 
     def answer(self, status: int, *, method: str | None = None, times: int = 1, code: str = "") -> None:
         """Responds to HTTP requests (of one method, or any) with a status and S3 error code instead of the server."""
@@ -169,6 +170,7 @@ class FaultProxy:
         if fault.forward:
             select.select([server], (), (), _REPLY_SECONDS)
         if fault.hold:
+            self.held = client.getpeername()[1]
             self._holding.set()
             while client.recv(_CHUNK):
                 pass
@@ -199,6 +201,8 @@ class FaultProxy:
 
 
 def _strikes(fault: _Fault, window: bytes, sent: int) -> bool:
+    if isinstance(fault.pattern, re.Pattern):
+        return fault.pattern.search(window) is not None
     if fault.pattern is not None:
         return fault.pattern in window
     return fault.reset_after is not None and sent >= fault.reset_after
