@@ -105,11 +105,8 @@ class PostgresMetadata(MetadataBackend):
         if given and missing:
             message = f"incomplete credentials: {', '.join(given)} without {', '.join(missing)}"
             raise fault(message, *given, hint=ALL_CREDENTIALS, credentials=True)
-        if not given:
-            self._check_reference()
-        return self
-
-    def _check_reference(self) -> None:
+        if given:
+            return self
         for name in ("password", "port"):
             if getattr(self, name) is not None:
                 message = f"incomplete credentials: {name} without host, database and user"
@@ -120,6 +117,7 @@ class PostgresMetadata(MetadataBackend):
         if self.secret_name is None:
             message = "no credentials: set host, database and user, or the secret_name of an existing secret"
             raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
+        return self
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -129,7 +127,7 @@ class PostgresMetadata(MetadataBackend):
         if self.host is None:
             return ()
         fields = ("host", "port", "database", "user", "password")
-        given: dict[str, Value] = {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+        given = {name: value for name in fields if (value := getattr(self, name)) is not None}
         options = given | self.secret_parameters
         key = f"stores.{names.store}.metadata_backend"
         return (CreateSecret(self.secret_name or names.metadata_secret, "postgres", options, key=key),)

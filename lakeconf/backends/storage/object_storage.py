@@ -23,12 +23,13 @@ from lakeconf.backends.backend import (
 from lakeconf.backends.storage.s3a import package_settings, s3a_settings
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
-from lakeconf.sql import CreateSecret, SetOption, Value
+from lakeconf.sql import CreateSecret, SetOption
 
 # Also DuckDB's default, so both sign requests in the same way.
 DEFAULT_REGION = "us-east-1"
 # The keys that say where the files are.
 _PLACE = ("data_path", "bucket", "prefix")
+_SECRET_FIELDS = ("key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl")
 
 
 class ObjectStorage(StorageBackend):
@@ -36,6 +37,11 @@ class ObjectStorage(StorageBackend):
 
     scheme: ClassVar[str]
     other_schemes: ClassVar[tuple[str, ...]] = ()
+    # S3A's settings for a server that differs from S3, without their prefix.
+    s3_features: ClassVar[Mapping[str, str]] = {}
+    default_url_style: ClassVar[str] = "vhost"
+    # The keys that DuckDB's secret has as well.
+    secret_fields: ClassVar[tuple[str, ...]] = _SECRET_FIELDS
 
     secret_name: SecretName | None = None
     bucket: Annotated[
@@ -88,11 +94,8 @@ class ObjectStorage(StorageBackend):
             message = "key_id and secret conflict with secret_parameters.provider: set only one of them"
             hint = "remove provider from secret_parameters, or remove key_id and secret"
             raise fault(message, "key_id", "secret", "secret_parameters", hint=hint, credentials=True)
-        if not self.creates_secret:
-            self._check_reference()
-        return self
-
-    def _check_reference(self) -> None:
+        if self.creates_secret:
+            return self
         if self.secret_parameters:
             message = "secret_parameters need key_id and secret, or must contain a provider"
             hint = 'write secret_parameters = { provider = "credential_chain" }, or set key_id and secret'
@@ -103,6 +106,7 @@ class ObjectStorage(StorageBackend):
                 "secret_name of an existing secret"
             )
             raise fault(message, hint=ANY_CREDENTIALS, credentials=True)
+        return self
 
     @model_validator(mode="after")
     def _place_is_whole(self) -> Self:
@@ -192,29 +196,15 @@ class ObjectStorage(StorageBackend):
     def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:
         if not self.creates_secret:
             return ()
-        options = {**self._own_options(), "scope": self.secret_scope, **self.secret_parameters}
+        own = {name: value for name in self.secret_fields if (value := getattr(self, name)) is not None}
+        options = {**own, "scope": self.secret_scope, **self.secret_parameters}
         name = self.secret_name or names.storage_secret
-        key = f"stores.{names.store}.storage_backend"
-        return (CreateSecret(name, self.secret_type, options, key=key),)
-
-    @property
-    def secret_type(self) -> str:
-        """DuckDB's type of the secret."""
-        return self.scheme
-
-    def _own_options(self) -> Mapping[str, Value]:
-        fields = ("key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl")
-        return {name: getattr(self, name) for name in fields if getattr(self, name) is not None}
+        return (CreateSecret(name, self.type, options, key=f"stores.{names.store}.storage_backend"),)
 
     @property
     def s3_endpoint(self) -> str | None:
         """The endpoint that Spark's S3A needs, without a scheme; None for AWS itself."""
         return self.endpoint
-
-    @property
-    def s3_features(self) -> Mapping[str, str]:
-        """S3A settings for servers that differ from S3, without their prefix."""
-        return {}
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
         found = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
@@ -230,15 +220,12 @@ class ObjectStorage(StorageBackend):
         region = None if self.region == "auto" else self.region
         if region is not None or self.s3_endpoint is not None:
             place["endpoint.region"] = region or DEFAULT_REGION
-        if self._uses_path_style():
+        if (self.url_style or self.default_url_style) == "path":
             place["path.style.access"] = "true"
         return place
 
     def spark_packages(self) -> dict[str, str]:
         return package_settings()
-
-    def _uses_path_style(self) -> bool:
-        return self.url_style == "path"
 
 
 class S3Storage(ObjectStorage):
@@ -253,6 +240,8 @@ class R2Storage(ObjectStorage):
     """A bucket of Cloudflare R2."""
 
     scheme: ClassVar[str] = "r2"
+    default_url_style: ClassVar[str] = "path"
+    secret_fields: ClassVar[tuple[str, ...]] = (*_SECRET_FIELDS, "account_id")
     type: Literal["r2"] = "r2"
     account_id: Annotated[
         Text | None, described("Cloudflare account id; sets the endpoint.", example="${R2_ACCOUNT_ID}")
@@ -265,18 +254,11 @@ class R2Storage(ObjectStorage):
             raise fault(message, hint=ALL_CREDENTIALS, credentials=True)
         return self
 
-    def _own_options(self) -> Mapping[str, Value]:
-        account: dict[str, Value] = {"account_id": self.account_id} if self.account_id is not None else {}
-        return {**super()._own_options(), **account}
-
     @property
     def s3_endpoint(self) -> str | None:
         if self.endpoint is not None or self.account_id is None:
             return self.endpoint
         return f"{self.account_id}.r2.cloudflarestorage.com"
-
-    def _uses_path_style(self) -> bool:
-        return self.url_style != "vhost"
 
 
 # GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
@@ -296,19 +278,10 @@ class GCSStorage(ObjectStorage):
 
     scheme: ClassVar[str] = "gs"
     other_schemes: ClassVar[tuple[str, ...]] = ("gcs",)
+    s3_features: ClassVar[Mapping[str, str]] = _DIFFERENT_FROM_S3
+    default_url_style: ClassVar[str] = "path"
     type: Literal["gcs"] = "gcs"
-
-    @property
-    def secret_type(self) -> str:
-        return "gcs"
 
     @property
     def s3_endpoint(self) -> str | None:
         return self.endpoint or "storage.googleapis.com"
-
-    @property
-    def s3_features(self) -> Mapping[str, str]:
-        return _DIFFERENT_FROM_S3
-
-    def _uses_path_style(self) -> bool:
-        return self.url_style != "vhost"
