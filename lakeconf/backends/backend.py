@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -116,36 +116,33 @@ class Backend(BaseModel, ABC):
 
     @model_validator(mode="after")
     def _what_is_shown_holds_no_credentials(self) -> Self:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name in self.path_fields():
-                continue  # a path can have any name, and has no scheme
-            for text in _texts_in(value):
-                if holds_credentials(name, text):
-                    raise fault(f"{name} contains a user or a password: use separate keys for them", name)
+        for name, value in self:
+            # A path can have any name, and has no scheme.
+            texts = () if name in self.path_fields() else (one for one in _leaves(value) if isinstance(one, str))
+            if any(holds_credentials(name, text) for text in texts):
+                raise fault(f"{name} contains a user or a password: use separate keys for them", name)
         return self
+
+    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002 - for those that have some
+        """The secrets to create; empty if the backend refers to an existing secret.
+
+        Args:
+            names: The store's names.
+        """
+        return ()
 
     def secrets_held(self) -> tuple[Secret, ...]:
         """All secret values of the backend, to be scrubbed from messages."""
-        return tuple(_secrets_in([getattr(self, name) for name in type(self).model_fields]))
+        return tuple(value for value in _leaves([field for _, field in self]) if isinstance(value, Secret))
 
 
-def _secrets_in(value: Any) -> list[Secret]:
-    if isinstance(value, Secret):
-        return [value]
-    if isinstance(value, Mapping):
-        return _secrets_in(list(value.values()))
-    if isinstance(value, (list, tuple)):
-        return [secret for item in value for secret in _secrets_in(item)]
-    return []
-
-
-def _texts_in(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return _texts_in(list(value.values()))
-    return [text for item in value for text in _texts_in(item)] if isinstance(value, list | tuple) else []
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in a value, at every depth."""
+    if isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 class StorageBackend(Backend):
@@ -167,14 +164,6 @@ class StorageBackend(Backend):
     @property
     def duckdb_settings(self) -> tuple[SetOption, ...]:
         """DuckDB settings that are needed to access the files; they apply to the whole instance."""
-        return ()
-
-    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002
-        """The secrets to create; empty if the backend refers to an existing secret.
-
-        Args:
-            names: The store's names.
-        """
         return ()
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
@@ -211,10 +200,6 @@ class MetadataBackend(Backend):
         """Default ATTACH options."""
         # Without inlined rows, positions of rows in files are stable, and nested strings keep their quotes.
         return {"data_inlining_row_limit": 0}
-
-    def secrets(self, names: StoreNames) -> tuple[CreateSecret, ...]:  # noqa: ARG002 - for those that have some
-        """The secrets to create; empty if the backend refers to an existing secret."""
-        return ()
 
     def statements(
         self, names: StoreNames, storage: StorageBackend | None, attach_options: Mapping[str, Value]
