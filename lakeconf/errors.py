@@ -256,6 +256,15 @@ class CommitUnknownError(CommitError):
     """
 
 
+@contextlib.contextmanager
+def storage_errors(what: str, *, hint: str) -> Iterator[None]:
+    """Reports what the operating system refuses in the block, with its reason."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{what}: {error.strerror}", hint=hint) from error
+
+
 def listed(names: Collection[str], most: int = _LISTED) -> str:
     """Joins names with commas; lists only the first names if there are more than `most`."""
     first = ", ".join(itertools.islice(names, most))

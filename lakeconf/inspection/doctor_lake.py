@@ -11,7 +11,7 @@ from lakeconf.catalog.health import lost_deletes, stale_bounds
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
-from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.errors import CatalogError, LakeconfError, storage_errors
 from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.catalog_files import data_path_files
 from lakeconf.logs import escaped
@@ -147,11 +147,7 @@ def read_and_remove(connection: Connection, probe: str) -> None:
 def make_folders(folder: Path) -> list[Path]:
     """Creates a folder and its parents, and returns the ones that did not exist."""
     missing = [path for path in (*reversed(folder.parents), folder) if not path.exists()]
-    try:
+    hint = "check its owner and its permissions"
+    with storage_errors(f"the folder {folder.parent} cannot be written", hint=hint):
         folder.mkdir(parents=True)
-    except OSError as error:
-        raise LakeconfError(
-            f"the folder {folder.parent} cannot be written: {error.strerror}",
-            hint="check its owner and its permissions",
-        ) from error
     return missing

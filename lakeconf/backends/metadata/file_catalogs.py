@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
-from lakeconf.errors import CatalogError, CatalogMissingError, StorageError
+from lakeconf.errors import CatalogError, CatalogMissingError, storage_errors
 from lakeconf.sql import Value, literal
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
@@ -53,18 +53,16 @@ class CatalogFile(MetadataBackend):
         make_folder(path.parent, mode=_OWNER_ONLY_FOLDER)
         if path.exists():
             return
-        try:
-            with tempfile.TemporaryDirectory(prefix=".lakeconf-", dir=path.parent) as folder:
-                made = Path(folder) / "catalog"
-                self.make_empty(made)
-                made.chmod(_OWNER_ONLY)
-                # Another process may create the file at the same time. File systems without links have no permissions.
-                with contextlib.suppress(OSError):
-                    os.link(made, path)
-        except OSError as error:
-            raise StorageError(
-                f"the catalog {path} cannot be created: {error.strerror}", hint="check the permissions of its folder"
-            ) from error
+        with (
+            storage_errors(f"the catalog {path} cannot be created", hint="check the permissions of its folder"),
+            tempfile.TemporaryDirectory(prefix=".lakeconf-", dir=path.parent) as folder,
+        ):
+            made = Path(folder) / "catalog"
+            self.make_empty(made)
+            made.chmod(_OWNER_ONLY)
+            # Another process may create the file at the same time. File systems without links have no permissions.
+            with contextlib.suppress(OSError):
+                os.link(made, path)
 
     def make_empty(self, path: Path) -> None:
         """Creates a database without tables."""
@@ -72,13 +70,9 @@ class CatalogFile(MetadataBackend):
 
     def look_into(self, path: Path) -> None:
         """Checks that a file is a catalog of this type."""
-        try:
-            with path.open("rb") as file:
-                head = file.read(32)
-        except OSError as error:
-            raise StorageError(
-                f"the catalog {path} cannot be read: {error.strerror}", hint="check the permissions of the file"
-            ) from error
+        hint = "check the permissions of the file"
+        with storage_errors(f"the catalog {path} cannot be read", hint=hint), path.open("rb") as file:
+            head = file.read(32)
         found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
         if found == self.kind:
             return
@@ -98,13 +92,9 @@ def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
     """Creates a folder and its parents."""
-    try:
+    hint = "check the permissions of the folder above it"
+    with storage_errors(f"the folder {path} cannot be created", hint=hint):
         path.mkdir(mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"the folder {path} cannot be created: {error.strerror}",
-            hint="check the permissions of the folder above it",
-        ) from error
 
 
 # Only names: DuckDB binds nothing.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import field_validator
 
 from lakeconf.backends.backend import StorageBackend, Text, described
-from lakeconf.errors import StorageError
+from lakeconf.errors import StorageError, storage_errors
 
 
 class LocalStorage(StorageBackend):
@@ -43,10 +43,6 @@ class LocalStorage(StorageBackend):
         if path.exists() and not path.is_dir():
             raise StorageError(f"the data path {path} is a file", hint="set path to the folder of the Parquet files")
         if not read_only:
-            try:
+            hint = "check the permissions of the folder above it"
+            with storage_errors(f"the data path {path} cannot be created", hint=hint):
                 path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageError(
-                    f"the data path {path} cannot be created: {error.strerror}",
-                    hint="check the permissions of the folder above it",
-                ) from error
