@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lakeconf.catalog.tables import split_name
@@ -18,29 +18,18 @@ _OTHER = "lakeconf_other"
 
 @dataclass(frozen=True)
 class TableDiff:
-    """Differences between two tables of the same name.
+    """Differences between two tables of the same name."""
 
-    Attributes:
-        table: The table.
-        stores: The names of the two stores.
-        schema: Columns that differ: name, type in the first and in the second store; None if a store lacks the column.
-        rows: The number of rows in each store.
-        only: The number of rows that only one store has, compared by key, or by the whole row without a key.
-        equal: The number of rows that are equal in both stores.
-        columns: The number of rows with the same key and different values, by column; empty without a key.
-        samples: Some rows that only one store has, for each store.
-        sample_changes: Some rows with the same key and different values: the key, and pairs of values by column.
-    """
-
-    table: str
-    stores: tuple[str, str]
+    table: str  # its name
+    stores: tuple[str, str]  # the names of the two stores
+    # The columns that differ: name, type in the first and in the second store; None if a store lacks the column.
     schema: Sequence[tuple[str, str | None, str | None]]
-    rows: tuple[int, int]
-    only: tuple[int, int]
-    equal: int
-    columns: Mapping[str, int] = field(default_factory=dict)
-    samples: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]] = ((), ())
-    sample_changes: Sequence[Mapping[str, Any]] = ()
+    rows: tuple[int, int]  # the number of rows in each store
+    only: tuple[int, int]  # the number of rows that only one store has, compared by key or, without one, as a whole
+    equal: int  # the number of rows that are equal in both stores
+    columns: Mapping[str, int]  # the number of rows of the same key that differ, by column; empty without a key
+    samples: tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]  # some rows that only one store has
+    sample_changes: Sequence[Mapping[str, Any]]  # some rows that differ: the key, and pairs of values by column
 
     @property
     def is_equal(self) -> bool:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from lakeconf.backends.metadata.migration import attach_metadata
@@ -226,16 +226,12 @@ def _writable(examination: Examination) -> str:
 
 def _marker(examination: Examination) -> str:
     _location(examination)
-    return _examined(examination, examine_marker)
+    return examine_marker(examination.store, examination.reader)
 
 
 def _files(examination: Examination) -> str:
     _location(examination)
     return examine_files(examination.reader)
-
-
-def _examined(examination: Examination, examine: Callable[[Store, CatalogReader], str]) -> str:
-    return examine(examination.store, examination.reader)
 
 
 def _spark(examination: Examination) -> str:
@@ -265,10 +261,10 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("version", ("catalog",), _version),
     ("data path readable", ("secrets",), _readable),
     ("data path writable", ("secrets", "data path readable"), _writable),
-    ("clock", ("catalog",), partial(_examined, examine=examine_clock)),
-    ("server", ("catalog",), partial(_examined, examine=examine_timeout)),
+    ("clock", ("catalog",), lambda found: examine_clock(found.store, found.reader)),
+    ("server", ("catalog",), lambda found: examine_timeout(found.store, found.reader)),
     ("marker", ("catalog", "data path readable"), _marker),
     ("files", ("catalog", "data path readable"), _files),
-    ("statistics", ("catalog",), lambda examination: examine_statistics(examination.reader)),
+    ("statistics", ("catalog",), lambda found: examine_statistics(found.reader)),
     ("spark", (), _spark),
 )

@@ -18,6 +18,8 @@ from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, folded, qualified
 
+_DECRYPTED = "encryption_config = {footer_key_value: from_base64(?)}"
+
 
 @dataclass(frozen=True)
 class WrongCount:
@@ -114,7 +116,10 @@ def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) 
         for file in files:
             if "://" not in file.path and not Path(file.path).exists():
                 continue
-            source, parameters = _source(file.path, file.encryption_key)
+            # An encrypted file needs its key as a parameter.
+            options = [] if file.encryption_key is None else [_DECRYPTED]
+            parameters = [] if file.encryption_key is None else [file.encryption_key]
+            source = files_sql("read_parquet", file.path, *options)
             with contextlib.suppress(FileMissingError):
                 ((counts[file.path],),) = cursor.rows(f"SELECT count(*) FROM {source}", parameters)  # noqa: S608
     missing = [file.path for file in files if file.path not in counts]
@@ -125,14 +130,6 @@ def _wrong_counts(reader: CatalogReader, table: str, files: Sequence[DataFile]) 
         )
     different = (file for file in files if counts[file.path] != file.record_count)
     return tuple(WrongCount(file.path, file.record_count, counts[file.path]) for file in different)
-
-
-def _source(path: str, encryption_key: str | None) -> tuple[str, list[str]]:
-    """Returns the SQL that reads a Parquet file, and its parameters."""
-    if encryption_key is None:
-        return files_sql("read_parquet", path), []
-    config = "encryption_config = {footer_key_value: from_base64(?)}"
-    return files_sql("read_parquet", path, config), [encryption_key]
 
 
 def _column_line(column: ColumnCheck) -> str:
