@@ -34,7 +34,7 @@ from lakeconf.cli.output import (
 )
 from lakeconf.config.codes import explanation
 from lakeconf.config.config import Config, init, read, validate
-from lakeconf.config.file import FILE_NAME
+from lakeconf.config.file import FILE_NAME, repository_of
 from lakeconf.config.resolve import Outline
 from lakeconf.config.schema import json_schema
 from lakeconf.config.store_values import store_values
@@ -42,6 +42,7 @@ from lakeconf.config.warnings import warnings
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.integrations.exports import TOOLS, Export, export
 from lakeconf.secret import shown
+from lakeconf.wording import counted
 
 _FIRST_CONFIGURATION = """\
 default_store = "dev"
@@ -82,7 +83,7 @@ def init_command(output: Path, format_name: str, *, force: bool) -> None:
 
 def _ignore(folder: Path) -> bool:
     """Adds local catalogs and files to .gitignore; returns False if there is nothing to add."""
-    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+    if repository_of(folder) is None:
         return False
     path = folder / ".gitignore"
     text = path.read_text("utf-8") if path.is_file() else ""
@@ -164,17 +165,13 @@ def _show(problems: Sequence[Problem], suspicious: Sequence[Problem], *, strict:
     for problem in suspicious:
         show_lines(f"{style('warning:', fg='yellow')} {problem_text(problem)}")
     if suspicious:
-        show(style(_count(suspicious, "warning"), fg="yellow"))
+        show(style(f"{counted(len(suspicious), 'warning')} found", fg="yellow"))
     if problems:
-        show(style(_count(problems, "problem"), fg="red", bold=True))
+        show(style(f"{counted(len(problems), 'problem')} found", fg="red", bold=True))
     elif suspicious and strict:
         show(style("warnings fail with --strict", fg="red", bold=True))
     else:
         show(style("no problem found", fg="green"))
-
-
-def _count(found: Sequence[Problem], word: str) -> str:
-    return f"{len(found)} {word}{'s' if len(found) > 1 else ''} found"
 
 
 @click.command("stores", short_help="List the stores, or the values of a store.")

@@ -18,7 +18,7 @@ import click
 from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.codes import Code
-from lakeconf.config.file import file_text
+from lakeconf.config.file import failure, file_text
 from lakeconf.errors import ConfigError, Problem, required
 from lakeconf.logs import TerminalFormatter
 
@@ -64,7 +64,7 @@ def env_variables(file: Path) -> Mapping[str, str]:
     with required("dotenv", extra="dotenv", needed_for="--env-file"):
         from dotenv.parser import parse_stream
     if not file.exists():
-        raise ConfigError([Problem(Code.UNREADABLE.code, "file not found", "check the path", file=file)])
+        raise failure(Code.UNREADABLE, "file not found", file, hint="check the path")
     found, invalid = dict[str, str](), list[int]()
     for line in parse_stream(io.StringIO(file_text(file))):
         if line.error or (line.key is not None and line.value is None) or "\0" in (line.value or ""):
@@ -80,21 +80,13 @@ def env_variables(file: Path) -> Mapping[str, str]:
 
 def verbosity_options() -> list[click.Option]:
     """The options `--verbose` and `--debug` of a command."""
+    levels = (
+        (["-v", "--verbose"], logging.INFO, "Log events to stderr."),
+        (["--debug"], logging.DEBUG, "Log details and tracebacks to stderr."),
+    )
     return [
-        click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            expose_value=False,
-            help="Log events to stderr.",
-            callback=functools.partial(_listen, logging.INFO),
-        ),
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            help="Log details and tracebacks to stderr.",
-            callback=functools.partial(_listen, logging.DEBUG),
-        ),
+        click.Option(names, is_flag=True, expose_value=False, help=meaning, callback=functools.partial(_listen, level))
+        for names, level, meaning in levels
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import click
 
+from lakeconf.config.file import repository_of
 from lakeconf.errors import ConfigError, LakeconfError, Problem
 from lakeconf.logs import escaped
 
@@ -146,8 +147,8 @@ def problem_text(problem: Problem) -> str:
 
 def problem_data(problems: Iterable[Problem]) -> list[Mapping[str, Any]]:
     """Converts problems for JSON."""
-    found = [problem._asdict() | {"file": str(problem.file) if problem.file else None} for problem in problems]
-    return [{key: value for key, value in one.items() if key != "excerpt"} for one in found]
+    shown = [field for field in Problem._fields if field != "excerpt"]
+    return [{field: plain(getattr(problem, field)) for field in shown} for problem in problems]
 
 
 def _hint(hint: str) -> str:
@@ -193,7 +194,7 @@ def _path(problem: Problem) -> str | None:
     if problem.file is None:
         return None
     here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    root = repository_of(here) or here
     return (problem.file.relative_to(root) if problem.file.is_relative_to(root) else problem.file).as_posix()
 
 

@@ -271,7 +271,7 @@ def _show_test(result: UnitTestResult) -> None:
 
 def _reason(difference: RowDifference) -> str:
     parts = ((difference.missing, "missing"), (difference.unexpected, "unexpected"))
-    return ", ".join(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} {word}" for rows, word in parts if rows)
+    return ", ".join(f"{counted(len(rows), 'row')} {word}" for rows, word in parts if rows)
 
 
 def _show_rows(difference: RowDifference) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,10 @@ FILE_NAME = "lakeconf.toml"
 PYPROJECT = "pyproject.toml"
 LOCATION_VARIABLE = "LAKECONF_CONFIG"
 Table: TypeAlias = Mapping[str, Any]
+Place: TypeAlias = tuple[int, int]  # a line and a column
 # Those of TOML. Python converts integers of many digits neither from nor to text.
 _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
-_TOO_LARGE = ("an integer is too large", f"use at most 64 bits: from {-(2**63)} to {2**63 - 1}")
-_TOO_DEEP = ("tables or lists are nested too deeply", f"nest at most {MAX_DEPTH} levels")
 # Keys in messages of tomllib: "Cannot declare ('a', 'b') twice".
 _KEY = r"\(.*\)|(?<=key )['\"].*"
 _FORM = 'write key = "text" on a line of its own, with a string in quotes (https://toml.io)'
@@ -45,7 +44,7 @@ class Source:
         """The base folder of relative paths; the working directory for a dict."""
         return self.path.parent if self.path is not None else Path.cwd()
 
-    def position(self, key: Key) -> tuple[int, int] | None:
+    def position(self, key: Key) -> Place | None:
         """Returns the 1-based line and column of a key, or of the nearest enclosing table in the file."""
         full = (*self.prefix, *key)
         around = (full[:length] for length in range(len(full), 0, -1))
@@ -69,23 +68,24 @@ def path_of(path: object) -> Path:
     """An argument that is the path of a file."""
     if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
         return Path(path)
-    hint = "pass the path of a file as text"
-    raise ConfigError([Problem(Code.UNREADABLE.code, f"{path!r} is not a path", hint)])
+    raise failure(Code.UNREADABLE, f"{path!r} is not a path", hint="pass the path of a file as text")
 
 
-def find(source: str | os.PathLike[str] | None = None, *, trusted: bool = True) -> Source:
+def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> Source:
     """Finds and reads the configuration."""
     if source is not None:
         return _explicit(path_of(source), "", trusted=trusted)
     from_environment = os.environ.get(LOCATION_VARIABLE)
     if from_environment:
         return _explicit(Path(from_environment), f" (from {LOCATION_VARIABLE})", trusted=trusted)
-    folders = list(_folders_upward(Path.cwd()))
+    here = Path.cwd()
+    root = repository_of(here) or here
+    folders = [folder for folder in (here, *here.parents) if folder.is_relative_to(root)]
     for folder in folders:
         found = _in_folder(folder, trusted=trusted)
         if found is not None:
             return found
-    raise _not_found(", ".join(str(folder) for folder in folders), "")
+    raise _not_found(", ".join(map(str, folders)))
 
 
 def _explicit(path: Path, why: str, *, trusted: bool) -> Source:
@@ -93,10 +93,10 @@ def _explicit(path: Path, why: str, *, trusted: bool) -> Source:
     if path.is_dir():
         found = _in_folder(path, trusted=trusted)
         if found is None:
-            raise _not_found(str(path), why)
+            raise _not_found(f"{path}{why}")
         return found
     if not path.exists():
-        raise _failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
+        raise failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
     text = _text(path, trusted=trusted)
     data = _parsed(path, text)
     return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
@@ -119,7 +119,7 @@ def _in_folder(folder: Path, *, trusted: bool) -> Source | None:
 def _pyproject(path: Path, text: str, data: Table) -> Source:
     own = data.get("tool", {}).get("lakeconf")
     if not isinstance(own, Mapping):
-        raise _failure(
+        raise failure(
             Code.NO_TABLE,
             "the table [tool.lakeconf] is missing",
             path,
@@ -128,20 +128,19 @@ def _pyproject(path: Path, text: str, data: Table) -> Source:
     return Source(own, path, text, ("tool", "lakeconf"))
 
 
-def _folders_upward(start: Path) -> Iterator[Path]:
-    folders = [start, *start.parents]
-    root = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
-    return iter(folders[: root + 1])
+def repository_of(folder: Path) -> Path | None:
+    """The root of the git repository that contains a folder; None if there is none."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
 
 
 def _text(path: Path, *, trusted: bool) -> str:
     if trusted:
         return file_text(path)
-    root = next((folder for folder in path.parents if (folder / ".git").exists()), path.parent)
+    root = repository_of(path.parent) or path.parent
     # Problems show names of keys, and a link may lead to any file of the machine.
     if not path.resolve().is_relative_to(root.resolve()):
         hint = f"replace the link with a file below {root}"
-        raise _failure(Code.UNREADABLE, "the file is a link that leads out of its repository", path, hint=hint)
+        raise failure(Code.UNREADABLE, "the file is a link that leads out of its repository", path, hint=hint)
     return file_text(path, MAX_UNTRUSTED_BYTES)
 
 
@@ -152,36 +151,35 @@ def file_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             message = f"the file is larger than {max_bytes // 1024} KiB"
-            raise _failure(Code.UNREADABLE, message, path, hint="move models to other files")
+            raise failure(Code.UNREADABLE, message, path, hint="move models to other files")
         # Error reporting tools show the local variables of each frame, and the file may contain secrets.
         return HiddenText(content.decode("utf-8-sig"), "…")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
     except OSError as error:
-        raise _failure(Code.UNREADABLE, f"the file cannot be read: {error.strerror}", path) from error
+        raise failure(Code.UNREADABLE, f"the file cannot be read: {error.strerror}", path) from error
     content = b""
-    problem = Problem(Code.UNREADABLE.code, "the file is not UTF-8", "save it as UTF-8", file=path, line=line, column=1)
-    raise ConfigError([problem])
+    raise failure(Code.UNREADABLE, "the file is not UTF-8", path, (line, 1), hint="save it as UTF-8")
 
 
 def _parsed(path: Path, text: str) -> Table:
     deep = too_deep(text, "TOML")
     if deep is not None:
-        raise _not_toml(*_TOO_DEEP, path, _place(text, deep))
+        raise _too_deep(path, _place(text, deep))
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
     except ValueError:  # an integer of more digits than Python reads
         digits = re.search(r"[0-9_]{1000,}", text)
-        raise _not_toml(*_TOO_LARGE, path, None if digits is None else _place(text, digits.start())) from None
+        raise _too_large(path, None if digits is None else _place(text, digits.start())) from None
     else:
         check_limits(data, path, text)
         return data
-    line, column = _syntax_place(message, text)
+    place = _syntax_place(message, text)
     # Invalid TOML may have a part of a secret in the place of a key.
     message = re.sub(_KEY, "…", re.sub(_PLACE, "", message))
-    raise _not_toml(f"invalid TOML: {message}", _FORM, path, (line, column))
+    raise failure(Code.NOT_TOML, f"invalid TOML: {message}", path, place, hint=_FORM)
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
@@ -190,33 +188,38 @@ def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
     for _ in range(MAX_DEPTH):
         items = [((*key, name), value) for key, table in level for name, value in _items(table)]
         if not all(isinstance(name, str) for _, table in level if isinstance(table, Mapping) for name in table):
-            raise ConfigError([Problem(Code.WRONG_TYPE.code, "a key is not a text", "write keys as text")])
+            raise failure(Code.WRONG_TYPE, "a key is not a text", hint="write keys as text")
         for key, value in items:
             if isinstance(key[-1], str) and len(key[-1]) > MAX_KEY:
-                message, hint = f"a key is longer than {MAX_KEY} characters", "shorten it"
-                raise _not_toml(message, hint, path, TomlText(text).positions.get(key))
+                message = f"a key is longer than {MAX_KEY} characters"
+                raise failure(Code.NOT_TOML, message, path, TomlText(text).positions.get(key), hint="use a shorter key")
             if isinstance(value, int) and value not in _INTEGERS:
-                raise _not_toml(*_TOO_LARGE, path, TomlText(text).positions.get(key))
+                raise _too_large(path, TomlText(text).positions.get(key))
         level = [(key, value) for key, value in items if isinstance(value, Mapping | list | tuple)]
         if not level:
             return
-    raise _not_toml(*_TOO_DEEP, path, None)
+    raise _too_deep(path)
 
 
 def _items(table: Mapping[Any, Any] | Sequence[Any]) -> Iterable[tuple[Any, Any]]:
     return table.items() if isinstance(table, Mapping) else enumerate(table)
 
 
-def _not_toml(message: str, hint: str, path: Path | None, place: tuple[int, int] | None) -> ConfigError:
-    line, column = place or (None, None)
-    return ConfigError([Problem(Code.NOT_TOML.code, message, hint, file=path, line=line, column=column)])
+def _too_deep(path: Path | None, place: Place | None = None) -> ConfigError:
+    message, hint = "tables or lists are nested too deeply", f"nest at most {MAX_DEPTH} levels"
+    return failure(Code.NOT_TOML, message, path, place, hint=hint)
 
 
-def _place(text: str, offset: int) -> tuple[int, int]:
+def _too_large(path: Path | None, place: Place | None) -> ConfigError:
+    hint = f"use at most 64 bits: from {_INTEGERS.start} to {_INTEGERS.stop - 1}"
+    return failure(Code.NOT_TOML, "an integer is too large", path, place, hint=hint)
+
+
+def _place(text: str, offset: int) -> Place:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _syntax_place(message: str, text: str) -> tuple[int, int]:
+def _syntax_place(message: str, text: str) -> Place:
     match = re.search(_PLACE, message)
     if match is not None and match.group(1):
         return int(match.group(1)), int(match.group(2))
@@ -224,14 +227,15 @@ def _syntax_place(message: str, text: str) -> tuple[int, int]:
     return len(last), len(last[-1]) + 1
 
 
-def _failure(code: Code, message: str, path: Path, *, hint: str | None = None) -> ConfigError:
-    return ConfigError([Problem(code.code, message, hint, file=path)])
+def failure(
+    code: Code, message: str, path: Path | None = None, place: Place | None = None, *, hint: str | None = None
+) -> ConfigError:
+    """The error for a file that cannot be used, at a line and a column if they are known."""
+    line, column = place or (None, None)
+    return ConfigError([Problem(code.code, message, hint, file=path, line=line, column=column)])
 
 
-def _not_found(looked_in: str, why: str) -> ConfigError:
-    problem = Problem(
-        Code.NO_CONFIGURATION.code,
-        f"neither {FILE_NAME} nor [tool.lakeconf] in {PYPROJECT} was found in {looked_in}{why}",
-        f"create one with lakeconf init, name one with {LOCATION_VARIABLE} or --config, or change the folder",
-    )
-    return ConfigError([problem])
+def _not_found(looked_in: str) -> ConfigError:
+    message = f"neither {FILE_NAME} nor [tool.lakeconf] in {PYPROJECT} was found in {looked_in}"
+    hint = f"create one with lakeconf init, name one with {LOCATION_VARIABLE} or --config, or change the folder"
+    return failure(Code.NO_CONFIGURATION, message, hint=hint)
