@@ -90,11 +90,6 @@ def typed(text: Any, allowed: set[type]) -> Any:
     return text
 
 
-def field_types(model: type[Backend], name: str) -> set[type]:
-    """Returns the types that a field allows."""
-    return _types_in(model.model_fields[name].annotation)
-
-
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
     return suggestion(key, known, f"use one of: {', '.join(known)}")
@@ -134,7 +129,7 @@ def _prepared(draft: Draft, section: str, table: Mapping[str, Any], model: type[
     for name, value in table.items():
         key = (section, name)
         if name in model.model_fields and draft.is_from_environment(key):
-            values[name] = typed(value, field_types(model, name))
+            values[name] = typed(value, _types_in(model.model_fields[name].annotation))
         if name not in model.path_fields() or key in draft.unresolved or not isinstance(value, str) or not value:
             continue
         if re.match(_SCHEME, value):

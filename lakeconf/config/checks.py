@@ -126,7 +126,10 @@ def shared_secrets(
     """Yields the secrets of a store that another store defines differently, with the name of that store."""
     for secret in read(name).secrets:
         for other in stores.stores:
-            if other != name and _may_name(stores, other, secret) and _defines_differently(read(other), secret):
+            if other == name or not _may_name(stores, other, secret):
+                continue
+            same = [one for one in read(other).secrets if one.name.lower() == secret.name.lower()]
+            if any((one.type, one.options) != (secret.type, secret.options) for one in same):
                 yield secret, other
                 break
 
@@ -134,11 +137,3 @@ def shared_secrets(
 def _may_name(stores: Inheritance, store: str, secret: CreateSecret) -> bool:
     names = secret_names(stores, store)
     return any("$" in found or found.lower() == secret.name.lower() for found in names)
-
-
-def _defines_differently(reading: Reading, secret: CreateSecret) -> bool:
-    return any(
-        (one.type, one.options) != (secret.type, secret.options)
-        for one in reading.secrets
-        if one.name.lower() == secret.name.lower()
-    )

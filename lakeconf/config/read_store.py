@@ -164,9 +164,7 @@ def _with_hidden(backend: BackendOrNone, secrets: Sequence[Secret]) -> BackendOr
     """Returns the backend; printing it masks values that are secrets elsewhere in the configuration."""
     if backend is None:
         return backend
-    fields = {name: getattr(backend, name) for name in type(backend).model_fields}
-    given = {name: value for name, value in fields.items() if isinstance(value, str | Mapping)}
-    update = {name: hidden(value, secrets) for name, value in given.items()}
+    update = {name: hidden(value, secrets) for name, value in backend if isinstance(value, str | Mapping)}
     update = {name: value for name, value in update.items() if isinstance(value, HiddenText | Mapping)}
     return backend.model_copy(update=update) if update else backend
 
@@ -204,7 +202,12 @@ def _composed(
     return store
 
 
-TOP_KEYS = ("default_store", "pipeline", "stores")
+# The tables at the top, each with what to write below it.
+_TOP_TABLES = {
+    "pipeline": 'write [pipeline] and add python = ["models.py"] below it',
+    "stores": 'write [stores.dev.metadata_backend] and add type = "sqlite" below it',
+}
+TOP_KEYS = ("default_store", *_TOP_TABLES)
 STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
@@ -214,17 +217,13 @@ def structure_problems(source: Source) -> Iterator[Problem]:
     for key in data:
         if key not in TOP_KEYS:
             yield problem(Code.UNKNOWN_KEY, "unknown key", hint=unknown_key_hint(key, TOP_KEYS), key=(key,))
+    for key, hint in _TOP_TABLES.items():
+        table = data.get(key)
+        if table is not None and not isinstance(table, Mapping):
+            yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(table)}", hint=hint, key=(key,))
     stores = data.get("stores")
-    if stores is not None and not isinstance(stores, Mapping):
-        hint = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
-        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(stores)}", hint=hint, key=("stores",))
-    elif not stores:
-        hint = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
-        yield problem(Code.MISSING_KEY, "no stores are declared", hint=hint, key=("stores",))
-    pipeline = data.get("pipeline")
-    if pipeline is not None and not isinstance(pipeline, Mapping):
-        hint = 'write [pipeline] and add python = ["models.py"] below it'
-        yield problem(Code.WRONG_TYPE, f"must be a table, not {type_name(pipeline)}", hint=hint, key=("pipeline",))
+    if stores is None or stores == {}:
+        yield problem(Code.MISSING_KEY, "no stores are declared", hint=_TOP_TABLES["stores"], key=("stores",))
     for name in stores if isinstance(stores, Mapping) else ():
         if not STORE_NAME.fullmatch(name):
             hint = f"rename it to {allowed_name(name)}: use lower-case letters, digits and single underscores"

@@ -8,11 +8,11 @@ from typing import Any
 from lakeconf.backends.backend import Backend
 from lakeconf.backends.registry import metadata_backend, metadata_types, storage_backend, storage_types
 from lakeconf.backends.store_options import COMMITTERS, OPTIONS
+from lakeconf.config.read_store import ALIAS, STORE_NAME
 
 _JSON_TYPES = {bool: "boolean", int: "integer", str: "string"}
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "A variable: ${NAME} or ${NAME:-default}."}
 _ATTACH = "Options of ATTACH; options that begin with meta_ are passed to the catalog's database."
-_STORE_NAME = "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
 _PIPELINE: Mapping[str, Any] = {
     "type": "object",
     "description": "The models that `lakeconf run` runs.",
@@ -65,7 +65,7 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
             "stores": {
                 "type": "object",
                 "description": "The stores by name.",
-                "patternProperties": {_STORE_NAME: {"$ref": "#/$defs/store"}},
+                "patternProperties": {f"^{STORE_NAME.pattern}$": {"$ref": "#/$defs/store"}},
                 "additionalProperties": False,
                 "minProperties": 1,
             },
@@ -88,7 +88,7 @@ def _store(
         "properties": {
             "alias": {
                 "type": "string",
-                "anyOf": [{"pattern": "^[a-z_][a-z0-9_]*$"}, {"pattern": r"\$\{"}],
+                "anyOf": [{"pattern": f"^{ALIAS}$"}, {"pattern": r"\$\{"}],
                 "description": "The name under which the lake is attached; default: the store's name.",
                 "examples": ["lake"],
             },
