@@ -11,14 +11,7 @@ from textwrap import indent
 
 import click
 
-from lakeconf.cli.options import (
-    config_option,
-    format_option,
-    output_format,
-    overwrite_option,
-    store_option,
-    stores_option,
-)
+from lakeconf.cli.options import format_option, output_options, overwrite_option, store_option, stores_option
 from lakeconf.cli.output import (
     check_new,
     github_annotations,
@@ -96,10 +89,9 @@ def _ignore(folder: Path) -> bool:
 @click.command("validate", short_help="Check the configuration.")
 @stores_option
 @click.option("--explain", "code", metavar="CODE", help="Explain an error code, such as LC012, and check nothing.")
-@output_format("text", "json", "github", meaning="Output format; github writes annotations.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--untrusted", is_flag=True, help="Do not read environment variables; for files from untrusted sources.")
-@config_option
+@output_options("text", "json", "github", meaning="Output format; github writes annotations.")
 @click.pass_context
 def validate_command(
     context: click.Context,
@@ -176,8 +168,7 @@ def _show(problems: Sequence[Problem], suspicious: Sequence[Problem], *, strict:
 
 @click.command("stores", short_help="List the stores, or the values of a store.")
 @click.argument("store", required=False)
-@format_option
-@config_option
+@output_options("text", "json")
 def stores_command(store: str | None, source: str | None, format_name: str) -> None:
     """List the stores; * marks the default store. For a STORE, show its keys, with the origin of each value.
 
@@ -191,7 +182,8 @@ def stores_command(store: str | None, source: str | None, format_name: str) -> N
         else:
             show_table([("key", "value", "from"), *found])
     elif format_name == "json":
-        show_json([{key: _shown(value) for key, value in one._asdict().items()} for one in config.outline()])
+        rows = [one._asdict().items() for one in config.outline()]
+        show_json([{key: shown(value) if isinstance(value, str) else value for key, value in row} for row in rows])
     else:
         show_table([_row(one) for one in config.outline()])
 
@@ -203,16 +195,11 @@ def _row(store: Outline) -> tuple[str, str, str, str]:
     return "*" if store.is_default else " ", store.name, backends, extends
 
 
-def _shown(value: str | bool | None) -> str | bool | None:  # noqa: FBT001 - a field of an outline
-    return shown(value) if isinstance(value, str) else value
-
-
 @click.command("preview-sql", short_help="Show the SQL that attaches a lake.")
 @store_option
 @click.option("--show-secrets", is_flag=True, help="Print secret values.")
 @click.option("--portable", is_flag=True, help="Write a script for the DuckDB CLI, with secrets as getenv('X').")
-@output_format("sql", "json", meaning="SQL, or JSON with the alias and extensions of the store.")
-@config_option
+@output_options("sql", "json", meaning="SQL, or JSON with the alias and extensions of the store.")
 def preview_sql_command(
     store: str | None, source: str | None, format_name: str, *, show_secrets: bool, portable: bool
 ) -> None:
@@ -247,8 +234,7 @@ _SCHEMA = "json-schema"
 @stores_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Output file or folder.")
 @overwrite_option
-@format_option
-@config_option
+@output_options("text", "json")
 def export_command(
     tool: str, stores: tuple[str, ...], output: Path | None, source: str | None, format_name: str, *, force: bool
 ) -> None:

@@ -16,15 +16,7 @@ from typing import Any, BinaryIO
 import click
 
 from lakeconf.catalog.history import TableFile, change_summaries
-from lakeconf.cli.options import (
-    config_option,
-    confirm,
-    format_option,
-    output_format,
-    overwrite_option,
-    store_option,
-    yes_option,
-)
+from lakeconf.cli.options import confirm, output_options, overwrite_option, store_option, yes_option
 from lakeconf.cli.output import (
     check_new,
     plain,
@@ -58,8 +50,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
     "--repair", is_flag=True, help="Create a missing marker below the data path, or record that the catalog was moved."
 )
 @yes_option
-@format_option
-@config_option
+@output_options("text", "json")
 @click.pass_context
 def doctor_command(
     context: click.Context, store: str | None, source: str | None, format_name: str, *, repair: bool, yes: bool
@@ -116,11 +107,10 @@ _CELL = 60
 @click.argument("statement", metavar="[QUERY]", required=False)
 @click.option("-f", "--file", type=click.File("rb"), help="Read the query from a file; - is the standard input.")
 @store_option
-@output_format("table", "csv", "json", meaning="Aligned table, or all rows as CSV or JSON.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows in a table."
 )
-@config_option
+@output_options("table", "csv", "json", meaning="Aligned table, or all rows as CSV or JSON.")
 def sql_command(
     statement: str | None,
     file: BinaryIO | None,
@@ -218,8 +208,7 @@ def _cell(value: object) -> str:
 @click.command("tables", short_help="List the tables of a lake, or the files of a table.")
 @click.argument("table", required=False)
 @store_option
-@format_option
-@config_option
+@output_options("text", "json")
 def tables_command(table: str | None, store: str | None, source: str | None, format_name: str) -> None:
     """List the tables of the lake and their sizes. The command reads the catalog, not the data files.
 
@@ -279,8 +268,7 @@ def _partition(file: TableFile) -> str:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Number of newest snapshots to list."
 )
-@format_option
-@config_option
+@output_options("text", "json")
 def snapshots_command(store: str | None, limit: int, source: str | None, format_name: str) -> None:
     """List the newest snapshots of the lake, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
@@ -310,8 +298,7 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
 @click.argument("other")
 @click.argument("table")
 @click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
-@format_option
-@config_option
+@output_options("text", "json")
 @click.pass_context
 def diff_command(
     context: click.Context,
@@ -368,8 +355,7 @@ _QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", 
 @click.argument("table")
 @store_option
 @click.option("--at", "version", type=int, metavar="VERSION", help="Snapshot version; by default the latest.")
-@format_option
-@config_option
+@output_options("text", "json")
 @click.pass_context
 def verify_command(
     context: click.Context, table: str, store: str | None, version: int | None, source: str | None, format_name: str
@@ -399,8 +385,7 @@ def verify_command(
     "-o", "--output", type=click.Path(path_type=Path), default="lake.html", show_default=True, help="Output file."
 )
 @overwrite_option
-@format_option
-@config_option
+@output_options("text", "json")
 def report_command(store: str | None, output: Path, source: str | None, format_name: str, *, force: bool) -> None:
     """Write one self-contained HTML file about the lake.
 

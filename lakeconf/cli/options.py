@@ -127,6 +127,11 @@ def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..
     )
 
 
+def output_options(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
+    """The options `--format` and `--config`."""
+    return lambda command: output_format(*formats, meaning=meaning)(config_option(command))
+
+
 format_option = output_format("text", "json")
 store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
 stores_option: Callable[..., Any] = click.option(
@@ -154,8 +159,7 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     made: Callable[..., Any] = functools.wraps(command)(requesting)
 
     for option in (
-        config_option,
-        format_option,
+        output_options("text", "json"),
         click.option("--rebuild", is_flag=True, help="Recompute everything, including what is up to date."),
         click.option("--to", "until", type=_MOMENT, metavar="TIME", help="End of the range, in UTC; by default now."),
         click.option(
@@ -219,6 +223,6 @@ def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     made: Callable[..., Any] = functools.wraps(command)(changing)
     dry_run = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
-    for option in (config_option, format_option, yes_option, dry_run):
+    for option in (output_options("text", "json"), yes_option, dry_run):
         made = option(made)
     return made

@@ -14,11 +14,9 @@ import click
 from lakeconf.cli.options import (
     Change,
     change_options,
-    config_option,
     confirm,
-    format_option,
     models_options,
-    output_format,
+    output_options,
     selection,
     store_option,
     yes_option,
@@ -232,8 +230,7 @@ _SHOWN = 20
 
 @click.command("test", short_help="Run the unit tests of the models.")
 @click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
-@format_option
-@config_option
+@output_options("text", "json")
 @click.pass_context
 def test_command(context: click.Context, names: tuple[str, ...], format_name: str, source: str | None) -> None:
     """Run unit tests, by default all of [pipeline.tests]: those of the names TEST, and those of each MODEL.
@@ -368,8 +365,7 @@ def load_command(
 
 @click.command("graph", short_help="Show which models read which tables.")
 @selection
-@output_format("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
-@config_option
+@output_options("text", "mermaid", "json", meaning="Text, Mermaid for Markdown, or JSON.")
 def graph_command(models: tuple[str, ...], source: str | None, format_name: str) -> None:
     """Show each MODEL, by default all, with the tables that it reads. The command opens no store.
 
