@@ -182,7 +182,7 @@ class HiddenText(str):
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.variable is not None:
-            return (_from_environment_hidden, (self.shown, self.variable))
+            return (_from_environment, (self.variable, self.shown))
         return (HiddenText, (str(self), self.shown))
 
 
@@ -287,21 +287,13 @@ def _validate(value: object) -> Secret:
     return Secret(value, variable=getattr(value, "variable", None))
 
 
-def _from_environment(variable: str) -> Secret:
-    return Secret(_value_of(variable), variable=variable)
-
-
-def _from_environment_hidden(shown: str, variable: str) -> HiddenText:
-    return HiddenText(_value_of(variable), shown, variable)
-
-
-def _value_of(variable: str) -> str:
-    """The value of a variable whose name was pickled in place of the value."""
-    try:
-        return os.environ[variable]
-    except KeyError:
+def _from_environment(variable: str, shown: str | None = None) -> Secret | HiddenText:
+    """The secret, or the text with a secret in it, whose variable was pickled in place of its value."""
+    if variable not in os.environ:
         hint = "set it in this process: a pickled store has the names of variables instead of secrets"
-        raise LakeconfError(f"the variable {variable} is not set", hint=hint) from None
+        raise LakeconfError(f"the variable {variable} is not set", hint=hint)
+    value = os.environ[variable]
+    return Secret(value, variable=variable) if shown is None else HiddenText(value, shown, variable)
 
 
 def hidden(value: Any, secrets: Iterable[Secret]) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 from lakeconf.config.config import Config, init
 from lakeconf.connection.connection import extension_sql
 from lakeconf.errors import UnsupportedError, required
-from lakeconf.secret import Secret
 from lakeconf.sql import LoadExtension, Revealed, Statement, Use
 from lakeconf.store import Store, open_connection
 
@@ -38,8 +37,10 @@ def destination(
         UnsupportedError: The store needs secrets that dlt's connections lack.
     """
     found = (config if isinstance(config, Config) else init(config)).get_store(store)
-    credentials = DuckLakeCredentials(found.alias, _schema(found), _catalog(found), _storage())
-    credentials.statements = [statement.reveal() for statement in _statements(found)]
+    schema = found.metadata_backend.catalog_schema(found.names) or found.alias
+    credentials = DuckLakeCredentials(found.alias, schema, _catalog(found), _storage())
+    open_connection(found).close()
+    credentials.statements = [_rendered(one) for one in found.statements if not isinstance(one, Use)]
     return dlt.destinations.ducklake(credentials=credentials, **settings)
 
 
@@ -64,16 +65,6 @@ def _catalog(store: Store) -> str:
         f"stores.{store.name}: dlt opens its own connections, which lack the existing secret that the store uses",
         hint="set the credentials of the metadata backend, each with a variable",
     )
-
-
-def _schema(store: Store) -> str:
-    return store.metadata_backend.catalog_schema(store.names) or store.alias
-
-
-def _statements(store: Store) -> list[Secret]:
-    """Returns the statements that attach the lake on each connection of dlt."""
-    open_connection(store).close()
-    return [Secret(_rendered(statement)) for statement in store.statements if not isinstance(statement, Use)]
 
 
 def _rendered(statement: Statement) -> str:

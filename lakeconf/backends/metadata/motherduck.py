@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames, Text, described
 from lakeconf.backends.store_options import StoreError, creates_nothing
 from lakeconf.ducklake import metadata_database
-from lakeconf.sql import Attach, CreateDatabase, CreateSecret, Statement, Value
+from lakeconf.sql import Attach, CreateDatabase, Statement, Value
 
 
 class MotherDuckMetadata(MetadataBackend):
@@ -66,9 +66,11 @@ class MotherDuckMetadata(MetadataBackend):
             return super().statements(names, storage, attach_options)
         self._check(names, attach_options)
         data_path: dict[str, Value] = {"data_path": storage.location} if storage is not None else {}
+        region: dict[str, Value] = {"region": self.region} if self.region else {}
+        secrets = () if storage is None else storage.secrets(names)
         return (
             Attach("md:", None),
-            *self._storage_secrets(names, storage),
+            *(one._replace(options=region | dict(one.options), in_motherduck=True) for one in secrets),
             *(() if creates_nothing(attach_options) else (CreateDatabase(self.database, data_path),)),
         )
 
@@ -82,12 +84,3 @@ class MotherDuckMetadata(MetadataBackend):
         if refused:
             problem = f"MotherDuck does not support the attach option {', '.join(refused)}"
             raise StoreError(names.store, "attach_options", problem, hint="remove it")
-
-    def _storage_secrets(self, names: StoreNames, storage: StorageBackend | None) -> tuple[CreateSecret, ...]:
-        if storage is None:
-            return ()
-        region: dict[str, Value] = {"region": self.region} if self.region else {}
-        return tuple(
-            CreateSecret(secret.name, secret.type, region | dict(secret.options), in_motherduck=True, key=secret.key)
-            for secret in storage.secrets(names)
-        )
