@@ -410,9 +410,8 @@ class Access:
 
     def backend(self) -> StorageBackend:
         """The storage backend."""
-        if self.storage is None:
-            storage = self._read_again()
-        else:
+        storage: StorageBackend | None
+        if self.storage is not None:
             try:
                 storage = pickle.loads(self.storage)  # noqa: S301 - the driver wrote it
             except LakeconfError as error:  # a variable is not set
@@ -420,17 +419,16 @@ class Access:
                     f"{error.message} in the Python processes of Spark on {gethostname()}",
                     hint="set it on the machines of the cluster, or use a role; Spark passes on no variables by itself",
                 ) from None
-        if storage is None:
-            raise StorageError(f"the store {self.names.store!r} has no storage_backend on {gethostname()}")
-        return storage
-
-    def _read_again(self) -> StorageBackend | None:
-        if self.reread is None:
+        elif self.reread is not None:
+            storage = self.reread()
+        else:
             raise StorageError(
                 f"a secret of the store {self.names.store!r} was given by Python code, and {gethostname()} lacks it",
                 hint="declare the store in a file, and take its secrets from variables",
             )
-        return self.reread()
+        if storage is None:
+            raise StorageError(f"the store {self.names.store!r} has no storage_backend on {gethostname()}")
+        return storage
 
     def connect(self) -> Connection:
         """Opens an in-memory DuckDB instance that reaches the files; errors are those of `backend`."""

@@ -64,9 +64,6 @@ class Connection:
     """A connection to DuckDB that raises lakeconf's errors, without secrets in them.
 
     It must be used by one thread only; use `SharedConnection` for several threads.
-
-    Args:
-        secrets: The secrets to mask in errors.
     """
 
     def __init__(self, native: duckdb.DuckDBPyConnection, secrets: Iterable[Secret] = ()) -> None:
@@ -332,11 +329,8 @@ class SharedConnection(Connection):
     """A connection that gives each thread its own cursor.
 
     duckdb mixes up results if several threads use one connection at the same time. A relation belongs to the cursor of
-    the thread that created it.
-
-    Args:
-        connection: The connection; the calling thread continues to use it directly.
-        set_up: SQL that each new cursor runs first, such as `USE`, which cursors do not inherit.
+    the thread that created it. The calling thread continues to use the connection directly; each new cursor first runs
+    the SQL of `set_up`, such as `USE`, which cursors do not inherit.
     """
 
     def __init__(self, connection: Connection, set_up: str) -> None:

@@ -330,10 +330,7 @@ def reported(text: str) -> Reported | None:
     kind, _, data = ("", "", text[1:]) if text.startswith("{") else text.partition(": {")
     try:
         found = json.loads("{" + data)
-        message = str(found["exception_message"])
+        message, position = str(found["exception_message"]), str(found.get("position"))
     except (ValueError, KeyError, TypeError):
         return None
-    try:
-        return Reported(kind, message, int(found["position"]))
-    except (ValueError, KeyError, TypeError):
-        return Reported(kind, message, None)
+    return Reported(kind, message, int(position) if position.isdecimal() else None)
