@@ -26,6 +26,7 @@ class CatalogFile(MetadataBackend):
     """A catalog in one file."""
 
     kind: ClassVar[str]
+    look_once: ClassVar[bool] = True
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]
 
     @classmethod
@@ -40,7 +41,7 @@ class CatalogFile(MetadataBackend):
         if path.is_dir():
             raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
         exists = path.is_file() and path.stat().st_size > 0
-        if exists and path not in _LOOKED_INTO:
+        if exists and not (self.look_once and path in _LOOKED_INTO):
             self.look_into(path)
         if not exists and read_only:
             raise CatalogMissingError(f"the catalog {path} does not exist")
@@ -108,6 +109,8 @@ class DuckDBMetadata(CatalogFile):
     """A catalog in a DuckDB file: only one process can have it open."""
 
     kind: ClassVar[str] = "DuckDB"
+    # Other processes may write to the file while this process does not have it open.
+    look_once: ClassVar[bool] = False
     type: Literal["duckdb"] = "duckdb"
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.duckdb")]
     metadata_schema: Annotated[
@@ -121,13 +124,6 @@ class DuckDBMetadata(CatalogFile):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
         schema: dict[str, Value] = {"metadata_schema": self.metadata_schema} if self.metadata_schema else {}
         return {"metadata_path": f"duckdb:{self.uri}", **schema}
-
-    def prepare(self, *, read_only: bool) -> None:
-        super().prepare(read_only=read_only)
-        path = self.file()
-        # Other processes may write to the file while this process does not have it open, so check it every time.
-        if path.is_file() and path.stat().st_size > 0:
-            self.look_into(path)
 
     def make_empty(self, path: Path) -> None:
         import duckdb
