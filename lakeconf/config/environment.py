@@ -54,23 +54,15 @@ class Expansion(NamedTuple):
 
 def expand(text: str, environment: Environment) -> Expansion:
     """Resolves the variables in a value."""
-    parts: list[str] = []
-    faults: list[Fault] = []
-    end = 0
     matches = list(_TOKEN.finditer(text))
-    for match in matches:
-        resolved = _resolve(match, environment)
-        parts.append(text[end : match.start()])
-        end = match.end()
-        if isinstance(resolved, Fault):
-            faults.append(resolved)
-        else:
-            parts.append(resolved)
+    resolved = [_resolve(match, environment) for match in matches]
+    faults = [one for one in resolved if isinstance(one, Fault)]
+    following = iter(resolved)
+    value = _TOKEN.sub(lambda _: str(next(following)), text) if not faults else ""
     # If a reference is malformed, the other faults are misleading.
     malformed = next((fault for fault in faults if fault.code is Code.MALFORMED_VARIABLE), None)
     faults = faults if malformed is None else [malformed]
     variables = tuple(match["name"] for match in matches if match["name"])
-    value = "".join([*parts, text[end:]])
     if not variables:
         return Expansion(value, faults=tuple(faults))
     found = (variables, tuple(faults), _has_literal(text))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from lakeconf.logs import escaped
@@ -22,18 +23,13 @@ _BARE_VALUE = r"[^,\]}#\r\n]+"
 
 
 class _Scanner:
-    """Scans the text once.
-
-    Attributes:
-        offsets: The offset of the last part of each key.
-        hidden: The start, the end and the replacement of each value and comment.
-    """
+    """Scans the text once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.offsets: dict[Key, int] = {}
-        self.hidden: list[tuple[int, int, str]] = []
+        self.offsets: dict[Key, int] = {}  # the offset of the last part of each key
+        self.hidden: list[tuple[int, int, str]] = []  # start, end and replacement of each value and comment
         self._implied: set[Key] = set()
         self._lengths: dict[Key, int] = {}
 
@@ -85,28 +81,23 @@ class _Scanner:
 
     def _value(self, key: Key) -> None:
         if self._take("["):
-            self._array(key)
+            for index in self._items("]"):
+                self.offsets[(*key, index)] = self.at
+                self._value((*key, index))
         elif self._take("{"):
-            self._inline_table(key)
+            for _ in self._items("}"):
+                self._pair(key)
         else:
             value = self._skip(_TEXT if self.text[self.at] in "\"'" else _BARE_VALUE)
             self.hidden.append((value.start(), value.start() + len(value.group().rstrip()), "…"))
 
-    def _array(self, key: Key) -> None:
+    def _items(self, end: str) -> Iterator[int]:
+        """Yields the number of each item of an array or inline table; the caller reads the item."""
         self._between()
-        index = 0
-        while not self._take("]"):
-            self.offsets[(*key, index)] = self.at
-            self._value((*key, index))
-            self._between()
-            self._take(",")
-            self._between()
-            index += 1
-
-    def _inline_table(self, key: Key) -> None:
-        self._between()
-        while not self._take("}"):
-            self._pair(key)
+        for number in itertools.count():
+            if self._take(end):
+                return
+            yield number
             self._between()
             self._take(",")
             self._between()
@@ -143,11 +134,7 @@ _HIDDEN = "…"
 
 
 class TomlText:
-    """Valid TOML, which has its original line ends.
-
-    Attributes:
-        positions: The line and column of each key.
-    """
+    """Valid TOML, which has its original line ends."""
 
     def __init__(self, text: str) -> None:
         scanner = _Scanner(text)
@@ -155,6 +142,7 @@ class TomlText:
         self._text = text
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._spans = scanner.hidden
+        # The line and column of each key.
         self.positions = {key: self._place(offset) for key, offset in scanner.offsets.items()}
 
     def excerpt(self, line: int, column: int) -> str:
