@@ -64,17 +64,12 @@ class OptionFault(NamedTuple):
 
 
 class StoreError(LakeconfError):
-    """A key of a store is wrong.
-
-    Attributes:
-        key: The key, below the store; empty for the store as a whole.
-        problem: The message without the key.
-    """
+    """A key of a store is wrong."""
 
     def __init__(self, store: str, key: str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"stores.{store}{'.' if key else ''}{key}: {problem}", hint=hint)
-        self.key = key
-        self.problem = problem
+        self.key = key  # below the store; empty for the store as a whole
+        self.problem = problem  # the message without the key
 
 
 # Names of DuckDB's own databases and schemas.

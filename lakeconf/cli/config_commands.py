@@ -26,7 +26,7 @@ from lakeconf.cli.output import (
     write_output,
 )
 from lakeconf.config.codes import explanation
-from lakeconf.config.config import Config, init, read, validate
+from lakeconf.config.config import init, read, validate
 from lakeconf.config.file import FILE_NAME, repository_of
 from lakeconf.config.resolve import Outline
 from lakeconf.config.schema import json_schema
@@ -139,16 +139,12 @@ def _found(
         config = read(source, trusted=not untrusted)
     except ConfigError as error:
         return error.problems, ()
-    problems = validate(config, *stores) or _of_pipeline(config)
+    problems: Sequence[Problem] = validate(config, *stores)
+    if config.pipeline and not problems:
+        from lakeconf.pipelines import pipeline_problems  # slow to import, and only needed with a pipeline
+
+        problems = pipeline_problems(config)
     return problems, () if problems else warnings(config, *stores)
-
-
-def _of_pipeline(config: Config) -> Sequence[Problem]:
-    if not config.pipeline:
-        return []
-    from lakeconf.pipelines import pipeline_problems  # slow to import, and only needed with a pipeline
-
-    return pipeline_problems(config)
 
 
 def _show(problems: Sequence[Problem], suspicious: Sequence[Problem], *, strict: bool) -> None:

@@ -77,14 +77,11 @@ def read_store(
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
-    located = None if problems or not all(map(_is_credential, draft.unresolved)) else store
+    known = all(is_secret(path) or path[-1] in ("user", "key_id") for path in draft.unresolved)
+    located = store if known and not problems else None
     whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
     made = () if whole is None else tuple(one for one in whole.statements if isinstance(one, CreateSecret))
     return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, made)
-
-
-def _is_credential(path: Path) -> bool:
-    return is_secret(path) or path[-1] in ("user", "key_id")
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
