@@ -160,9 +160,9 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def check_new(path: Path | None, *, force: bool) -> None:
+def check_new(path: Path, *, force: bool) -> None:
     """Refuses a file that exists, unless it may be overwritten."""
-    if path is not None and path.exists() and not force:
+    if path.exists() and not force:
         raise click.UsageError(f"{path} already exists; use --force to overwrite it")
 
 
