@@ -58,6 +58,7 @@ def test_lost_commit_replies_lose_no_rows(
             (lambda: table.delete("id = 1"), set(), {1}),
             (lambda: table.merge(rows(2, 40), on="id"), {40}, set()),
             (insert_small, {50, 51}, set()),
+            (lambda: lake.create_table("other", {"id": "BIGINT"}), set(), set()),
             (lake.maintenance.compact, set(), set()),
         ]
         expected = set(range(10))

@@ -59,13 +59,6 @@ def test_nothing_opens_or_creates_it(store: Store, tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_a_new_lake_needs_another_data_path(tmp_path: Path) -> None:
-    with store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "one")}).open() as lake:
-        lake.create_table("t", {"id": "BIGINT"})
-    with pytest.raises(CatalogLostError):
-        store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "two")}).open()
-
-
 @pytest.mark.parametrize("has_marker", [True, False])
 def test_files_in_a_bucket_show_that_a_catalog_is_lost(
     tmp_path: Path, s3_server: S3Server, *, has_marker: bool
@@ -162,21 +155,6 @@ def test_cleanup_of_a_copied_catalog_file_needs_a_confirmation(
     check_way_out("copy", "dev", capsys)
     (project / "copy.sqlite").rename(project / "renamed.sqlite")
     assert cleaned("renamed") > 0, "a rename is no move"
-
-
-def test_renamed_catalog_with_a_copy_at_its_old_path(project: Path) -> None:
-    data = {"type": "local", "path": "data"}
-    declare(project, {name: ({"type": "sqlite", "uri": f"{name}.sqlite"}, data) for name in ("dev", "renamed")})
-    with opened("dev") as lake:
-        lake.create_table("t", ROWS)
-    (project / "dev.sqlite").rename(project / "renamed.sqlite")
-    shutil.copy(project / "renamed.sqlite", project / "dev.sqlite")
-    check_refusal("dev")
-    check_refusal("renamed")
-    assert run(["doctor", "--store", "renamed", "--repair", "--yes"]) == 0
-    assert cleaned("renamed") > 0
-    with opened("dev") as lake, pytest.raises(CatalogMovedError):
-        lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
 
 
 def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
