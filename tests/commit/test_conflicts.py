@@ -61,7 +61,8 @@ def test_write_conflicts_with_column_changes_of_another_writer(
         run_plain(other, *(f"ALTER TABLE t {statement}" for statement in CHANGES[change]))
         before = other.refresh()
         held = set(tmp_path.rglob("*.parquet"))
-        for name, write in WRITES.items():
+        execute = lambda _: lake.execute("UPDATE t SET id = 3 WHERE id % 2 = 1")  # noqa: E731
+        for name, write in [*WRITES.items(), ("execute", execute)]:
             with pytest.raises(CommitConflictError, match=r"main\.t"):
                 write(lake.table("t"))
             assert (name, other.refresh(), set(tmp_path.rglob("*.parquet"))) == (name, before, held)

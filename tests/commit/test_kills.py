@@ -96,33 +96,21 @@ def test_writer_killed_at_each_point_leaves_a_consistent_lake(config: dict[str, 
     kill_forks(config, tmp_path, every_pair() if is_sqlite or PROVE else each_once())
 
 
-def test_killed_spark_writer_leaves_a_consistent_lake(sqlite: dict[str, Any], tmp_path: Path) -> None:
-    """Each writer is a process with its own JVM; `make prove` runs every (operation, point) pair."""
-    settings = {**spark_settings(), "spark.master": "local[2]"}
-    store = lakeconf.init(sqlite).get_store("dev")
-    rows = written(store)
-    pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "resolve")]
-    for number, (operation, point) in enumerate(pairs, start=2):
-        writer = start(sqlite, settings, operation=operation, number=number, point=point)
-        writer.communicate()
-        assert writer.returncode == (-25 if point in FIRST_BYTES else -9), (operation, point)
-        rows = check(store, tmp_path, [after(rows, operation, number) if POINTS[point] else rows])
-
-
 def test_killed_spark_writer_of_a_partitioned_table_leaves_a_consistent_lake(
     sqlite: dict[str, Any], tmp_path: Path
 ) -> None:
+    """Each writer is a process with its own JVM; `make prove` runs every (operation, point) pair."""
     settings = {**spark_settings(), "spark.master": "local[2]"}
     store = lakeconf.init(sqlite).get_store("dev")
     rows = written(store, partitioned_by=["id"])
-    points = [MOVES, *POINTS] if PROVE else [MOVES, "before the commit", "resolve"]
-    for number, point in enumerate(points, start=2):
-        writer = start(sqlite, settings, operation="append", number=number, point=point)
+    pairs = every_pair() if PROVE else [("overwrite", "in the middle of the commit"), ("two_tables", "resolve")]
+    for number, (operation, point) in enumerate([("append", MOVES), *pairs], start=2):
+        writer = start(sqlite, settings, operation=operation, number=number, point=point)
         writer.communicate()
-        assert writer.returncode == (-25 if point in FIRST_BYTES else -9), point
+        assert writer.returncode == (-25 if point in FIRST_BYTES else -9), (operation, point)
         placed = [path for path in (tmp_path / "data").rglob("lakeconf-*.parquet") if "=" in path.parent.name]
-        assert placed or point not in (MOVES, "before the commit", "resolve")
-        rows = check(store, tmp_path, [after(rows, "append", number) if POINTS.get(point) else rows])
+        assert placed or point != MOVES
+        rows = check(store, tmp_path, [after(rows, operation, number) if POINTS.get(point) else rows])
 
 
 def test_writer_killed_at_a_random_time_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:

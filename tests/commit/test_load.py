@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import config_of, on_postgres
+from local_stores import config_of, ids, on_postgres
 from strength import PROVE
 
 import lakeconf
@@ -80,8 +81,8 @@ def appends(config: dict[str, Any], number: int, start: Barrier, commits: int) -
         start.wait()
         for commit in range(commits):
             first = (number * commits + commit) * ROWS
-            ids = list(range(first, first + ROWS))
-            lake.table("raw.t").append(pa.table({"id": pa.array(ids, pa.int64()), "text": [f"n{i:06}" for i in ids]}))
+            keys = list(range(first, first + ROWS))
+            lake.table("raw.t").append(pa.table({"id": pa.array(keys, pa.int64()), "text": [f"n{i:06}" for i in keys]}))
 
 
 def test_concurrent_appends_commit_all_rows_with_correct_statistics(config: dict[str, Any], kind: str) -> None:
@@ -92,8 +93,7 @@ def test_concurrent_appends_commit_all_rows_with_correct_statistics(config: dict
     run(appends, config, count, commits)
     with opened(config) as lake:
         assert lake.snapshot_id == before + count * commits
-        ids = lake.table("raw.t").scan(columns=["id"]).collect("pyarrow").to_native()["id"].to_pylist()
-        assert sorted(ids) == list(range(count * commits * ROWS))
+        assert ids(lake, "raw.t") == list(range(count * commits * ROWS))
         catalog = "__ducklake_metadata_dev" + (".lake" if kind == "postgres" else "")
         wrong = WRONG_STATISTICS.format(catalog=catalog, rows=ROWS)
         assert lake.sql(wrong).collect("pyarrow").to_native().to_pylist() == []
@@ -126,69 +126,43 @@ def test_concurrent_overwrites_of_an_empty_day_conflict_only_after_a_read(config
             assert found == Counter(dict.fromkeys(range(ROUNDS), expected))
 
 
-def deletes(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
+def contends(config: dict[str, Any], number: int, start: Barrier) -> None:
+    """In each round as the other process: deletes from one file, then appends with one key, then merges of one row."""
     with opened(config) as lake:
-        for deleted in range(rounds):
+
+        def append(at: int) -> None:
+            lake.table("raw.keyed").append(pa.table({"id": [at], "writer": [number]}), idempotency_key=f"batch {at}")
+
+        writes: tuple[Callable[[int], object], ...] = (
+            lambda at: lake.table("raw.t").delete(f"id = {10 + 2 * at + number}"),
+            append,
+            lambda _: lake.table("raw.merged").merge(pa.table({"id": [1], "writer": [number]}), on="id"),
+        )
+        for write, at in itertools.product(writes, range(ROUNDS)):
             lake.refresh()
             start.wait()
             while True:
                 try:
-                    lake.table("raw.t").delete(f"id = {10 + 2 * deleted + number}")
+                    write(at)
                     break
                 except CommitConflictError:
+                    assert write is not append
                     lake.refresh()
 
 
-def test_concurrent_deletes_from_one_file_keep_all_deletes(config: dict[str, Any]) -> None:
+def test_concurrent_deletes_appends_with_one_key_and_merges_of_one_row_happen_once(config: dict[str, Any]) -> None:
     rows = 10 + 2 * ROUNDS + 10
     with opened(config) as lake:
-        lake.create_table("raw.t", {"id": "BIGINT"})
-        lake.table("raw.t").append(pa.table({"id": pa.array(range(rows), pa.int64())}))
+        for name in ("raw.keyed", "raw.merged"):
+            lake.create_table(name, {"id": "BIGINT", "writer": "BIGINT"})
+        lake.create_table("raw.t", {"id": "BIGINT"}).append(pa.table({"id": pa.array(range(rows), pa.int64())}))
         lake.table("raw.t").delete("id = 0")
         first = lake.snapshot_id
-    run(deletes, config, 2, ROUNDS)
+    run(contends, config, 2)
     with opened(config) as lake:
-        assert lake.snapshot_id == first + 2 * ROUNDS
         # Each commit removes one row and duplicates none. Without lakeconf, DuckLake restores deleted rows here.
-        for version in range(first, lake.snapshot_id + 1):
+        for version in range(first, first + 2 * ROUNDS + 1):
             counts = f"SELECT count(*), count(DISTINCT id) FROM raw.t AT (VERSION => {version})"
             assert lake.sql(counts).collect("pyarrow").rows() == [(rows - 1 - version + first,) * 2]
-        left = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
-        assert left == [*range(1, 10), *range(rows - 10, rows)]
-
-
-def keyed(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
-    with opened(config) as lake:
-        for batch in range(rounds):
-            start.wait()
-            lake.table("raw.t").append(pa.table({"id": [batch], "writer": [number]}), idempotency_key=f"batch {batch}")
-
-
-def test_concurrent_appends_with_one_key_commit_once(config: dict[str, Any]) -> None:
-    with opened(config) as lake:
-        lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
-    run(keyed, config, 3 if PROVE else 2, ROUNDS)
-    with opened(config) as lake:
-        ids = lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").to_native()["id"].to_pylist()
-        assert ids == list(range(ROUNDS))
-
-
-def merges(config: dict[str, Any], number: int, start: Barrier, rounds: int) -> None:
-    with opened(config) as lake:
-        for _ in range(rounds):
-            lake.refresh()
-            start.wait()
-            while True:
-                try:
-                    lake.table("raw.t").merge(pa.table({"id": [1], "writer": [number]}), on="id")
-                    break
-                except CommitConflictError:
-                    lake.refresh()
-
-
-def test_concurrent_merges_of_one_new_row_insert_it_once(config: dict[str, Any]) -> None:
-    with opened(config) as lake:
-        lake.create_table("raw.t", {"id": "BIGINT", "writer": "BIGINT"})
-    run(merges, config, 2, ROUNDS)
-    with opened(config) as lake:
-        assert len(lake.table("raw.t").scan().collect()) == 1
+        assert ids(lake, "raw.t") == [*range(1, 10), *range(rows - 10, rows)]
+        assert (ids(lake, "raw.keyed"), ids(lake, "raw.merged")) == (list(range(ROUNDS)), [1])

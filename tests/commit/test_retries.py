@@ -181,7 +181,7 @@ def interrupt(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("operation", ["append", "merge"])
 def test_interrupted_write_cancels_its_spark_jobs(
-    operation: str, project: Path, spark: SparkSession, interrupt: str
+    operation: str, project: Path, spark: SparkSession, interrupt: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with lakeconf.init().get_store().open(spark) as lake:
         table = lake.create_table("raw.t", {"id": "BIGINT"})
@@ -192,6 +192,7 @@ def test_interrupted_write_cancels_its_spark_jobs(
         with pytest.raises(KeyboardInterrupt):
             table.append(frame) if operation == "append" else table.merge(frame, on="id")
         assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+        assert "interrupted: cancelling the Spark jobs of the write " in caplog.text
         assert {path for path in project.rglob("*") if path.is_dir()} == before
         assert len([*project.rglob("*.parquet")]) == files
         # The response to the interrupted call must not be read as the response to the next call.

@@ -29,8 +29,9 @@ def test_rejected_write_reports_the_reason(lake: Lake, store: Store) -> None:
         pass
     with past.transaction() as in_the_past, pytest.raises(LakeconfError, match="the lake is pinned at snapshot 1"):
         in_the_past.table("t").delete("id = 1")
-    with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned at snapshot 1"):
-        past.table("t").delete("id = 1")
+    for write in (lambda: past.table("t").delete("id = 1"), lambda: past.execute("DELETE FROM t")):
+        with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned at snapshot 1"):
+            write()
     with pytest.raises(LakeconfError, match="nothing can be written: the transaction has ended"):
         ended.table("t").delete("id = 1")
     with (

@@ -87,14 +87,6 @@ def test_ducklake_creates_what_the_definition_says(tmp_path: Path) -> None:
     assert ours.partition_fields == made.partition_fields
 
 
-def test_reserved_names_are_refused_in_every_change() -> None:
-    for evolution in (Evolution(add={"s.__lakeconf_x": "DATE"}), Evolution(rename={"a": "__lakeconf_x"})):
-        with pytest.raises(SchemaError, match="__lakeconf_x"):
-            evolution.statements("t", {"a": "DATE", "s": "STRUCT(a DATE)"})
-    with pytest.raises(SchemaError, match="__lakeconf_x"):
-        Definition({"__lakeconf_x": "DATE"}).statements("s", "t")
-
-
 @pytest.mark.parametrize(
     "text", ["", "x", "INTEGER DEFAULT 1", "INTEGER, b DATE", "INTEGER NOT NULL", "INTEGER); DROP", "1"]
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,26 +74,3 @@ def test_job_inherits_the_properties_of_the_callers_thread(spark: SparkSession) 
     finally:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
     assert seen == ["planted"]
-
-
-def test_interruption_cancels_the_jobs_and_waits_for_their_end(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
-    ended: list[str] = []
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def action() -> None:
-        signal.pthread_kill(main, signal.SIGINT)
-        try:
-            spark.range(10**15).where("id % 7 = 8").count()
-        except Exception as error:
-            ended.append(str(error))
-            raise
-
-    with caplog.at_level(logging.WARNING), pytest.raises(KeyboardInterrupt):
-        run_job(spark, action, "0a1b")
-    (reason,) = ended
-    assert "cancel" in reason.lower()
-    assert "interrupted: cancelling the Spark jobs of the write 0a1b" in caplog.text
-    assert spark.range(3).count() == 3
