@@ -114,7 +114,7 @@ def paths(options: Options) -> list[str]:
     return [file.path for part in parts if isinstance(part, Files) for file in part.plan.files]
 
 
-def test_the_snapshot_is_the_latest_or_the_one_of_the_options(events_folder: Path) -> None:
+def test_options_choose_the_snapshot_the_columns_and_the_files(events_folder: Path) -> None:
     assert events_folder.exists()
     columns, latest = resolve(Options("raw.events"))
     assert [column.name for column in columns] == ["id", "kind"]
@@ -123,18 +123,10 @@ def test_the_snapshot_is_the_latest_or_the_one_of_the_options(events_folder: Pat
         (first, *_) = lake.table("raw.events").history()
     assert resolve(Options("raw.events", version=2))[1] == 2
     assert resolve(Options("raw.events", timestamp=first.time))[1] == first.snapshot_id
-
-
-def test_columns_are_selected_in_the_order_of_the_option(events_folder: Path) -> None:
-    assert events_folder.exists()
     columns, _ = resolve(Options("raw.events", columns="kind, id"))
     assert [column.name for column in columns] == ["kind", "id"]
     with pytest.raises(SchemaError, match="has no column 'size'"):
         resolve(Options("raw.events", columns="size"))
-
-
-def test_files_without_matching_rows_are_skipped(events_folder: Path) -> None:
-    assert events_folder.exists()
     assert len(paths(Options("raw.events"))) == 2
     assert len(paths(Options("raw.events", where="id < 3"))) == 1
     assert paths(Options("raw.events", where="id > 3", columns="kind")) == []
@@ -188,6 +180,7 @@ def test_options_are_converted_and_names_ignore_case() -> None:
         ({"table": "t", "version": "1", "timestamp": "2026-01-31"}, "pass either the option version or"),
         ({"table": "t", "since": "1"}, "a read has no option 'since'"),
         ({"table": "t", "password": "x7"}, "the data source has no option 'password'"),
+        ({"table": "t", "versionn": "x7"}, "the data source has no option 'versionn'"),
     ],
 )
 def test_wrong_options_are_refused_without_their_values(given: dict[str, str], message: str) -> None:
@@ -195,11 +188,7 @@ def test_wrong_options_are_refused_without_their_values(given: dict[str, str], m
         options_of(given, "a read")
     assert refused.value.message.startswith(message)
     assert "x7" not in str(refused.value)
-
-
-def test_a_similar_option_is_suggested() -> None:
-    with pytest.raises(LakeconfError, match='did you mean "version"'):
-        options_of({"table": "t", "versionn": "1"}, "a read")
+    assert ("versionn" in given) == ('did you mean "version"' in str(refused.value.hint))
 
 
 @pytest.mark.parametrize(("name", "value"), [("snapshots_per_batch", "0"), ("changes", "yes"), ("since", "-1")])

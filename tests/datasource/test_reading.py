@@ -102,19 +102,6 @@ def test_a_truncated_or_missing_file_is_an_error(usual: Lake) -> None:
         rows(usual, usual.newest)
 
 
-def test_a_value_that_spark_cannot_hold_is_an_error(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT TIMESTAMP_NS '2026-01-01 00:00:00.000000001' AS at FROM range(50)")
-    with pytest.raises(LakeconfError, match="more digits than Spark's microseconds"):
-        rows(usual, usual.newest)
-
-
-def test_large_results_are_returned_in_batches(usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(25000)")
-    found = rows(usual, usual.newest)
-    assert found.num_rows == 25_000
-    assert found.column("id").num_chunks > 1
-
-
 def test_rows_are_returned_while_duckdb_computes_the_next_ones(usual: Lake) -> None:
     bad = "CASE WHEN range = 299999 THEN TIMESTAMP_NS '2026-01-01 00:00:00.000000001' END"
     usual.run(f"CREATE TABLE lake.t AS SELECT range AS id, {bad} AS at FROM range(300000)")

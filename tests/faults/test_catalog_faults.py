@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from faulty_lake import ROWS, ids, local_files, make_store, refused, state
-from local_stores import on_postgres, store_of
 
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 
@@ -24,27 +23,11 @@ MORE = pa.table({"name": ["ten"], "id": pa.array([10], pa.int64())})
 
 
 @pytest.fixture
-def make(postgres_server: PostgresServer, tmp_path: Path) -> Callable[[int], Store]:
-    """Creates a store that connects to the catalog through a given port; the lake has a table of ten rows."""
-    database = postgres_server.create_database()
-
-    def made(port: int) -> Store:
-        return store_of(tmp_path, on_postgres(postgres_server, database, port))
-
-    with made(postgres_server.port).open() as lake:
+def direct(direct: Store) -> Store:
+    """The lake has a table of ten rows."""
+    with direct.open() as lake:
         lake.create_table("t", like=ROWS).append(ROWS)
-    return made
-
-
-@pytest.fixture
-def direct(make: Callable[[int], Store], postgres_server: PostgresServer) -> Store:
-    return make(postgres_server.port)
-
-
-@pytest.fixture
-def hurt(make: Callable[[int], Store], postgres_proxy: FaultProxy) -> Store:
-    """The store through the proxy."""
-    return make(postgres_proxy.port)
+    return direct
 
 
 @pytest.fixture

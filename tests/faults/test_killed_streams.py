@@ -8,6 +8,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from local_stores import ids
 from streaming_process import TABLE, StreamingProcess
 from strength import PROVE
 
@@ -48,9 +49,9 @@ def test_a_killed_stream_copies_each_row_once(tmp_path: Path) -> None:
         process = StreamingProcess(tmp_path)
         assert any(line.startswith("end") for line in process.events())
         assert process.finish() == 0
-        expected = ids(source)
+        expected = ids(source, TABLE)
     with config.get_store("copy").open() as copy:
-        assert ids(copy) == expected == list(range(next(numbers)))
+        assert ids(copy, TABLE) == expected == list(range(next(numbers)))
 
 
 def write(source: Lake, numbers: itertools.count[int], chance: random.Random) -> None:
@@ -68,7 +69,3 @@ def maintain(source: Lake, checkpoint: Path, chance: random.Random) -> None:
         offset = json.loads((checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1])
         unread = source.refresh() - offset["snapshot"]
         source.maintenance.expire_snapshots(older_than=timedelta(0), keep=max(unread, 1), force=True)
-
-
-def ids(lake: Lake) -> list[int]:
-    return sorted(row["id"] for row in lake.table(TABLE).to_arrow().to_pylist())

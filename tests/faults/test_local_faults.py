@@ -7,11 +7,10 @@ import datetime as dt
 import resource
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from faulty_lake import ROWS, ids, local_files, make_store, refused, state
+from faulty_lake import MANY, ROWS, ids, local_files, make_store, refused, state
 
 from lakeconf.errors import CatalogError, ConnectionFailed, StorageError
 
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from lakeconf import Store
-
-MANY = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
 
 
 @pytest.fixture(params=["sqlite", "duckdb"])
@@ -70,31 +65,26 @@ def test_disk_full_while_writing_a_data_file(store: Store, files: Callable[[], l
     assert len(state(store, files).rows) == 300_010
 
 
-def test_append_to_an_unwritable_folder(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
-    (tmp_path / "data/main/other").write_text("a file where the folder should be")
-    before = state(store, files)
-    with store.open() as lake, refused(StorageError, "(?s)main/other.*is a file, not a directory"):
-        lake.table("other").append(ROWS)
-    assert state(store, files) == before
-
-
-def test_spark_append_to_an_unwritable_folder(
-    store: Store, files: Callable[[], list[str]], tmp_path: Path, spark: SparkSession
+def test_append_to_an_unwritable_folder(
+    store: Store, files: Callable[[], list[str]], tmp_path: Path, engine: Any
 ) -> None:
     (tmp_path / "data/main/other").write_text("a file where the folder should be")
     before = state(store, files)
-    with store.open(spark) as lake, refused(StorageError, "(?s)main/other"):
+    message = "(?s)main/other" + ("" if engine else ".*is a file, not a directory")
+    with store.open(engine) as lake, refused(StorageError, message):
         lake.table("other").append(ROWS)
     assert state(store, files) == before
 
 
-def test_open_with_a_file_as_data_path(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("")
-    store = make_store(
-        {"type": "sqlite", "uri": str(tmp_path / "catalog")}, {"type": "local", "path": str(tmp_path / "data")}
-    )
-    with refused(StorageError, "(?s)data is a file.*set `?path`? to the folder"):
-        store.open()
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("data", "(?s)data is a file.*set `?path`? to the folder"), ("folder", "(?s)folder.*cannot be created")],
+)
+def test_open_with_a_file_in_place_of_a_folder(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / name).write_text("")
+    catalog = {"type": "sqlite", "uri": str(tmp_path / "folder/catalog")}
+    with refused(StorageError, message):
+        make_store(catalog, {"type": "local", "path": str(tmp_path / "data")}).open()
 
 
 def test_disk_full_while_writing_the_catalog(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
@@ -112,15 +102,6 @@ def test_disk_full_while_writing_the_catalog(store: Store, files: Callable[[], l
     catalog = {"type": store.metadata_backend.type, "uri": str(tmp_path / "found/catalog")}
     found = make_store(catalog, {"type": "local", "path": str(tmp_path / "data")})
     assert state(found, files) == before
-
-
-def test_open_with_a_file_as_catalog_folder(tmp_path: Path) -> None:
-    (tmp_path / "folder").write_text("")
-    store = make_store(
-        {"type": "sqlite", "uri": str(tmp_path / "folder/catalog")}, {"type": "local", "path": str(tmp_path / "data")}
-    )
-    with refused(StorageError, "(?s)folder.*cannot be created"):
-        store.open()
 
 
 def test_open_read_only_with_a_deleted_catalog(store: Store, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commit_hooks import at_commit
-from local_stores import config_of, in_bucket, on_postgres, store_of
+from local_stores import config_of, in_bucket, on_postgres
 from partitioned_rows import COLUMNS, FIRST, SECOND, ids_of, parquet_files, writers
 
 import lakeconf
@@ -28,12 +28,11 @@ NOW = dt.timedelta(0)
 
 
 @pytest.fixture
-def far(postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path) -> Store:
+def far(direct: Store, hurt: Store) -> Store:
     """A store through the proxy; the lake has a partitioned table with twelve rows."""
-    database = postgres_server.create_database()
-    with store_of(tmp_path, on_postgres(postgres_server, database)).open() as lake:
+    with direct.open() as lake:
         lake.create_table("t", COLUMNS, partitioned_by=["day", "kind"]).append(FIRST)
-    return store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
+    return hurt
 
 
 def test_commit_with_a_lost_reply_keeps_its_files(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from faulty_lake import ROWS, ids, make_store, refused, state
+from faulty_lake import MANY, ROWS, ids, make_store, refused, state
+from local_stores import in_bucket
 
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import LakeconfError, StorageError
@@ -25,17 +26,8 @@ FOR_EVER = 10_000
 
 
 def bucket_store(server: S3Server, port: int, bucket: str, catalog: Path, **fields: Any) -> Store:
-    storage: dict[str, Any] = {
-        "type": "s3",
-        "bucket": bucket,
-        "endpoint": f"127.0.0.1:{port}",
-        "region": server.region,
-        "url_style": "path",
-        "use_ssl": False,
-        "key_id": server.keys.key_id,
-        "secret": server.keys.secret,
-    }
-    return make_store({"type": "sqlite", "uri": str(catalog)}, storage | fields)
+    storage = in_bucket(server, bucket) | {"endpoint": f"127.0.0.1:{port}"} | fields
+    return make_store({"type": "sqlite", "uri": str(catalog)}, storage)
 
 
 @pytest.fixture
@@ -103,11 +95,10 @@ def test_failed_storage_write_changes_nothing(
     message: str,
 ) -> None:
     before = state(direct, files)
-    many = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
     with hurt.open() as lake:
         fault(s3_proxy)
         with refused(StorageError, f"(?s){message}", s3_server.keys.secret, "a-session-token"):
-            lake.table("t").append(many)
+            lake.table("t").append(MANY)
         s3_proxy.heal()
         assert state(direct, files) == before
         lake.table("t").append(MORE)
@@ -115,10 +106,9 @@ def test_failed_storage_write_changes_nothing(
 
 
 def test_interrupted_upload_is_retried(direct: Store, hurt: Store, s3_proxy: FaultProxy) -> None:
-    many = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
     with hurt.open() as lake:
         s3_proxy.reset_after(500_000)
-        lake.table("t").append(many)
+        lake.table("t").append(MANY)
         assert s3_proxy.fired == 1
     with direct.open() as lake:
         assert len(ids(lake)) == 300_010

@@ -368,13 +368,6 @@ def test_move_is_confirmed_only_with_a_marker(filled: Lake) -> None:
     assert place(filled).read_bytes() == before
 
 
-def test_marker_without_places_of_the_catalog(filled: Lake) -> None:
-    one = LakeMarker(filled.reader)
-    one.create()
-    assert content(filled)["catalog"] == []
-    one.before_cleanup()
-
-
 # Object storage.
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
 
+# More than one megabyte.
+MANY = pa.table({"id": pa.array(range(300_000), pa.int64()), "name": [f"{n * 7919:x}" for n in range(300_000)]})
+
 
 class State(NamedTuple):
     """The visible state of a lake: its snapshots, rows and files."""

@@ -76,3 +76,9 @@ def store_of(folder: Path, catalog: dict[str, Any] | None = None, **attach_optio
 def ids(lake: Lake, table: str = "t") -> list[int]:
     """The ids of the rows of a table, in order."""
     return sorted(lake.table(table).scan().collect("pyarrow").to_native()["id"].to_pylist())
+
+
+def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
+    """The rows that plain DuckDB reads, in order."""
+    native: Any = lake.sql(query).to_native()
+    return sorted(native.fetchall(), key=repr)

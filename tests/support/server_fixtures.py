@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from local_stores import on_postgres, store_of
 from servers import fault_proxies, fault_proxy, postgres, s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
+    from pathlib import Path
 
     from servers import FaultProxy, PostgresServer, S3Server
+
+    from lakeconf import Store
 
 
 # The servers of the session, once a test has requested them.
@@ -86,3 +90,15 @@ def s3_proxy(proxies: Connection, s3_server: S3Server) -> Iterator[FaultProxy]:
 def database(postgres_server: PostgresServer) -> str:
     """The name of an empty database on the PostgreSQL server."""
     return postgres_server.create_database()
+
+
+@pytest.fixture
+def direct(tmp_path: Path, postgres_server: PostgresServer, database: str) -> Store:
+    """A store whose catalog is on the PostgreSQL server."""
+    return store_of(tmp_path, on_postgres(postgres_server, database))
+
+
+@pytest.fixture
+def hurt(tmp_path: Path, postgres_server: PostgresServer, database: str, postgres_proxy: FaultProxy) -> Store:
+    """The same store through the proxy."""
+    return store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
