@@ -13,14 +13,13 @@ from plain_sql import run_plain
 
 from lakeconf import __version__
 from lakeconf.commit import session
-from lakeconf.commit.recovery import AttachedCatalog
 from lakeconf.commit.session import run_step
 from lakeconf.errors import CommitError, LakeconfError, QueryError
 from lakeconf.guard import locks
 from lakeconf.guard.guard import LakeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from servers import PostgresServer
@@ -82,40 +81,35 @@ def test_step_commits_once_with_a_token(lake: Lake) -> None:
     assert lake.refresh() == 5, "a step that changes nothing creates no snapshot"
 
 
+@pytest.mark.parametrize(
+    ("has_locks", "times", "expected"),
+    [
+        (True, 1, 2 * ["shared"]),
+        (True, 6, 5 * ["shared"] + 2 * ["alone"]),  # the writers wait
+        (False, 6, 7 * ["not at all"]),
+    ],
+)
 def test_step_that_another_commit_overtakes_is_repeated(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    has_locks: bool,
+    times: int,
+    expected: list[str],
 ) -> None:
     caplog.set_level("INFO")
-    states: list[str] = []
+    states, lock = list[str](), tmp_path / "catalog.lakeconf-writers"
+    if not has_locks:
+        lake._session.guard = LakeGuard(None, lake._session.guard.marker)
+        lock.touch()
     with monkeypatch.context() as patch:
-        overtaken(lake, patch, 1, states, tmp_path / "catalog.lakeconf-writers")
-        assert [row[:2] for row in run_step(lake._session, MERGE)] == [("main", "t")]
-    assert states == ["shared", "shared"]
-    assert (lake.refresh(), files(lake)) == (6, 1)
-    assert "another writer overtook a compaction step; repeating the step" in caplog.text
-
-
-def test_step_that_is_always_overtaken_lets_the_writers_wait(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states: list[str] = []
-    with monkeypatch.context() as patch:
-        overtaken(lake, patch, 6, states, tmp_path / "catalog.lakeconf-writers")
-        run_step(lake._session, MERGE)
-    assert states == 5 * ["shared"] + 2 * ["alone"]
+        overtaken(lake, patch, times, states, lock)
+        assert ("main", "t") in [row[:2] for row in run_step(lake._session, MERGE)]
+    assert states == expected
     lake.refresh()
     assert files(lake) == 1
-
-
-def test_step_without_locks_is_repeated_as_well(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake._session.guard = LakeGuard(None, lake._session.guard.marker)
-    states: list[str] = []
-    lock = tmp_path / "catalog.lakeconf-writers"
-    lock.touch()
-    with monkeypatch.context() as patch:
-        overtaken(lake, patch, 6, states, lock)
-        run_step(lake._session, MERGE)
-    assert states == 7 * ["not at all"]
+    assert "another writer overtook a compaction step; repeating the step" in caplog.text
 
 
 def test_step_gives_up_after_a_while(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,23 +144,6 @@ def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monk
         with pytest.raises(LakeconfError, match="was deleted while it was held, so nothing was written"):
             run_step(lake._session, MERGE)
     assert lake.refresh() == before
-
-
-def test_files_of_changed_tables_are_kept_until_the_reply(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[tuple[set[str], int]] = []
-
-    def keep(_: AttachedCatalog, tables: Collection[str], begun: int) -> None:
-        kept.append((set(tables), begun))
-
-    monkeypatch.setattr(AttachedCatalog, "keep_written", keep)
-    run_step(lake._session, "CALL ducklake_flush_inlined_data('dev')")
-    assert kept == [(set(), 4)]
-    run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM u", "DELETE FROM t WHERE id = 5")
-    run_plain(lake, 'CREATE SCHEMA "A.b"', 'CREATE TABLE "A.b".v (id BIGINT)', 'INSERT INTO "A.b".v VALUES (1)')
-    run_step(lake._session, "CALL ducklake_flush_inlined_data('dev')")
-    # The flush does not return the table of which it writes only deletes.
-    assert kept[1][0] == {'"A.b".v', "main.t"}
-    assert kept[1][1] == lake.refresh() - 1
 
 
 def test_step_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

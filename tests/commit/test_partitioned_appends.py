@@ -33,13 +33,6 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
         yield lake
 
 
-def test_only_rows_that_cannot_be_registered_are_inserted(lake: Lake, tmp_path: Path) -> None:
-    assert ids_of(lake) == list(range(12))
-    assert writers(lake) == ["ducklake"] * 3 + ["lakeconf"] * 9
-    assert len(parquet_files(tmp_path)) == 12
-    assert not list(tmp_path.rglob("lakeconf-*/*"))
-
-
 @pytest.mark.parametrize("change", ["SET PARTITIONED BY (kind, day)", "RESET PARTITIONED BY", "RENAME kind TO sort"])
 def test_change_of_the_partitioning_is_a_conflict(lake: Lake, store: Store, tmp_path: Path, change: str) -> None:
     with store.open() as other:
@@ -124,12 +117,6 @@ def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake,
     lake.table("u").append(FIRST.rename_columns(["id", "day", "__lakeconf_group_0"]))
     kinds = lake._session.writer.rows("SELECT DISTINCT __lakeconf_group_0 FROM dev.u ORDER BY ALL NULLS FIRST")
     assert kinds == [(None,), ("",), ("NULL",), ("a b",)]
-
-
-def test_overwrite_of_partitions_replaces_them(lake: Lake) -> None:
-    lake.table("t").overwrite_partitions(frame(300, 302))
-    same = {(number % 3, number % 4) for number in (300, 302)}
-    assert ids_of(lake) == [*(number for number in range(12) if (number % 3, number % 4) not in same), 300, 302]
 
 
 def test_repeated_or_failed_write_leaves_no_file(lake: Lake, tmp_path: Path) -> None:

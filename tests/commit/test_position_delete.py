@@ -9,10 +9,8 @@ from commit_hooks import at_commit
 from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_catalog, store_of
 from plain_sql import run_plain
-from strength import PROVE
 
 from lakeconf.commit.deletions import Outcome
-from lakeconf.write import decision as rule
 from lakeconf.write.row_changes import delete, overwrite
 from lakeconf.write.writes import Writing
 
@@ -70,34 +68,10 @@ def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, 
     return sorted(lake._session.writer.rows(f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
 
 
-@pytest.fixture(params=["statements", "a staged commit"])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, searching: None) -> None:
-    """Executors find the rows; few of them are deleted by statements, many by a staged commit."""
-    monkeypatch.setattr(rule, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
-
-
-@pytest.mark.usefixtures("few")
-def test_result_is_that_of_a_delete_at_the_commit(empty: Lake) -> None:
-    """Other writers change the table after the search."""
-    staged = rule.FEWEST_POSITIONS == 0
-    others = OTHERS if PROVE else dict(list(OTHERS.items())[int(staged) :: 2])
-    make_twins(empty, *(f"{name}{number}" for number in range(len(others)) for name in ("ours", "theirs")))
-    for number, (other, statement) in enumerate(others.items()):
-        ours, theirs = f"ours{number}", f"theirs{number}"
-        empty.refresh()
-        with Writing(empty._scope) as transaction:
-            delete(transaction, ours, where=WHERE)
-            assert isinstance(transaction.changes[-1].body, Outcome)
-            for name in (ours, theirs):
-                run_plain(empty, statement.format(name))
-        run_plain(empty, f"DELETE FROM {theirs} WHERE {WHERE}")
-        assert rows(empty, ours) == rows(empty, theirs), other
-
-
 @pytest.mark.usefixtures("searching")
 def test_overwrite_replaces_all_rows(empty: Lake) -> None:
     """Other writers change the table before the commit, which replaces their rows too."""
-    others = {"nothing": "", **{name: OTHERS[name] for name in ("append", "small delete", "rewrite", "flush")}}
+    others = {"nothing": "", **{name: OTHERS[name] for name in ("append", "flush")}}
     names = {other: f"t{number}" for number, other in enumerate(others)}
     make_twins(empty, *names.values())
     for other, name in names.items():
@@ -112,8 +86,9 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
 
 
 @pytest.mark.usefixtures("searching")
-@pytest.mark.parametrize("other", ["append", "delete", "flush", "rewrite"])
-def test_overtaken_commit_is_repeated(empty: Lake, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+@pytest.mark.parametrize("other", OTHERS)
+def test_result_is_that_of_a_delete_at_the_commit(empty: Lake, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    """Other writers change the table after the search. `test_random_deletes` does so for staged commits, too."""
     make_twins(empty, "ours", "theirs")
     at_commit(monkeypatch, before=lambda: run_plain(empty, OTHERS[other].format("ours")))
     empty.table("ours").delete(WHERE)

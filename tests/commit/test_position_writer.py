@@ -15,11 +15,11 @@ from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.commit import deletions
 from lakeconf.commit.change import Replacement
-from lakeconf.commit.deletions import have_row_ids, plan_delete, repeated_id, write_positions
+from lakeconf.commit.deletions import found_positions, have_row_ids, plan_delete, write_positions
 from lakeconf.commit.staged_commit import add_replacement, check_replaced
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.engine import ROW_ID
+from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
 
 if TYPE_CHECKING:
@@ -73,25 +73,16 @@ def test_positions_are_sorted_with_the_earlier_ones(
     assert [number for (number,) in ids] == [2147483646, 2147483645, 2147483539][: len(rows[0])]
 
 
-def test_names_of_files_are_not_sorted_with_the_positions(usual: Lake) -> None:
-    """The memory of a sort is that of the positions, however long the path of the data file is."""
-    folder = usual.folder / ("long" * 50)
-    folder.mkdir()
-    usual.run("CREATE TABLE lake.t (i BIGINT)", f"COPY (SELECT i FROM range(400000) r(i)) TO '{folder}/x.parquet'")
-    usual.run(f"CALL ducklake_add_data_files('lake', 't', '{folder}/x.parquet')")
-    usual.run("SET max_temp_directory_size = '0KB'", "SET memory_limit = '70MB'")
-    file = written(usual, "SELECT file_row_number AS pos FROM lake.t", 400_000)
-    usual.run("RESET memory_limit")
-    names, positions = "SELECT DISTINCT file_path FROM '{}'", "SELECT pos FROM '{}'"
-    assert usual.rows(names.format(file.path)) == [(f"{folder}/x.parquet",)]
-    assert usual.rows(positions.format(file.path)) == [(number,) for number in range(400_000)]
-
-
 @pytest.mark.parametrize("earlier", [0, 300_000])
 def test_memory_does_not_grow_with_the_number_of_positions(usual: Lake, earlier: int) -> None:
-    """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB."""
+    """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB.
+
+    That of their names, too, would need more memory, because the path of the data file is long.
+    """
+    folder = usual.folder / ("long" * 50)
+    folder.mkdir()
     usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t (i BIGINT)")
-    path = f"{usual.folder}/one.parquet"
+    path = f"{folder}/one.parquet"
     usual.run(f"COPY (FROM range({COUNT}) AS r(i)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE {COUNT})")
     usual.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
     if earlier:
@@ -102,6 +93,7 @@ def test_memory_does_not_grow_with_the_number_of_positions(usual: Lake, earlier:
     usual.run("RESET memory_limit")
     query = f"SELECT count(*), bool_and(pos > before) FROM (SELECT pos, lag(pos) OVER () AS before FROM '{file.path}')"
     assert usual.rows(query) == [(COUNT // 2 + earlier, True)]
+    assert usual.rows(f"SELECT DISTINCT file_path FROM '{file.path}'") == [(path,)]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +116,12 @@ def test_only_the_same_ids_are_equal(ids: list[int], is_same: bool, tmp_path: Pa
         assert have_row_ids(connection, files, f"SELECT unnest({ids}) AS {ROW_ID}") is is_same
 
 
-def test_repeated_id_is_found() -> None:
-    ids = f"SELECT i AS {ROW_ID}, 'x' AS other FROM range(1000) AS r(i)"
+def test_repeated_or_unsorted_positions_are_refused(tmp_path: Path) -> None:
     with connect() as connection:
-        assert repeated_id(connection, ids) is None
-        assert repeated_id(connection, f"{ids} UNION ALL SELECT unnest([517, 517]), 'y'") == (517, 3)
-        assert repeated_id(connection, f"{ids} WHERE false") is None
-        assert repeated_id(connection, f"FROM ({ids}) UNION ALL FROM ({ids})") == (0, 2)  # the lowest of several
+        for number, positions in enumerate(([3, 3], [5, 3])):
+            path = str(tmp_path / f"{number}.parquet")
+            connection.execute(f"COPY (SELECT unnest({positions})::BIGINT AS {FILE_ROW_NUMBER}) TO '{path}'")
+            assert found_positions(connection, {1: path}) is None
 
 
 TABLE = TableInfo(4, "main", "t", (), "/data/main/t/")

@@ -219,13 +219,6 @@ def test_evolution_for_a_frame_adds_and_widens() -> None:
     assert evolution_for({"id": "INTEGER"}, types) == Evolution()
 
 
-def test_default_of_bytes_is_these_bytes(tmp_path: Path) -> None:
-    with lake("duckdb", tmp_path) as source:
-        source.run("CREATE TABLE lake.t (id INTEGER)", "INSERT INTO lake.t VALUES (1)")
-        source.run(*Evolution(add={"b": "BLOB"}, defaults={"b": b"\x00'a"}).statements("lake.t", {"id": "INTEGER"}))
-        assert source.rows("SELECT b FROM lake.t") == [(b"\x00'a",)]
-
-
 @pytest.mark.parametrize(
     ("column", "new"),
     [

@@ -87,17 +87,14 @@ def test_moments_with_a_time_zone_are_bounded_in_every_zone(
     assert writer.rows(f"SELECT {found} FROM ({moments}) AS r(tz)") == [(True,), (False,)]
 
 
-def test_moments_without_an_offset_have_no_bounds(tmp_path: Path, writer: Connection) -> None:
-    path = tmp_path / "moments.parquet"
-    writer.execute(f"COPY (SELECT TIMESTAMP '2024-01-02 03:04:05' AS tz) TO '{path}'")
-    assert bounds(writer, [str(path)], "tz") is None
-
-
-@pytest.mark.parametrize("name", ["x", "b"])
-def test_types_without_exact_statistics_have_no_bounds(
-    name: str, spark: SparkSession, tmp_path: Path, writer: Connection
-) -> None:
-    assert bounds(writer, staged(spark, tmp_path / "f", ROW), name) is None
+def test_keys_without_exact_statistics_have_no_bounds(spark: SparkSession, tmp_path: Path, writer: Connection) -> None:
+    files = staged(spark, tmp_path / "f", ROW)
+    assert [bounds(writer, files, name) for name in ("x", "b")] == [None, None]
+    without_an_offset = f"{tmp_path}/moments.parquet"
+    writer.execute(f"COPY (SELECT TIMESTAMP '2024-01-02 03:04:05' AS tz) TO '{without_an_offset}'")
+    assert bounds(writer, [without_an_offset], "tz") is None
+    assert bounds(writer, staged(spark, tmp_path / "nulls", {}), "n", "s") is None
+    assert bounds(writer, [], "n") is None
 
 
 @pytest.mark.parametrize(
@@ -114,12 +111,6 @@ def test_values_that_footers_do_not_show_exactly_have_no_bounds(
     name: str, value: str, spark: SparkSession, tmp_path: Path, writer: Connection
 ) -> None:
     assert bounds(writer, staged(spark, tmp_path / "f", ROW, {name: value}), name, "n") == f"({between('n', '1', '1')})"
-
-
-def test_null_keys_alone_have_no_bounds(spark: SparkSession, tmp_path: Path, writer: Connection) -> None:
-    files = staged(spark, tmp_path / "f", {})
-    assert bounds(writer, files, "n", "s") is None
-    assert bounds(writer, [], "n") is None
 
 
 def test_few_values_of_a_listed_key_replace_its_bounds(spark: SparkSession, tmp_path: Path, writer: Connection) -> None:

@@ -47,33 +47,24 @@ def names(lake: Lake) -> dict[int, str | None]:
     return dict(native.fetchall())
 
 
-def test_small_merge_is_computed_by_duckdb(lake: Lake) -> None:
-    lake.table("t").merge(CHANGES, on="id")
+def test_size_of_the_frame_and_of_the_files_that_can_match_decides(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = lake.table("t").merge
+    merge(CHANGES, on="id")
     assert decision(lake).startswith("duckdb: the frame has ")
     assert "; the files that can match (1) have " in decision(lake)
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
     assert lake._session.writer.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'") == []
-
-
-def test_merge_that_may_delete_unmatched_rows_can_match_every_file(lake: Lake) -> None:
+    for limit, reason in (("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files that can match (")):
+        with monkeypatch.context() as patch:
+            patch.setattr(rule, limit, 0)
+            merge(CHANGES, on="id")
+        assert decision(lake).startswith(f"spark: {reason}")
+        assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
     count = lake.table("t").explain().files
     assert count > 1
-    lake.table("t").merge(CHANGES, on="id", not_matched_by_source=Delete(when=nw.col("target_id") < 3))
-    assert f"; the files that can match ({count}) have " in decision(lake)
+    merge(CHANGES, on="id", not_matched_by_source=Delete(when=nw.col("target_id") < 3))
+    assert f"; the files that can match ({count}) have " in decision(lake), "those of rows without a match, too"
     assert names(lake) == {2: "B", 3: None, 9: "i"}
-
-
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [("MOST_FRAME_BYTES", "the frame has "), ("MOST_FILE_BYTES", "the files that can match (1) have ")],
-)
-def test_merge_above_a_limit_is_computed_by_spark(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
-) -> None:
-    monkeypatch.setattr(rule, limit, 0)
-    lake.table("t").merge(CHANGES, on="id")
-    assert decision(lake).startswith(f"spark: {reason}")
-    assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
 
 
 def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:

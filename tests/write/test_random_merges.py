@@ -1,4 +1,7 @@
-"""Random merges, on both engines: the rows match DuckDB's MERGE INTO, and the change feed is correct."""
+"""Random merges: the rows match DuckDB's MERGE INTO, and the change feed is correct.
+
+`test_twin_merges` compares those of Spark with them.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,13 @@ import duckdb
 import hypothesis.strategies as st
 import narwhals as nw
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
-from local_stores import store_of
 from strength import PROVE
 
-from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lakeconf import Lake
+    from lakeconf import Lake, Store
 
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 KEYS = st.tuples(st.none() | st.integers(0, 6), st.none() | st.sampled_from(["", "a", "b"]))
@@ -160,15 +158,6 @@ def check_feed(
     return set(feed)
 
 
-@pytest.fixture(scope="module", params=["on_duckdb", "on_spark"])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    store = store_of(tmp_path_factory.mktemp("merges"))
-    session = request.getfixturevalue("spark") if request.param == "on_spark" else None
-    with pytest.MonkeyPatch.context() as patch, store.open(session) as lake:
-        patch.setattr(rule, "MOST_FRAME_BYTES", 0)  # otherwise DuckDB computes merges for Spark
-        yield lake
-
-
 # A merge with every kind of change, whatever the random merges contain.
 EACH = Merge(
     [(1, "a", 1), (2, "b", 2), (3, None, 3), (5, "e", 5)],
@@ -184,10 +173,9 @@ EACH = Merge(
 )
 
 
-def test_random_merges_match_duckdb(lake: Lake) -> None:
+def test_random_merges_match_duckdb(store: Store) -> None:
     """Several merges into separate tables share a transaction, because commits take most of the time."""
-    on_spark = lake._session.engine.name == "spark"
-    together, rounds = (2, 2) if on_spark else (10, 3)
+    together, rounds = 10, 3
     seen = Counter[str]()
 
     @settings(max_examples=150 if PROVE else rounds)
@@ -209,8 +197,8 @@ def test_random_merges_match_duckdb(lake: Lake) -> None:
             seen.update(["merges", *kinds] if merge is not EACH else [])
             assert merge is not EACH or kinds == {"insert", "delete", "update_preimage", "update_postimage"}
 
-    check()
+    with store.open() as lake:
+        check()
     # The random merges must contain enough changes of each kind.
     assert seen["merges"] >= together * rounds
-    if not on_spark:
-        assert min(seen[kind] for kind in ("insert", "update_postimage", "delete")) >= seen["merges"] // 10, seen
+    assert min(seen[kind] for kind in ("insert", "update_postimage", "delete")) >= seen["merges"] // 10, seen

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commit_hooks import at_staged_commit
 from local_stores import store_of
 from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
@@ -79,27 +78,6 @@ def test_duckdb_looks_for_the_rows_in_the_catalog_only(
     updated = len([i for i in LEFT if i % 2 == 0])
     assert dict(feed) == {"update_preimage": updated, "update_postimage": updated, "insert": 106 - updated}
     assert unknown_files(lake, tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("other", "expected"),
-    [
-        ("CALL ducklake_rewrite_data_files('dev', 't', delete_threshold => 0)", [1, 1, 1]),
-        ("INSERT INTO other VALUES (1)", [1, 1]),
-    ],
-)
-def test_positions_after_another_commit(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, other: str, expected: list[int], tmp_path: Path
-) -> None:
-    """Row ids find the rows again if they are in other files now; the snapshot of the deletes is the new one."""
-    found = searches(monkeypatch)
-    at_staged_commit(monkeypatch, before=lambda: run_plain(lake, other))
-    lake.table("t").merge(spark.sql(FRAME), on="id")
-    assert (committer(lake), rows(lake)) == ("staged", MERGED)
-    assert found == expected
-    assert unknown_files(lake, tmp_path) == []
-    query = f"SELECT count(*) FROM dev.table_changes('t', {lake.snapshot_id}, {lake.snapshot_id})"
-    assert fetched(lake, query) == [(106 + len([i for i in LEFT if i % 2 == 0]),)]
 
 
 def test_updates_keep_the_snapshots_of_earlier_deletes(lake: Lake) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from local_stores import rows
 
 from lakeconf.errors import AuditError, CommitError, LakeconfError, SchemaError
 from lakeconf.guard.guard import LakeGuard
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from lakeconf import Lake, Store
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "kind": ["view", None]})
-
-
-def rows(lake: Lake, query: str) -> list[tuple[Any, ...]]:
-    """The rows that plain DuckDB reads."""
-    native: Any = lake.sql(query).to_native()
-    return sorted(native.fetchall(), key=repr)
 
 
 def read(lake: Lake, table: str) -> list[tuple[Any, ...]]:
@@ -208,20 +203,6 @@ def test_append_with_a_used_key_writes_nothing(lake: Lake, store: Store, engine:
     assert lake.table("events").append(ROWS, idempotency_key="2024-01-01") == first
     assert lake.snapshot_id > second
     assert len(read(lake, "events")) == 4
-
-
-def test_key_committed_by_another_writer_during_a_transaction(
-    lake: Lake, store: Store, engine: Any, tmp_path: Path
-) -> None:
-    lake.create_table("events", ROWS)
-    with store.open(engine) as other, lake.transaction() as tx:
-        tx.table("events").append(ROWS, idempotency_key="k")
-        first = other.table("events").append(ROWS, idempotency_key="k")
-        files = sorted(tmp_path.rglob("*.parquet"))
-    # The second writer finds the key inside its transaction, and removes its staged files.
-    assert lake.refresh() == first
-    assert len(read(lake, "events")) == 2
-    assert set(tmp_path.rglob("*.parquet")) <= set(files)
 
 
 def test_commit_info_contains_message_author_and_extra(lake: Lake) -> None:
