@@ -79,12 +79,6 @@ def test_staging_leaves_no_view_behind(lake: Lake, engine: DuckDBEngine) -> None
     assert lake.rows("SELECT view_name FROM duckdb_views() WHERE view_name LIKE 'lakeconf%'") == []
 
 
-def test_relation_of_the_lake_is_adopted_as_it_is(lake: Lake, engine: DuckDBEngine) -> None:
-    relation = lake.connection.relation("SELECT 1 AS a")
-    assert engine.adopt(relation) is relation
-    assert engine.adopt(nw.from_native(relation)) is relation
-
-
 def test_staged_rows_are_a_table_in_memory(lake: Lake, engine: DuckDBEngine, writer: Connection) -> None:
     frame = engine.adopt(pa.table({'b "q"': ["x", None, "z"], "A": pa.array([1, 2, 3], pa.int8())}))
     staged = engine.stage(frame, request_of(lake))
@@ -96,17 +90,6 @@ def test_staged_rows_are_a_table_in_memory(lake: Lake, engine: DuckDBEngine, wri
     engine.release(staged)
     engine.release(staged)
     assert staged_tables(writer) == []
-
-
-def test_null_in_a_required_column_is_rejected_and_nothing_remains(
-    lake: Lake, engine: DuckDBEngine, writer: Connection
-) -> None:
-    frame = engine.adopt(pa.table({"a": [1, None], 'b "q"': ["x", "y"]}))
-    with pytest.raises(SchemaError, match=r"the column 'a' of s\.t is NOT NULL"):
-        engine.stage(frame, request_of(lake))
-    assert staged_tables(writer) == []
-    staged = engine.stage_rows(frame, request_of(lake))
-    assert (writer.rows(staged.source), staged.row_count) == ([(1, "x"), (None, "y")], None)
 
 
 def test_release_ignores_an_error_of_duckdb(engine: DuckDBEngine, lake: Lake, writer: Connection) -> None:

@@ -134,12 +134,6 @@ def test_options_that_are_no_numbers_are_refused(usual: Lake, writer: Connection
         written(usual, writer, tmp_path)
 
 
-def test_folder_that_cannot_be_created_is_an_error(usual: Lake, writer: Connection, tmp_path: Path) -> None:
-    (tmp_path / "new").touch()
-    with pytest.raises(StorageError, match="cannot be created"):
-        written(usual, writer, tmp_path)
-
-
 TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")
 
 

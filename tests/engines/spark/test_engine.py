@@ -10,7 +10,6 @@ import pytest
 from spark_rows import access_to, scan
 
 from lakeconf.catalog.tables import load_table
-from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.spark.classic_engine import SparkEngine, check
 from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SparkError
@@ -40,14 +39,6 @@ def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: Sp
     engine._session = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_jsc=running)))
     with pytest.raises(SparkError, match=r"belongs to another Spark application(.|\n)*frame\.sparkSession"):
         engine.adopt(frame)
-
-
-def test_manifest_exists_until_the_release(engine: SparkEngine, usual: Lake, spark: SparkSession) -> None:
-    request = StagingRequest(load_table(usual.reader, "t", usual.newest), {"a": "BIGINT", "b": "VARCHAR"}, "0a1b")
-    staged = engine.stage(spark.range(3).selectExpr("id AS a", "'x' AS b"), request)
-    assert sorted(path.name for path in usual.folder.rglob("lakeconf-*")) == ["lakeconf-0a1b", "lakeconf-0a1b.parquet"]
-    engine.release(staged)
-    assert [path.name for path in usual.folder.rglob("lakeconf-*")] == ["lakeconf-0a1b"]
 
 
 ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"

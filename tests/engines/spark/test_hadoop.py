@@ -101,46 +101,28 @@ def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: 
     assert s3_server.objects(backend.bucket_name, "lake/a b+/t/part=1/")
 
 
-@pytest.mark.parametrize(("field", "error"), [("key_id", "InvalidAccessKeyId"), ("secret", "SignatureDoesNotMatch")])
-def test_wrong_key_is_rejected(spark: SparkSession, s3_iam_server: S3Server, field: str, error: str) -> None:
-    wrong: dict[str, Any] = {"key_id": "wrong"} if field == "key_id" else {"secret": Secret("wrong")}
-    backend = storage(s3_iam_server, **wrong)
-    configure_session(spark, backend.hadoop_settings())
-    with pytest.raises(Exception, match=f"(?s){error}|403") as caught:
-        write_and_read(spark, backend)
-    assert s3_iam_server.keys.secret not in str(caught.value)
-
-
-def test_large_file_is_uploaded_and_renamed_in_parts(spark: SparkSession, s3_server: S3Server) -> None:
-    backend = storage(s3_server)
-    prefix = f"fs.s3a.bucket.{backend.bucket_name}.multipart."
-    configure_session(spark, backend.hadoop_settings() | {f"{prefix}size": "5M", f"{prefix}threshold": "5M"})
-    folder = spark_uri(backend.location) + "t"
-    spark.range(400_000).selectExpr("id", "uuid() AS u").coalesce(1).write.parquet(folder)
-    assert spark._jvm
-    path = spark._jvm.org.apache.hadoop.fs.Path
-    files = path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    assert files.rename(path(folder), path(folder + "2"))
-    assert spark.read.parquet(folder + "2").count() == 400_000
-
-
-def test_error_names_the_missing_session_settings(spark: SparkSession, s3_server: S3Server) -> None:
-    backend = storage(s3_server)
-    with pytest.raises(
-        SparkError, match=r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.spark_conf"
-    ) as caught:
+def refused(spark: SparkSession, backend: ObjectStorage, match: str) -> None:
+    """Checks that a session is refused for a backend, without showing keys."""
+    with pytest.raises(SparkError, match=match) as caught:
         check_session(spark, backend.location, backend.hadoop_settings())
-    assert s3_server.keys.key_id not in str(caught.value)
+    for secret in (Secret("another-secret"), backend.secret, backend.key_id):
+        text = secret.reveal() if isinstance(secret, Secret) else str(secret)
+        assert text not in str(caught.value)
 
 
-def test_error_names_a_different_key_without_its_value(spark: SparkSession, s3_server: S3Server) -> None:
+def test_error_names_the_settings_that_are_missing_or_different(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
+    refused(spark, backend, r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.spark_conf")
     configure_session(spark, backend.hadoop_settings())
+    check_session(spark, backend.location, backend.hadoop_settings())
     other = backend.model_copy(update={"secret": Secret("another-secret")})
-    with pytest.raises(SparkError, match=rf"different: fs\.s3a\.bucket\.{backend.bucket}\.secret\.key") as caught:
-        check_session(spark, other.location, other.hadoop_settings())
-    assert "another-secret" not in str(caught.value)
-    assert s3_server.keys.secret not in str(caught.value)
+    refused(spark, other, rf"different: fs\.s3a\.bucket\.{backend.bucket}\.secret\.key")
+    for endpoint in ("127.0.0.1:1", None):
+        elsewhere = backend.model_copy(update={"endpoint": endpoint})
+        refused(spark, elsewhere, f"(?s){endpoint or 'AWS'}.*use separate Spark sessions")
+    write_and_read(spark, backend)
+    configure_session(spark, other.hadoop_settings())
+    refused(spark, other, r"Hadoop keeps the first; different: .*secret\.key")
 
 
 def test_global_settings_are_accepted(spark: SparkSession, s3_server: S3Server) -> None:
@@ -154,28 +136,6 @@ def test_global_settings_are_accepted(spark: SparkSession, s3_server: S3Server) 
         check_session(spark, backend.location, settings)
     finally:
         configuration.unset("fs.s3a.connection.ssl.enabled")
-
-
-@pytest.mark.parametrize("other_endpoint", ["127.0.0.1:1", None])
-def test_one_bucket_at_two_endpoints_is_rejected(
-    spark: SparkSession, s3_server: S3Server, other_endpoint: str | None
-) -> None:
-    backend = storage(s3_server)
-    configure_session(spark, backend.hadoop_settings())
-    check_session(spark, backend.location, backend.hadoop_settings())
-    other = backend.model_copy(update={"endpoint": other_endpoint})
-    with pytest.raises(SparkError, match=f"(?s){other_endpoint or 'AWS'}.*use separate Spark sessions"):
-        check_session(spark, other.location, other.hadoop_settings())
-
-
-def test_error_says_that_hadoop_keeps_the_first_settings(spark: SparkSession, s3_server: S3Server) -> None:
-    backend = storage(s3_server)
-    configure_session(spark, backend.hadoop_settings())
-    write_and_read(spark, backend)
-    other = backend.model_copy(update={"secret": Secret("another-secret")})
-    configure_session(spark, other.hadoop_settings())
-    with pytest.raises(SparkError, match=r"Hadoop keeps the first; different: .*secret\.key"):
-        check_session(spark, other.location, other.hadoop_settings())
 
 
 def test_session_configured_by_stores_reads_and_hides_credentials(

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 
 START = """
-import contextlib, os, pathlib
+import contextlib, os, pathlib, tempfile, types
 import lakeconf
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.storage.object_storage import S3Storage
+from lakeconf.engines.spark.read.file_index import relation
+from lakeconf.engines.spark.sessions import private_session
 from lakeconf.secret import Secret
 
 storage = S3Storage(bucket="acme", key_id="AKIAPLANTED", secret=Secret("hunter2-planted"), region="eu-central-1")
@@ -61,15 +63,23 @@ listening = {fields[1].split(":")[0] for fields in tables if fields[3] == "0A" a
 assert listening, "it listens on some"
 assert listening <= {"0100007F", "0000000000000000FFFF00000100007F"}, listening
 assert "SPARK_LOCAL_IP" not in os.environ
+folder = tempfile.mkdtemp()
+spark.range(3).coalesce(1).write.parquet(folder + "/rows")
+(path,) = pathlib.Path(folder, "rows").glob("part-*.parquet")
+file = types.SimpleNamespace(path=str(path), file_size_bytes=path.stat().st_size)
+assert relation(private_session(spark), [file], spark.range(1).schema).count() == 3
 spark.stop()
 print("done")
 """
 
 
-def test_secret_is_not_in_the_command_line_of_java() -> None:
+def test_started_session_shows_no_secret_listens_locally_and_does_not_warn_of_relations() -> None:
+    """Spark's defaults print warnings, such as that a relation has no files."""
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.endswith("done\n"), done.stderr
     assert "hunter2-planted" not in done.stdout + done.stderr
+    assert "WARN NativeCodeLoader" in done.stderr
+    assert "DataSource" not in done.stderr
 
 
 @pytest.mark.parametrize(

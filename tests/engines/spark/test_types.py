@@ -25,7 +25,9 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "SMALLINT": ("int16", "smallint", {"-32768": -32768, "32767": 32767}),
     "INTEGER": ("int32", "int", {"-2147483648": -(2**31), "2147483647": 2**31 - 1}),
     "BIGINT": ("int64", "bigint", {"-9223372036854775808": -(2**63), "9223372036854775807": 2**63 - 1}),
-    "HUGEINT": ("int128", "decimal(38,0)", {"-5": Decimal(-5), "1267650600228229401496703205376": Decimal(2**100)}),
+    "HUGEINT": ("int128", "decimal(38,0)", {
+        str(value): Decimal(value) for value in (-5, 2**100, 3 * 2**95, 10**22, 2**60 - 2**100, -(2**53))
+    }),
     "UTINYINT": ("uint8", "smallint", {"0": 0, "255": 255}),
     "USMALLINT": ("uint16", "int", {"65535": 65535}),
     "UINTEGER": ("uint32", "bigint", {"4294967295": 2**32 - 1}),
@@ -58,6 +60,7 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
     }),
     "TIMESTAMP_NS": ("timestamp_ns", "timestamp_ntz", {
         "'1969-12-31 23:59:59.999999'": datetime(1969, 12, 31, 23, 59, 59, 999999),
+        "'1970-01-01'": datetime(1970, 1, 1), "'1823-11-12 00:52:36.854776'": datetime(1823, 11, 12, 0, 52, 36, 854776),
     }),
     "TIMESTAMPTZ": ("timestamptz", "timestamp", {
         "'2024-07-01 12:00:00+02'": 1719828000000000, "'1883-11-18 00:00:00+00'": -2717712000000000,
@@ -66,6 +69,10 @@ TYPES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "INTERVAL '14 months 3 days 04:05:06.5'": "1 year 2 months 3 days 04:05:06.5",
         "INTERVAL '0 days'": "00:00:00", "INTERVAL '24 months'": "2 years", "INTERVAL '1 day'": "1 day",
         "INTERVAL '100 hours'": "100:00:00",
+        "INTERVAL '255 months 65536 days 4:39:37.216'": "21 years 3 months 65536 days 04:39:37.216",
+        f"to_months({2**31 - 1}) + to_days({2**31 - 1}) + to_milliseconds({2**31 - 1})": (
+            "178956970 years 7 months 2147483647 days 596:31:23.647"
+        ),
     }),
     "GEOMETRY": ("geometry", "binary", {"'POINT (1 2)'": bytes.fromhex("0101000000000000000000F03F0000000000000040")}),
     "VARIANT": ("variant", "variant", {
@@ -145,30 +152,27 @@ def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSessio
             scan(spark, usual, "t", columns=[column]).collect()
 
 
-def test_inlined_integers_of_more_than_38_digits_are_rejected(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (170141183460469231731687303715884105727)")
-    with pytest.raises(UnsupportedError, match="an inlined row has a value that Spark cannot hold"):
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("HUGEINT", "170141183460469231731687303715884105727", "an inlined row has a value that Spark cannot hold"),
+        ("TIMETZ", "'12:00:00+02'", "'x' holds TIMETZ in the catalog"),
+        ("VARIANT", "5::VARIANT", "VARIANT column 'x'"),
+    ],
+)
+def test_inlined_values_that_spark_lacks_are_rejected(
+    spark: SparkSession, usual: Lake, kind: str, value: str, message: str
+) -> None:
+    usual.run(f"CREATE TABLE lake.t (i INTEGER, x {kind})", f"INSERT INTO lake.t VALUES (1, {value})")
+    with pytest.raises(UnsupportedError, match=message):
         scan(spark, usual, "t")
+    assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
 
 
 def test_integers_of_more_than_38_digits_in_a_file_are_rejected(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (x HUGEINT)", "INSERT INTO lake.t VALUES (150000000000000000000000000000000000000)")
     with pytest.raises(Exception, match=r"NUMERIC_VALUE_OUT_OF_RANGE|ARITHMETIC_OVERFLOW|CAST_OVERFLOW"):
         scan(spark, files, "t").collect()
-
-
-def test_inlined_timetz_is_rejected(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (i INTEGER, x TIMETZ)", "INSERT INTO lake.t VALUES (1, '12:00:00+02')")
-    with pytest.raises(UnsupportedError, match="'x' holds TIMETZ in the catalog"):
-        scan(spark, usual, "t")
-    assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
-
-
-def test_inlined_variant_is_rejected(spark: SparkSession, usual: Lake) -> None:
-    usual.run("CREATE TABLE lake.t (i INTEGER, x VARIANT)", "INSERT INTO lake.t VALUES (1, 5::VARIANT)")
-    with pytest.raises(UnsupportedError, match="VARIANT column 'x'"):
-        scan(spark, usual, "t")
-    assert scan(spark, usual, "t", columns=["i"]).collect() == [(1,)]
 
 
 def test_inlined_negative_interval_is_read(spark: SparkSession, usual: Lake) -> None:

@@ -149,11 +149,14 @@ def test_file_that_is_replaced_after_the_scan_fails_its_jobs(connect: SparkSessi
 
 def test_file_of_the_same_size_that_replaces_another_fails_jobs(connect: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
-    frame = scan(connect, files, "t")
+    plan, inlined = plan_changes_with_inlined_rows(files.reader, "t", 1, files.newest)
+    frame, changes = scan(connect, files, "t"), read_changes(connect, access_to(files), plan, inlined)
+    assert changes.count() == 9
     (path,) = (files.folder / "data").rglob("*.parquet")
     os.utime(path, (1, 1))
-    with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
-        frame.collect()
+    for job in (frame.collect, changes.count):
+        with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
+            job()
     assert scan(connect, files, "t").count() == 9
 
 
@@ -167,17 +170,6 @@ def test_file_that_is_missing_when_a_cached_frame_is_read_again_fails_jobs(conne
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|is missing or was replaced"):
         frame.count()
     frame.unpersist()
-
-
-def test_changes_of_a_replaced_file_fail_jobs(connect: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(9) r(i)")
-    plan, inlined = plan_changes_with_inlined_rows(files.reader, "t", 1, files.newest)
-    frame = read_changes(connect, access_to(files), plan, inlined)
-    assert frame.count() == 9
-    (path,) = (files.folder / "data").rglob("*.parquet")
-    os.utime(path, (1, 1))
-    with pytest.raises(Exception, match="a file of this scan is missing or was replaced"):
-        frame.count()
 
 
 def test_file_that_spark_would_skip_raises(connect: SparkSession, files: Lake) -> None:
@@ -292,17 +284,15 @@ CHANGED = {
 }
 
 
-def test_default_settings_are_accepted(connect: SparkSession) -> None:
+def test_setting_that_could_change_rows_is_refused(connect: SparkSession) -> None:
+    for setting, value in CHANGED.items():
+        connect.conf.set(setting, value)
+        with pytest.raises(UnsupportedError, match=f"{setting} = {value}") as raised:
+            check_reading(settings_of(connect))
+        assert f"spark.conf.unset('{setting}')" in str(raised.value)
+        connect.conf.unset(setting)
     check_reading(settings_of(connect))
     check_reading({"spark.sql.parquet.enableVectorizedReader": "TRUE", "spark.sql.sources.useV1SourceList": "Parquet"})
-
-
-@pytest.mark.parametrize("setting", CHANGED)
-def test_setting_that_could_change_rows_is_refused(connect: SparkSession, setting: str) -> None:
-    connect.conf.set(setting, CHANGED[setting])
-    with pytest.raises(UnsupportedError, match=f"{setting} = {CHANGED[setting]}") as raised:
-        check_reading(settings_of(connect))
-    assert f"spark.conf.unset('{setting}')" in str(raised.value)
 
 
 def test_server_that_does_not_answer(connect: SparkSession) -> None:

@@ -56,14 +56,6 @@ def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files:
     assert_alike(spark, files, "t")
 
 
-def test_deletes_of_several_snapshots_in_one_file(spark: SparkSession, files: Lake, way: str) -> None:
-    assert way
-    fill(files, 0, 100)
-    files.run("DELETE FROM lake.t WHERE a IN (3, 103)", "DELETE FROM lake.t WHERE a IN (4, 70, 104)")
-    files.run("CALL ducklake_merge_adjacent_files('lake')", "DELETE FROM lake.t WHERE a = 150")
-    assert_alike(spark, files, "t")
-
-
 def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake, way: str) -> None:
     assert way
     fill(usual, 0, 1000)

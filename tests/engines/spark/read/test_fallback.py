@@ -32,10 +32,11 @@ def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run(*(f"INSERT INTO lake.t SELECT {values} FROM range({n}, {n + 40}) r(i)" for n in (0, 40)))
     encrypted.run("DELETE FROM lake.t WHERE a % 5 = 0", "DELETE FROM lake.t WHERE a % 7 = 0")
     encrypted.run("ALTER TABLE lake.t RENAME b TO c", "ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 9")
+    encrypted.run("ALTER TABLE lake.t RENAME COLUMN s.x TO y", "ALTER TABLE lake.t ADD COLUMN s.z INTEGER DEFAULT 7")
     encrypted.run("INSERT INTO lake.t SELECT * FROM lake.t LIMIT 3", "UPDATE lake.t SET b = 8 WHERE a < 10")
     assert_alike(spark, encrypted, "t")
     encrypted.run("CALL ducklake_merge_adjacent_files('lake')")
-    assert_alike(spark, encrypted, "t")
+    assert_alike(spark, encrypted, "t", newest=2)
 
 
 def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession, encrypted: Lake) -> None:
@@ -48,15 +49,6 @@ def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession
     assert frame.count() == 1
     shown = str(plan) + frame._jdf.queryExecution().toString() + str(spark.sparkContext.getConf().getAll())
     assert all(key and key not in shown for key in keys)
-
-
-def test_renamed_fields_in_encrypted_files(spark: SparkSession, encrypted: Lake) -> None:
-    encrypted.run("CREATE TABLE lake.t (a INTEGER, s STRUCT(x INTEGER))", "INSERT INTO lake.t VALUES (1, {'x': 2})")
-    encrypted.run("ALTER TABLE lake.t RENAME COLUMN s.x TO y")
-    encrypted.run(
-        "ALTER TABLE lake.t ADD COLUMN s.z INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, {'y': 3, 'z': 4})"
-    )
-    assert_alike(spark, encrypted, "t")
 
 
 def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake) -> None:

@@ -152,17 +152,6 @@ def test_file_that_is_not_parquet_is_an_error(spark: SparkSession, tmp_path: Pat
     assert failed.value.__suppress_context__
 
 
-def test_missing_file_and_file_of_another_size_are_errors(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"a": [1]}), path)
-    private, size = private_session(spark), path.stat().st_size
-    with pytest.raises(StorageError, match="a file of the table is missing"):
-        footers(private, [(str(path), size), (f"{path}2", size)])
-    for wrong in (size - 1, size + 1):
-        with pytest.raises(StorageError, match="or has another size"):
-            footers(private, [(str(path), wrong)])
-
-
 def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

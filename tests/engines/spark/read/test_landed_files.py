@@ -26,10 +26,6 @@ def fill(lake: Lake, *ranges: tuple[int, int]) -> None:
     lake.run(TABLE, *(f"INSERT INTO lake.t SELECT i, 'b' || i FROM range({a}, {b}) r(i)" for a, b in ranges))
 
 
-def data_files(lake: Lake, table: str = "t") -> list[str]:
-    return [path for (path,) in lake.rows(f"SELECT data_file FROM ducklake_list_files('lake', '{table}')")]
-
-
 def register(lake: Lake, path: Path | str, select: str, options: str = "", call: str = "") -> None:
     """Writes a Parquet file with DuckDB and registers it."""
     lake.run(f"COPY ({select}) TO '{path}' (FORMAT parquet{options})")
@@ -43,15 +39,6 @@ def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "u")
     files.run("CREATE OR REPLACE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t VALUES (8, 'eight')")
     assert_alike(spark, files, "t")
-
-
-def test_deletes_in_files_of_the_same_size(spark: SparkSession, files: Lake) -> None:
-    ranges = [(1000 * i, 1000 * i + 10) for i in range(1, 9)]
-    fill(files, *ranges)
-    sizes = {size for (size,) in files.metadata("SELECT file_size_bytes FROM ducklake_data_file")}
-    assert len(sizes) < len(ranges) - 3
-    files.run(*(f"DELETE FROM lake.t WHERE a = {1000 * i + i}" for i in range(1, 9)))
-    assert_alike(spark, files, "t", newest=5)
 
 
 def test_updated_rows_keep_their_ids(spark: SparkSession, usual: Lake) -> None:
@@ -184,19 +171,6 @@ def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: 
     files.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
     assert scan(spark, files, "t").where("f > 100").count() == 1
     assert_alike(spark, files, "t")
-
-
-def test_file_removed_between_scan_and_action_raises_an_error(spark: SparkSession, files: Lake) -> None:
-    fill(files, (0, 5), (5, 10))
-    frame = scan(spark, files, "t")
-    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
-    try:
-        gone = data_files(files)[1]
-        (files.folder / gone).unlink()
-        with pytest.raises(Exception, match=re.escape(gone.rpartition("/")[2])):
-            frame.collect()
-    finally:
-        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
 def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:

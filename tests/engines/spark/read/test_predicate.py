@@ -8,52 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeconf.catalog.pruning.predicates import And, Comparison, In, IsNull, Not, Or, StartsWith
+from lakeconf.catalog.pruning.predicates import Comparison, In
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read.native_scan import to_spark
 from lakeconf.engines.spark.spark_types import spark_type
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from lakeconf.catalog.pruning.predicates import Operator, Predicate
-
-ID, TEXT = (Column(n, name, kind, True, None) for n, name, kind in ((1, "id", "int64"), (2, "a`b", "varchar")))  # noqa: FBT003
+    from lakeconf.catalog.pruning.predicates import Predicate
 
 
 def column(type_name: str, name: str = "x") -> Column:
     return Column(3, name, type_name, nullable=True, initial_default=None)
-
-
-@pytest.fixture(scope="module")
-def numbers(spark: SparkSession) -> DataFrame:
-    """The ids from 0 to 4, and texts; the text of 3 and the id of the last row are NULL."""
-    rows = [(0, "a"), (1, "ab"), (2, "b"), (3, None), (4, "A"), (None, "z")]
-    return spark.createDataFrame(rows, "id BIGINT, `a``b` STRING").coalesce(1)
-
-
-def found(frame: DataFrame, predicate: Predicate) -> list[Any]:
-    return [row[0] for row in frame.where(to_spark(predicate)).collect()]
-
-
-@pytest.mark.parametrize(
-    ("operator", "expected"),
-    [("=", [2]), ("!=", [0, 1, 3, 4]), ("<", [0, 1]), ("<=", [0, 1, 2]), (">", [3, 4]), (">=", [2, 3, 4])],
-)
-def test_comparisons(numbers: DataFrame, operator: Operator, expected: list[int]) -> None:
-    assert found(numbers, Comparison(ID, operator, 2)) == expected
-
-
-def test_other_conditions(numbers: DataFrame) -> None:
-    two, one, starts = Comparison(ID, "<", 2), In(ID, (1, 3)), StartsWith(TEXT, "a")
-    assert found(numbers, one) == [1, 3]
-    assert found(numbers, starts) == [0, 1]
-    assert found(numbers, IsNull(TEXT)) == [3]
-    assert found(numbers, Not(IsNull(TEXT))) == [0, 1, 2, 4, None]
-    assert found(numbers, And((two, one, starts))) == [1]
-    assert found(numbers, Or((IsNull(ID), one))) == [1, 3, None]
-    assert found(numbers, Not(starts)) == [2, 4, None]
 
 
 VALUES = [

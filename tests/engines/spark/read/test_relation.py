@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,50 +64,24 @@ def test_names_of_files_in_rows_are_those_of_spark(private: SparkSession, writte
     )
 
 
-def test_empty_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
-    """Spark would skip it."""
-    (tmp_path / "a.parquet").touch()
-    with pytest.raises(StorageError, match="no Parquet file is so small"):
-        relation(private, [*written, planned(tmp_path / "a.parquet")], NUMBERS)
-
-
-def test_file_that_the_catalog_lists_twice_is_rejected(private: SparkSession, written: list[Planned]) -> None:
-    again = Planned(written[0].path.replace("/a b", "//./a b"), written[0].file_size_bytes)
-    with pytest.raises(UnsupportedError, match="lists a file of the table twice"):
-        relation(private, [*written, again], NUMBERS)
-
-
-def test_folder_in_place_of_a_file_is_an_error(private: SparkSession, written: list[Planned], tmp_path: Path) -> None:
-    folder = tmp_path / "a.parquet"
+def test_files_that_spark_would_not_read_as_planned_are_refused(
+    private: SparkSession, written: list[Planned], tmp_path: Path
+) -> None:
+    """Spark would skip an empty file, and read the files in a folder."""
+    first, size = written[0].path, written[0].file_size_bytes
+    folder, empty = tmp_path / "a.parquet", tmp_path / "empty.parquet"
+    empty.touch()
     folder.mkdir()
-    (folder / "b.parquet").write_bytes(Path(written[0].path).read_bytes())
-    with pytest.raises(StorageError, match="truncated or replaced"):
-        relation(private, [written[1], Planned(str(folder), written[0].file_size_bytes)], NUMBERS)
+    (folder / "b.parquet").write_bytes(Path(first).read_bytes())
+    for other, error, message in (
+        (planned(empty), StorageError, "no Parquet file is so small"),
+        (Planned(first.replace("/a b", "//./a b"), size), UnsupportedError, "lists a file of the table twice"),
+        (Planned(str(folder), size), StorageError, "truncated or replaced"),
+    ):
+        with pytest.raises(error, match=message):
+            relation(private, [*written, other], NUMBERS)
     with pytest.raises(Exception, match="FILE_NOT_EXIST"):
         relation(private, [written[1], planned(folder)], NUMBERS).collect()
-
-
-SCAN = """
-import sys
-from pathlib import Path
-import lakeconf
-from lakeconf.engines.spark.read.file_index import relation
-from lakeconf.engines.spark.sessions import private_session
-from test_relation import NUMBERS, planned
-spark = lakeconf.spark_session(settings={"spark.master": "local[1]", "spark.ui.enabled": "false"})
-spark.range(3).coalesce(1).write.parquet(sys.argv[1])
-(file,) = Path(sys.argv[1]).glob("part-*.parquet")
-assert relation(private_session(spark), [planned(file)], NUMBERS).count() == 3
-"""
-
-
-def test_spark_does_not_warn_of_a_relation(tmp_path: Path) -> None:
-    """Spark's defaults print warnings, such as that a relation has no files."""
-    command = [sys.executable, "-c", SCAN, str(tmp_path / "rows")]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "WARN NativeCodeLoader" in done.stderr
-    assert "DataSource" not in done.stderr
 
 
 @pytest.fixture

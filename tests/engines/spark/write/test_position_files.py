@@ -13,9 +13,7 @@ from spark_rows import access_to
 from lakeconf.catalog.tables import load_table
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
 from lakeconf.engines.spark.classic_engine import SparkEngine
-from lakeconf.engines.spark.write.staged_files import stage_rows, staged_frame
-from lakeconf.engines.spark.write.storage import LakeStorage
-from lakeconf.errors import SchemaError, StorageError
+from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
     from catalog_lake import Lake
@@ -87,23 +85,3 @@ def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *,
         with pytest.raises(StorageError, match="a file that the write needs"):
             engine.stage_part(staged, "action > 1", replace(request, token="0d"))
     assert [path.name for path in files.folder.rglob("lakeconf-0[cd]*")] == []
-
-
-def test_staged_rows_are_read_in_parts(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a BIGINT)")
-    frame = spark.range(3).selectExpr("CAST(id AS INT) AS action", "'x' || id AS `a.b`", "NULL AS n")
-    with files.connection.cursor() as writer:
-        writer.execute("USE lake")
-        storage = LakeStorage(spark, writer, files.reader.data_path)
-        staged = stage_rows(storage, frame, request_of(files))
-        rows = writer.rows(f"FROM ({staged.source}) ORDER BY ALL")
-        assert rows == [(0, "x0", None), (1, "x1", None), (2, "x2", None)]
-        assert (staged.keeps_files, staged.row_count) == (False, None)
-        assert staged.folder is not None
-        assert all(file.startswith(staged.folder) for file in staged.files)
-        part = staged_frame(spark, staged, "action = 1", ["a.b", "action"])
-        assert (part.sparkSession is spark, part.columns, part.collect()) == (True, ["a.b", "action"], [("x1", 1)])
-        bad = frame.selectExpr("action", "'{SNAPSHOT_ID}' AS `a.b`", "n")
-        with pytest.raises(SchemaError, match=r"'a\.b' has a value with a placeholder"):
-            stage_rows(storage, bad, request_of(files, "0c"))
-    assert [path.name for path in files.folder.rglob("lakeconf-*")] == ["lakeconf-0a1b"]

@@ -21,7 +21,7 @@ from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.schema_check import placeholder_message
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder, run_job, without_placeholders
-from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
+from lakeconf.errors import LakeconfError, SchemaError, SparkError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,23 +64,6 @@ def test_files_are_written_to_the_staging_folder(
     remove_folder(spark, folder_of(request_))
 
 
-def test_staged_files_are_removed_after_an_error_only(
-    spark: SparkSession, storage: LakeStorage, request_: StagingRequest, usual: Lake
-) -> None:
-    def interrupted() -> None:
-        with storage.removed_after_errors(request_):
-            storage.write(spark.range(1), request_)
-            assert list(usual.folder.rglob("lakeconf-0a1b"))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert not list(usual.folder.rglob("lakeconf-0a1b"))
-    with storage.removed_after_errors(request_):
-        storage.write(spark.range(1), request_)
-    assert list(usual.folder.rglob("lakeconf-0a1b"))
-
-
 def raised(storage: LakeStorage, request: StagingRequest, error: BaseException) -> Any:
     """The error that the caller sees."""
     with pytest.raises(Exception) as found, storage.removed_after_errors(request):  # noqa: PT011
@@ -88,32 +71,28 @@ def raised(storage: LakeStorage, request: StagingRequest, error: BaseException) 
     return found.value
 
 
-def test_errors_of_a_job_are_translated(storage: LakeStorage, request_: StagingRequest) -> None:
-    null = raised(storage, request_, PySparkException(f"[X] {NULL_FOUND} the column 'a' is NOT NULL \nat x.y"))
-    assert isinstance(null, SchemaError)
-    assert null.message == "the column 'a' is NOT NULL"
-    assert null.hint == "replace the NULL, or drop NOT NULL from the table"
-    refused = raised(storage, request_, PySparkException(f"[X] {REFUSED_VALUE} the column 'a' has y\nat x.y"))
-    assert isinstance(refused, SchemaError)
-    assert refused.message.startswith("the column 'a' has y")
-    codec = PySparkException("Class org.apache.hadoop.io.compress.BrotliCodec was not found")
-    assert isinstance(raised(storage, request_, codec), UnsupportedError)
+FAILED = "the Spark job that writes the rows failed: "
+TRACEBACK = "Traceback (most recent call last):\n  File x\n    raise\n\nValueError: of the user\n"
+TRANSLATED: list[tuple[str, type[LakeconfError], str]] = [
+    (f"[X] {NULL_FOUND} the column 'a' is NOT NULL \nat x.y", SchemaError, "the column 'a' is NOT NULL"),
+    (f"[X] {REFUSED_VALUE} the column 'a' has y\nat x.y", SchemaError, "the column 'a' has y"),
+    ("Class org.apache.hadoop.io.compress.BrotliCodec was not found", UnsupportedError, "Spark cannot read a file"),
+    ("[BROKEN] the reason\nat x.y", SparkError, f"{FAILED}[BROKEN] the reason"),
+    (f"[BROKEN] job aborted\n{TRACEBACK}", SparkError, f"{FAILED}ValueError: of the user"),
+    *(
+        (f"[X] {reason} to create /x\nat x.y", StorageError, f"Spark cannot write the files: [X] {reason} to create /x")
+        for reason in ("No space left on device", "AccessDenied", "Permission denied", "Mkdirs failed")
+    ),
+]
 
 
-@pytest.mark.parametrize("reason", ["No space left on device", "AccessDenied", "Permission denied", "Mkdirs failed"])
-def test_errors_of_the_storage_are_translated(storage: LakeStorage, request_: StagingRequest, reason: str) -> None:
-    error = raised(storage, request_, PySparkException(f"[FAILED] {reason} to create /x\nat x.y"))
-    assert isinstance(error, StorageError)
-    assert error.message == f"Spark cannot write the files: [FAILED] {reason} to create /x"
-
-
-def test_other_errors_of_spark_name_their_reason(storage: LakeStorage, request_: StagingRequest) -> None:
-    plain = raised(storage, request_, PySparkException("[BROKEN] the reason\nat x.y"))
-    assert isinstance(plain, SparkError)
-    assert plain.message == "the Spark job that writes the rows failed: [BROKEN] the reason"
-    traceback = "Traceback (most recent call last):\n  File x\n    raise\n\nValueError: of the user\n"
-    of_python = raised(storage, request_, PySparkException(f"[BROKEN] job aborted\n{traceback}"))
-    assert of_python.message == "the Spark job that writes the rows failed: ValueError: of the user"
+def test_errors_of_spark_are_translated(storage: LakeStorage, request_: StagingRequest) -> None:
+    for text, kind, message in TRANSLATED:
+        found = raised(storage, request_, PySparkException(text))
+        assert (type(found), found.message.partition(", such")[0][: len(message)]) == (kind, message)
+        assert "at x.y" not in found.message
+    error = ValueError("No space left")
+    assert raised(storage, request_, error) is error
 
 
 def test_errors_of_java_name_their_reason(spark: SparkSession, storage: LakeStorage, request_: StagingRequest) -> None:
@@ -156,11 +135,6 @@ def test_another_interrupt_does_not_leave_a_job_that_writes(
     assert len(calls) >= 2
 
 
-def test_errors_of_others_are_not_translated(storage: LakeStorage, request_: StagingRequest) -> None:
-    error = ValueError("No space left")
-    assert raised(storage, request_, error) is error
-
-
 def ended(when: str, folder: Path) -> list[str]:
     """What the operations of a lake print if its session ends."""
     environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
@@ -185,16 +159,6 @@ def test_each_operation_names_a_session_that_has_ended(tmp_path: Path, when: str
     assert rows == "rows|returned [(1,)]", "DuckDB reads and nothing was written"
 
 
-def test_error_of_a_real_job_is_translated(
-    spark: SparkSession, storage: LakeStorage, request_: StagingRequest, tmp_path: Path
-) -> None:
-    # A second task could still write when the first has failed; maintenance removes such files.
-    frame = spark.range(0, 1, 1, 1).select(F.raise_error(F.lit(f"{NULL_FOUND} planted")).cast("long").alias("id"))
-    with pytest.raises(SchemaError, match=r"^planted'?"), storage.removed_after_errors(request_):
-        storage.write(frame, request_)
-    assert not list(tmp_path.rglob("lakeconf-0a1b"))
-
-
 # Spark SQL of values; the text is in the place of {}.
 VALUES = [
     *("'{}'", "CAST('{}' AS BINARY)", "array(NULL, '{}')", "array(array('{}'), NULL)"),
@@ -211,14 +175,10 @@ def checked(frame: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_text_that_ducklake_would_replace_fails_the_job(spark: SparkSession, value: str) -> None:
+def test_only_text_that_ducklake_would_replace_fails_the_job(spark: SparkSession, value: str) -> None:
     with pytest.raises(Exception, match="LAKECONF_REFUSED") as failed:
         checked(spark.range(1).selectExpr(f"{value.format('a{SNAPSHOT_ID}')} AS x")).collect()
     assert placeholder_message("it's") in str(failed.value)
-
-
-@pytest.mark.parametrize("value", VALUES)
-def test_other_texts_and_nulls_are_kept(spark: SparkSession, value: str) -> None:
     kept = " UNION ALL ".join(f"SELECT {value.format(text)} AS x" for text in HARMLESS)
     given = spark.sql(f"SELECT {value.format('')} AS x WHERE false UNION ALL {kept} UNION ALL SELECT NULL")
     found = checked(given)
