@@ -188,29 +188,6 @@ def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
     catalog.roll_back()
 
 
-def test_files_of_other_tables_are_not_kept(source: Lake) -> None:
-    source.run("CREATE TABLE lake.other (id BIGINT)")
-    catalog = catalog_of(source)
-    begun = catalog.begin()
-    for table in ("t", "other"):
-        catalog.writer.execute(more(table))
-    catalog.keep_written([], begun)
-    assert catalog.kept._open == {}
-    catalog.keep_written({"main.t"}, begun)
-    assert {Path(path).parent.name for path in catalog.kept._open} == {"t"}
-    catalog.release_written()
-    catalog.roll_back()
-
-
-def test_no_files_are_kept_if_no_reply_can_be_lost(source: Lake) -> None:
-    catalog = catalog_of(source, Committing.THIS_PROCESS)
-    begun = catalog.begin()
-    catalog.writer.execute(more())
-    catalog.keep_written(["main.t"], begun)
-    assert catalog.kept._open == {}
-    catalog.roll_back()
-
-
 # Checking the files of a commit.
 
 
