@@ -12,55 +12,53 @@ import lakeconf
 if TYPE_CHECKING:
     from pathlib import Path
 
-OTHER = """
+STORES = """
+[stores.dev]
+metadata_backend = { type = "sqlite", uri = "dev.sqlite" }
+storage_backend = { type = "local", path = "dev" }
+
 [stores.prod]
 metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
 storage_backend = { type = "local", path = "prod" }
 """
 
 
-@pytest.fixture
-def folder(project: Path) -> Path:
-    """The stores dev and prod. Their tables marts.t differ in each way, and marts.same are equal."""
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write(OTHER)
-    rows = {
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two stores. Their tables marts.t differ in each way, marts.more has one row more, and marts.same are equal."""
+    folder = tmp_path_factory.mktemp("diff")
+    (folder / "lakeconf.toml").write_text(STORES)
+    keyed = {
         "dev": "SELECT * FROM (VALUES (1, 'a', [1, NULL]), (2, 'b', [2])) AS t(id, name, tags)",
         "prod": "SELECT *, true AS flag FROM (VALUES (1, 'A', [1, NULL]), (3, NULL, [2])) AS t(id, name, tags)",
     }
-    for name, sql in rows.items():
-        with lakeconf.init().get_store(name).open() as lake:
-            lake.create_table("marts.t", lake.sql(sql)).append(lake.sql(sql))
-            lake.create_table("marts.same", lake.sql("SELECT 1 AS id")).append(lake.sql("SELECT 1 AS id"))
-    return project
+    for name, rows in (("dev", 2), ("prod", 3)):
+        with lakeconf.init(folder).get_store(name).open() as lake:
+            more = f"SELECT range AS id FROM range({rows})"
+            for table, sql in (("t", keyed[name]), ("more", more), ("same", "SELECT 1 AS id")):
+                lake.create_table(f"marts.{table}", lake.sql(sql)).append(lake.sql(sql))
+    return folder
 
 
-def test_equal_tables(folder: Path, called: Any) -> None:
+@pytest.fixture
+def folder(lakes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the two stores is the current one."""
+    monkeypatch.chdir(lakes)
+
+
+def test_equal_tables_and_a_table_with_one_row_more(folder: None, called: Any) -> None:
     assert called("diff", "dev", "prod", "marts.same") == (
         0,
         "marts.same: dev has 1 rows, prod 1\n  1 equal, 0 in dev only, 0 in prod only\n",
         "",
     )
-    code, out, _ = called("diff", "dev", "prod", "marts.same", "--format", "json")
-    found = json.loads(out)
-    assert (code, found["equal"], found["equal_rows"]) == (0, True, 1)
-    assert isinstance(found["equal"], bool)
+    for table, code, rows in (("same", 0, 1), ("more", 1, 2)):
+        found_code, out, _ = called("diff", "dev", "prod", f"marts.{table}", "--format", "json")
+        found = json.loads(out)
+        assert (found_code, found["equal"] is (code == 0), found["equal_rows"]) == (code, True, rows)
 
 
-def test_different_tables_with_an_equal_row_are_not_equal_in_json(project: Path, called: Any) -> None:
-    with (project / "lakeconf.toml").open("a") as file:
-        file.write(OTHER)
-    for name, rows in (("dev", "range(2)"), ("prod", "range(3)")):
-        with lakeconf.init().get_store(name).open() as lake:
-            sql = f"SELECT range AS id FROM {rows}"
-            lake.create_table("marts.t", lake.sql(sql)).append(lake.sql(sql))
-    code, out, _ = called("diff", "dev", "prod", "marts.t", "--format", "json")
-    found = json.loads(out)
-    assert (code, found["equal"], found["equal_rows"]) == (1, False, 2)
-    assert isinstance(found["equal"], bool)
-
-
-def test_differences_with_a_key(folder: Path, called: Any) -> None:
+def test_differences_with_a_key(folder: None, called: Any) -> None:
     code, out, err = called("diff", "dev", "prod", "marts.t", "--on", "id")
     assert (code, err) == (1, "")
     assert out.splitlines() == [
@@ -77,7 +75,7 @@ def test_differences_with_a_key(folder: Path, called: Any) -> None:
     ]
 
 
-def test_differences_as_json(folder: Path, called: Any) -> None:
+def test_differences_as_json(folder: None, called: Any) -> None:
     arguments = ("diff", "dev", "prod", "marts.t", "--on", "id", "--format", "json")
     code, out, _ = called(*arguments)
     found = json.loads(out)
@@ -88,21 +86,14 @@ def test_differences_as_json(folder: Path, called: Any) -> None:
     assert found["sample_changes"] == [{"id": 1, "name": ["a", "A"], "tags": [[1, None], [1, None]]}]
 
 
-def test_key_of_several_columns(folder: Path, called: Any) -> None:
+def test_key_of_several_columns_and_unknown_names(folder: None, called: Any) -> None:
     code, out, _ = called("diff", "dev", "prod", "marts.t", "--on", "id", "--on", "tags")
     assert code == 1
     assert "  name differs in 1 rows of the same id, tags" in out.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("dev", "nowhere", "marts.t"), "use one of the stores: dev, prod"),
-        (("dev", "prod", "marts.none"), "the store 'dev' has no table marts.none"),
-        (("dev", "prod", "marts.t", "--on", "nothing"), "marts.t has no column 'nothing' in both stores"),
-    ],
-)
-def test_unknown_names(arguments: tuple[str, ...], message: str, folder: Path, called: Any) -> None:
-    code, out, err = called("diff", *arguments)
-    assert (code, out) == (1, "")
-    assert message in err
+    for *arguments, message in (
+        ("dev", "nowhere", "marts.t", "use one of the stores: dev, prod"),
+        ("dev", "prod", "marts.none", "the store 'dev' has no table marts.none"),
+        ("dev", "prod", "marts.t", "--on", "nothing", "marts.t has no column 'nothing' in both stores"),
+    ):
+        code, out, err = called("diff", *arguments)
+        assert (code, out, message in err) == (1, "", True)
