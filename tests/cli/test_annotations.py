@@ -29,21 +29,16 @@ def test_text_and_properties_of_a_command_are_escaped(folder: Path) -> None:
     ("jobs/daily", "jobs/daily", "lakeconf.toml"),
     (None, "jobs/daily", "lakeconf.toml"),
     (None, ".", "jobs/daily/lakeconf.toml"),
+    (None, "else where", "{whole}/jobs/daily/lakeconf.toml"),
 ])  # fmt: skip
 def test_paths_are_relative_to_the_repository_or_the_working_folder(
     repository: str | None, here: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "jobs" / "daily").mkdir(parents=True)
+    for name in ("jobs/daily", "else where"):
+        (tmp_path / name).mkdir(parents=True)
     if repository is not None:
         # A worktree has a file instead of a folder.
         (tmp_path / repository / ".git").write_text("gitdir: elsewhere")
     monkeypatch.chdir(tmp_path / here)
     found = problem(tmp_path / "jobs" / "daily" / "lakeconf.toml")
-    assert github([found], "error")[0].startswith(f"::error file={shown},title=")
-
-
-def test_file_elsewhere_has_its_whole_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "here").mkdir()
-    monkeypatch.chdir(folder / "here")
-    found = problem(folder / "a b.toml")
-    assert github([found], "error")[0].startswith(f"::error file={folder}/a b.toml,")
+    assert github([found], "error")[0].startswith(f"::error file={shown.format(whole=tmp_path)},title=")

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_code_is_explained_without_a_configuration(tmp_path: Path, monkeypatch: Any, called: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_code_is_explained_without_a_configuration(folder: Path, called: Any) -> None:
     code, out, err = called("validate", "--explain", "lc012")
     assert (code, err, "```" in out) == (0, "", False)
     assert [line.strip() for line in out.splitlines()] == [
         line.strip() for line in explanation("LC012").splitlines() if not line.startswith("```")
     ]
-
-
-def test_explanation_takes_no_option_of_a_check(called: Any) -> None:
+    found = json.loads(called("validate", "--explain", "lc001", "--format", "json")[1])
+    assert (found["code"], found["text"].partition("\n")[0]) == ("LC001", "# LC001: Configuration not found")
+    code, out, err = called("validate", "--explain", "LC999")
+    assert (code, out, "unknown code 'LC999'" in err) == (1, "", True)
     for option in (["--format", "github"], ["--strict"], ["--untrusted"], ["--store", "dev"]):
         code, out, err = called("validate", "--explain", "LC012", *option)
         assert (code, out, "--explain checks nothing" in err) == (2, "", True)
@@ -93,14 +93,9 @@ def test_each_value_of_a_store_has_an_origin(stores: Path, shown: Any) -> None:
         "attach_options.meta_note": ("***", f"lakeconf.toml:19{inherited}"),
         "extends": ("prod", "lakeconf.toml:22"),
     }
-
-
-def test_values_of_a_store_are_a_table(project: Path, called: Any) -> None:
-    code, out, err = called("stores", "dev")
-    assert (code, err) == (0, "")
-    header, *lines = out.splitlines()
+    header, *lines = shown("stores", "staging").splitlines()
     assert header.split() == ["key", "value", "from"]
-    assert ["storage_backend.path", "data", "lakeconf.toml:9"] in [line.split() for line in lines]
+    assert ["storage_backend.prefix", "staging", "lakeconf.toml:23"] in [line.split() for line in lines]
 
 
 def test_values_of_an_invalid_store_are_not_shown(stores: Path, called: Any) -> None:
@@ -114,23 +109,7 @@ def test_values_of_an_invalid_store_are_not_shown(stores: Path, called: Any) -> 
     assert "u:db@" not in "".join(map(str, called("stores", "prod")))
 
 
-def test_unknown_code_and_unknown_store(project: Path, called: Any) -> None:
-    for *arguments, message in (
-        ("validate", "--explain", "LC999", "unknown code 'LC999'"),
-        ("stores", "dve", 'did you mean "dev"?'),
-    ):
-        code, out, err = called(*arguments)
-        assert (code, out) == (1, "")
-        assert message in err
-
-
-def test_explanations_as_json(project: Path, shown: Any) -> None:
-    found = json.loads(shown("validate", "--explain", "lc001", "--format", "json"))
-    assert found["code"] == "LC001"
-    assert found["text"].startswith("# LC001: Configuration not found")
-
-
-def test_stores_needs_no_variables(run_in_stores: Any) -> None:
+def test_stores_needs_no_variables_and_no_valid_configuration(run_in_stores: Any, project: Path) -> None:
     code, out, err = run_in_stores("stores")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
@@ -138,9 +117,6 @@ def test_stores_needs_no_variables(run_in_stores: Any) -> None:
         "   prod     postgres + s3",
         "   staging  postgres + s3   extends prod",
     ]
-
-
-def test_stores_as_json(run_in_stores: Any) -> None:
     assert json.loads(run_in_stores("stores", "--format", "json")[1])[2] == {
         "name": "staging",
         "is_default": False,
@@ -149,8 +125,5 @@ def test_stores_as_json(run_in_stores: Any) -> None:
         "extends": "prod",
         "alias": "staging",
     }
-
-
-def test_stores_of_an_invalid_configuration(run_in_stores: Any, project: Path) -> None:
     (project / "lakeconf.toml").write_text('[stores.a]\nextends = "b"\n\n[stores.c.metadata_backend]\nx = 1\n')
     assert run_in_stores("stores") == (0, "   a  ?\n   c  ?\n", "")

@@ -30,18 +30,19 @@ def test_every_tool_is_printed(tool: str, stores: Path, called: Any) -> None:
     assert all(f"# {note}" in made.text for note in made.notes)
 
 
-def test_default_store_is_exported(stores: Path, called: Any) -> None:
-    assert called("export", "dbt") == called("export", "dbt", "--store", "dev")
-
-
 def test_file_is_written_to_a_path_or_a_folder(stores: Path, called: Any) -> None:
     made = export(init(), "dbt", "dev", "prod")
     code, out, err = called("export", "dbt", "--store", "dev", "--store", "prod", "-o", ".")
     assert (code, out, (stores / "profiles.yml").read_text()) == (0, "", made.text)
     assert err.startswith("note: threads: 1")
     assert "hunter2" not in made.text
-    assert called("export", "dbt", "--store", "dev", "--store", "prod", "--output", "other.yml")[0] == 0
-    assert (stores / "other.yml").read_text() == made.text
+    of_dev = export(init(), "dbt", "dev")
+    expected = {"tool": "dbt", "path": None, "text": of_dev.text, "notes": list(of_dev.notes)}
+    code, out, err = called("export", "dbt", "--format", "json")
+    assert (code, err, json.loads(out)) == (0, "", expected)
+    found = json.loads(called("export", "dbt", "--format", "json", "--output", "other.yml")[1])
+    assert found == {**expected, "path": "other.yml"}
+    assert (stores / "other.yml").read_text() == of_dev.text
 
 
 def test_existing_file_is_kept_without_force(stores: Path, called: Any) -> None:
@@ -54,29 +55,15 @@ def test_existing_file_is_kept_without_force(stores: Path, called: Any) -> None:
     assert (stores / "profiles.yml").read_text() == export(init(), "dbt", "dev").text
 
 
-def test_file_that_cannot_be_written(stores: Path, called: Any) -> None:
-    code, out, err = called("export", "dbt", "--store", "dev", "-o", "missing/profiles.yml")
-    assert (code, out) == (2, "")
-    assert "missing/profiles.yml cannot be written: No such file" in err
-    assert "note:" not in err
-
-
 def test_refused_exports(stores: Path, called: Any) -> None:
-    code, out, err = called("export", "dlt", "--store", "dev", "--store", "prod")
-    assert (code, out) == (1, "")
-    assert err.startswith("error: dlt supports one store at a time")
-    assert called("export", "airflow")[0] == 2
-    assert called("export", "dbt", "--store", "nowhere")[0] == 1
-
-
-def test_json(stores: Path, called: Any) -> None:
-    made = export(init(), "dbt", "dev")
-    expected = {"tool": "dbt", "path": None, "text": made.text, "notes": list(made.notes)}
-    code, out, err = called("export", "dbt", "--store", "dev", "--format", "json")
-    assert (code, err, json.loads(out)) == (0, "", expected)
-    found = json.loads(called("export", "dbt", "--store", "dev", "--format", "json", "-o", ".")[1])
-    assert found == {**expected, "path": "profiles.yml"}
-    assert (stores / "profiles.yml").read_text() == made.text
+    for arguments, code, message in (
+        (("dbt", "-o", "missing/profiles.yml"), 2, "missing/profiles.yml cannot be written: No such file"),
+        (("dlt", "--store", "dev", "--store", "prod"), 1, "error: dlt supports one store at a time"),
+        (("airflow",), 2, "'airflow'"),
+        (("dbt", "--store", "nowhere"), 1, "nowhere"),
+    ):
+        found, out, err = called("export", *arguments)
+        assert (found, out, message in err, "note:" in err) == (code, "", True, False)
 
 
 def test_schema_prints_the_schema(run_in_stores: Any) -> None:

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 TAGGED = """
 [pipeline.models."marts.tagged"]
 sql = "dearest.sql"
@@ -60,9 +58,8 @@ flowchart LR
     assert not (pipeline_folder / "catalog.sqlite").exists()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_each_shell_is_printed(shell: str, project: Path) -> None:
+def test_the_script_of_a_shell_is_printed(project: Path) -> None:
     program = Path(sys.executable).with_name("lakeconf")
-    variables = {"_LAKECONF_COMPLETE": f"{shell}_source"}
+    variables = {"_LAKECONF_COMPLETE": "bash_source"}
     done = subprocess.run([program], env=os.environ | variables, capture_output=True, text=True, check=False)
     assert "_LAKECONF_COMPLETE" in done.stdout

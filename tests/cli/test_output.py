@@ -10,7 +10,6 @@ import sys
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -36,11 +35,12 @@ def test_lines_go_to_stdout_or_stderr(capsys: pytest.CaptureFixture[str]) -> Non
     show_lines("four\n::five", to_stderr=True)
     show_lines("six\n\x1bseven")
     assert capsys.readouterr() == ("one\\x0atwo\nsix\n\\x1bseven\n", "three\nfour\n\\x3a:five\n")
+    show_exactly("::error file=a\x1b[0m::b")
+    assert capsys.readouterr().out == "::error file=a\x1b[0m::b\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_commands_of_ci_systems_are_escaped() -> None:
+    for text, shown in (
         ("::error::x", "\\x3a:error::x"),
         ("  ::error", "  \\x3a:error"),
         ("a::b", "a::b"),
@@ -49,28 +49,13 @@ def test_lines_go_to_stdout_or_stderr(capsys: pytest.CaptureFixture[str]) -> Non
         ("x ##vso[task]", "x \\x23#vso[task]"),
         ("##teamcity[x]", "\\x23#teamcity[x]"),
         ("## a heading", "## a heading"),
-    ],
-)
-def test_commands_of_ci_systems_are_escaped(text: str, shown: str) -> None:
-    assert safe_line(text) == shown
-
-
-def test_style_survives_and_its_text_is_escaped() -> None:
-    assert safe_line(style("a\x1b[2J", fg="red", bold=True)) == click.style("a\\x1b[2J", fg="red", bold=True)
-    assert safe_line(style("::a", fg="red")) == click.style("::a", fg="red")
-
-
-def test_exact_text_keeps_its_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    show_exactly("::error file=a\x1b[0m::b")
-    assert capsys.readouterr().out == "::error file=a\x1b[0m::b\n"
+    ):
+        assert safe_line(text) == shown
 
 
 def test_table_is_aligned_and_its_cells_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     show_table([("a", "long name", ""), ("\x1b", "x", "")])
     assert capsys.readouterr().out == "a     long name\n\\x1b  x\n"
-
-
-def test_numbers_are_aligned_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     show_table([("name", "rows"), ("a", "1,000,000"), ("b", "")], numbers=[1])
     assert capsys.readouterr().out == "name       rows\na     1,000,000\nb\n"
 
@@ -118,9 +103,8 @@ def test_json_is_readable_and_escapes_what_controls_a_terminal(capsys: pytest.Ca
     assert out.startswith('{\n  "é": [\n    "#\\u0023[x]",\n    "\\u202e\\u007f",')
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_values_are_converted_for_json() -> None:
+    for value, expected in (
         ({1: (b"\x00\xff", [date(2024, 1, 2)])}, {"1": ["00ff", ["2024-01-02"]]}),
         (datetime(2024, 1, 2, 3, tzinfo=UTC), "2024-01-02T03:00:00+00:00"),
         (time(1, 2, 3, 4), "01:02:03.000004"),
@@ -128,10 +112,8 @@ def test_json_is_readable_and_escapes_what_controls_a_terminal(capsys: pytest.Ca
         ([True, 1, 1.5, "x", None], [True, 1, 1.5, "x", None]),
         ([float("nan"), float("inf"), -float("inf")], ["NaN", "Infinity", "-Infinity"]),
         (Path("a/b"), "a/b"),
-    ],
-)
-def test_values_are_converted_for_json(value: Any, expected: Any) -> None:
-    assert plain(value) == expected
+    ):
+        assert plain(value) == expected
 
 
 def test_error_has_a_hint_and_indented_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,8 +146,4 @@ def test_place_of_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path / "a")
     above = below._replace(file=tmp_path / "b.toml", line=1, column=1)
     assert click.unstyle(safe_line(problem_text(above))) == f"{tmp_path}/b.toml:1:1: odd [LC010]"
-
-
-def test_problem_cannot_forge_lines() -> None:
-    forged = Problem("LC010", "a\nb", "c\nd", "e\nf")
-    assert problem_text(forged).count("\n") == 1
+    assert problem_text(Problem("LC010", "a\nb", "c\nd", "e\nf")).count("\n") == 1  # it cannot forge lines
