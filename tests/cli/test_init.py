@@ -15,8 +15,9 @@ from lakeconf.config.config import validate
 from lakeconf.config.warnings import warnings
 
 if TYPE_CHECKING:
-    import pytest
     from pathlib import Path
+
+    import pytest
 
 
 def test_an_existing_file_is_kept_without_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import lakeconf
-from lakeconf.cli.app import run as run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,60 +82,46 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
         "expire    0 snapshots would be expired\nclean up  0 files would be removed\n",
         "",
     )
-
-
-def test_result_as_json(folder: Path, called: Any) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        lake.table("raw.t").append([{"id": 100}])
     code, out, err = called("maintain", "--store", "dev", *NOW, "--yes", "--format", "json")
-    done = json.loads(out)
-    assert (code, err, done["dry_run"]) == (0, "", False)
-    assert done["compacted"]["files_after"] < done["compacted"]["files_before"] == 10
-    assert len(done["removed"]) == 11
+    found = json.loads(out)
+    assert (code, err, found["dry_run"]) == (0, "", False)
+    assert (found["compacted"]["files_before"], found["compacted"]["files_after"], len(found["removed"])) == (2, 1, 2)
 
 
-def test_number_of_kept_snapshots(folder: Path, called: Any) -> None:
-    assert "8 snapshots would be expired" in called("maintain", *NOW, "--dry-run", "--keep", "4")[1]
-    assert called("maintain", "--keep", "0")[0] == called("maintain", "--expire-days", "-1")[0] == 2
-
-
-def test_default_ages_keep_the_recent_history(folder: Path, called: Any) -> None:
+def test_options_limit_what_is_removed(folder: Path, called: Any) -> None:
     code, out, _ = called("maintain", "--dry-run")
-    assert code == 0
-    assert "0 snapshots would be expired" in out
-    assert "0 files would be removed" in out
+    assert (code, "0 snapshots would be expired" in out, "0 files would be removed" in out) == (0, True, True)
+    assert "8 snapshots would be expired" in called("maintain", *NOW, "--dry-run", "--keep", "4")[1]
+    assert called("maintain", "--keep", "0")[0] == 2
+    for age in ("--expire-days", "--cleanup-days"):
+        assert called("maintain", "--store", "dev", age, "0.9", "--dry-run") == (
+            1,
+            "",
+            "error: 21:36:00 is less than a day: other processes may still read or write the files\n"
+            "  hint: pass a day or more; or, if nothing else uses the lake, --force (force=True)\n",
+        )
+        assert called("maintain", "--store", "dev", age, "1", "--dry-run")[0] == 0
+        assert called("maintain", "--store", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
 
 
-@pytest.mark.parametrize("age", ["--expire-days", "--cleanup-days"])
-def test_age_of_less_than_a_day_needs_force(age: str, folder: Path, called: Any) -> None:
-    assert called("maintain", "--store", "dev", age, "0.9", "--dry-run") == (
-        1,
-        "",
-        "error: 21:36:00 is less than a day: other processes may still read or write the files\n"
-        "  hint: pass a day or more; or, if nothing else uses the lake, --force (force=True)\n",
-    )
-    assert called("maintain", "--store", "dev", age, "1", "--dry-run")[0] == 0
-    assert called("maintain", "--store", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
-
-
-@pytest.mark.parametrize("answer", ["y", "n", ""])
-def test_consent_is_asked_for_on_a_terminal(
-    answer: str, folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consent_is_asked_for_on_a_terminal(folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     files = stored(folder)
-    master, slave = pty.openpty()
-    os.write(master, f"{answer}\n".encode())
-    with os.fdopen(slave, "r") as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        code, _, err = called("maintain", "--store", "dev")
-    os.close(master)
-    assert code == (0 if answer == "y" else 1)
-    assert "Carry this out on dev?" in err
-    assert (stored(folder) == files) == ("nothing was changed" in err) == (answer != "y")
+    for answer in ("n", "", "y"):
+        master, slave = pty.openpty()
+        os.write(master, f"{answer}\n".encode())
+        with os.fdopen(slave, "r") as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code, _, err = called("maintain", "--store", "dev")
+        os.close(master)
+        assert code == (0 if answer == "y" else 1)
+        assert "Carry this out on dev?" in err
+        assert (stored(folder) == files) == ("nothing was changed" in err) == (answer != "y")
 
 
-@pytest.mark.parametrize("option", ["--expire-days", "--cleanup-days"])
 @pytest.mark.parametrize("value", ["nan", "inf", "1e12", "-1"])
-def test_times_that_are_no_time_are_refused(
-    option: str, value: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command(["maintain", option, value, "--dry-run"]) == 2
-    assert f"Invalid value for '{option}'" in capsys.readouterr().err
+def test_times_that_are_no_time_are_refused(value: str, project: Path, called: Any) -> None:
+    for option in ("--expire-days", "--cleanup-days"):
+        code, _, err = called("maintain", option, value, "--dry-run")
+        assert (code, f"Invalid value for '{option}'" in err) == (2, True)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 from source_tree import REPOSITORY
 
-from lakeconf.cli.app import COMMANDS, commands, run
+from lakeconf.cli.app import COMMANDS, commands
 
-
-@pytest.mark.parametrize("command", ["preview-sql", "stores", "validate"])
-def test_config_option_selects_the_file(command: str, run_in_stores: Any, project: Path, tmp_path_factory: Any) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text().partition("\n[stores.prod")[0])
-    for path in (elsewhere, elsewhere / "lakeconf.toml"):
-        assert run_in_stores(command, "--config", str(path))[0] == 0
-    assert run_in_stores(command, "--config", str(elsewhere / "no.toml"))[0] == 1
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_no_option_is_declared_twice() -> None:
@@ -64,20 +57,18 @@ def test_values_of_options_are_checked_before_anything_is_read(
     assert (code, f"Invalid value for '{option}'" in err or f"/ '{option}'" in err) == (2, True), err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--config", "sub", "stores"],
-        ["stores", "--config", "sub"],
-        ["--config", "missing", "stores", "--config", "sub"],
-    ],
-)
-def test_options_are_found_before_and_after_the_command(
-    arguments: list[str], project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_option_selects_the_file_before_and_after_the_command(project: Path, called: Any) -> None:
     folder = project / "sub"
     folder.mkdir()
     text = (project / "lakeconf.toml").read_text()
     (folder / "lakeconf.toml").write_text(text.replace("dev", "of_sub"))
-    assert run(arguments) == 0
-    assert "of_sub" in capsys.readouterr().out
+    for arguments in (
+        ["--config", "sub", "stores"],
+        ["stores", "--config", "sub"],
+        ["--config", "missing", "stores", "--config", "sub/lakeconf.toml"],
+        ["preview-sql", "--config", "sub"],
+        ["validate", "--config", "sub", "--store", "of_sub"],
+    ):
+        code, out, _ = called(*arguments)
+        assert (code, "of_sub" in out or arguments[0] == "validate") == (0, True)
+        assert called(*(one.replace("sub/lakeconf.toml", "sub/no").replace("sub", "no") for one in arguments))[0] == 1

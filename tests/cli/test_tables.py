@@ -11,39 +11,7 @@ import lakeconf
 from lakeconf.wording import byte_size
 
 
-def test_sizes_of_a_table_as_text_and_as_json(events_folder: Path, shown: Any) -> None:
-    connection = lakeconf.init().get_store().connect()
-    connection.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
-    connection.execute("INSERT INTO raw.events VALUES (4, 'view'), (5, 'buy')")
-    connection.close()
-    sizes = [path.stat().st_size for path in (events_folder / "data").rglob("*.parquet") if "-delete" not in path.name]
-    (found,) = json.loads(shown("tables", "--format", "json"))
-    assert found == {
-        "table": "raw.events",
-        "rows": 4,
-        "files": 2,
-        "bytes": sum(sizes),
-        "delete_files": 1,
-        "deleted_rows": 1,
-        "inlined_rows": 2,
-    }
-    header, line = (re.split(r"  +", one) for one in shown("tables", "--store", "dev").splitlines())
-    assert header == ["table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows"]
-    assert line == ["raw.events", "4", "2", byte_size(sum(sizes)), "1", "1", "2"]
-
-
-def test_lake_without_tables(project: Path, called: Any) -> None:
-    code, out, err = called("tables")
-    assert (code, out) == (1, "")
-    assert "has no lake yet" in err
-    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
-    lakeconf.init().get_store().open().close()
-    assert called("tables", "--format", "json") == (0, "[]\n", "")
-    code, out, err = called("tables")
-    assert (code, out.count("\n"), err) == (0, 1, "")
-
-
-def test_files_are_those_that_ducklake_lists(events_folder: Path, shown: Any, called: Any) -> None:
+def test_sizes_and_files_of_a_table_are_those_of_ducklake(events_folder: Path, shown: Any, called: Any) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
     native.execute("INSERT INTO raw.events VALUES (4, 'view'), (5, 'buy')")
@@ -51,23 +19,44 @@ def test_files_are_those_that_ducklake_lists(events_folder: Path, shown: Any, ca
         "SELECT data_file, data_file_size_bytes, delete_file FROM ducklake_list_files('dev', 'events', schema => 'raw')"
     ).fetchall()
     native.close()
-    found = json.loads(shown("tables", "raw.events", "--format", "json"))
-    assert sorted((file["path"], file["bytes"], file["delete_file"]) for file in found) == sorted(listed)
+    size = sum(Path(path).stat().st_size for path, *_ in listed)
+    (found,) = json.loads(shown("tables", "--format", "json"))
+    assert found == {
+        "table": "raw.events",
+        "rows": 4,
+        "files": 2,
+        "bytes": size,
+        "delete_files": 1,
+        "deleted_rows": 1,
+        "inlined_rows": 2,
+    }
+    header, line = (re.split(r"  +", one) for one in shown("tables", "--store", "dev").splitlines())
+    assert header == ["table", "rows", "files", "size", "delete files", "deleted rows", "inlined rows"]
+    assert line == ["raw.events", "4", "2", byte_size(size), "1", "1", "2"]
+    files = json.loads(shown("tables", "raw.events", "--format", "json"))
+    assert sorted((file["path"], file["bytes"], file["delete_file"]) for file in files) == sorted(listed)
     assert called("tables", "raw.events")[2].endswith(" B, and 2 inlined rows in the catalog\n")
 
 
-def test_table_of_files(events_folder: Path, called: Any) -> None:
+def test_lake_without_tables(project: Path, called: Any) -> None:
+    lakeconf.init().get_store().open().close()
+    assert called("tables", "--format", "json") == (0, "[]\n", "")
+    code, out, err = called("tables")
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    code, out, err = called("tables", "raw.nothing")
+    assert (code, out, "raw.nothing" in err) == (1, "", True)
+
+
+def test_table_of_files(events_folder: Path, shown: Any, called: Any) -> None:
+    files = json.loads(shown("tables", "raw.events", "--format", "json"))
+    assert [(one["rows"], one["begin_snapshot"], one["deleted_rows"]) for one in files] == [(2, 2, 1), (1, 4, 0)]
+    assert [one["delete_file"] is None for one in files] == [False, True]
     code, out, err = called("tables", "raw.events")
-    data = str(events_folder / "data")
-    assert (code, err.startswith(f"2 files below {data}/: ")) == (0, True)
-    header, first, second = out.splitlines()
-    assert re.split(r"  +", header) == ["file", "rows", "size", "snapshot", "deleted rows", "partition"]
-    assert re.split(r"  +", first)[1:] == ["2", byte_size(size_of(data, first)), "2", "1"]
-    assert re.split(r"  +", second)[1:] == ["1", byte_size(size_of(data, second)), "4", "0"]
-
-
-def size_of(data: str, line: str) -> int:
-    return Path(data, line.split()[0]).stat().st_size
+    assert (code, err.startswith(f"2 files below {events_folder / 'data'}/: ")) == (0, True)
+    header, first, second = (re.split(r"  +", line) for line in out.splitlines())
+    assert header == ["file", "rows", "size", "snapshot", "deleted rows", "partition"]
+    sizes = [byte_size(Path(one["path"]).stat().st_size) for one in files]
+    assert (first[1:], second[1:]) == (["2", sizes[0], "2", "1"], ["1", sizes[1], "4", "0"])
 
 
 def test_partitions_and_null_are_listed(project: Path, shown: Any) -> None:
@@ -88,20 +77,3 @@ def test_partitions_and_null_are_listed(project: Path, shown: Any) -> None:
     found = json.loads(shown("tables", "raw.t", "--format", "json"))
     assert [file["partition_keys"] for file in found if file["partition"] == ["3"]] == [["n"]]
     assert [file["partition"][0] for file in found if len(file["partition"]) == 2] == ["a", None]
-
-
-def test_json_has_every_field_of_a_file(events_folder: Path, shown: Any) -> None:
-    first, second = json.loads(shown("tables", "raw.events", "--format", "json"))
-    assert (first["rows"], first["deleted_rows"], second["rows"], second["delete_file"]) == (2, 1, 1, None)
-    assert (first["begin_snapshot"], second["begin_snapshot"]) == (2, 4)
-
-
-def test_missing_table_and_missing_lake(project: Path, called: Any) -> None:
-    code, out, err = called("tables", "raw.events")
-    assert (code, out) == (1, "")
-    assert "error: store 'dev' has no lake yet" in err
-    assert sorted(path.name for path in project.iterdir()) == ["lakeconf.toml"]
-    lakeconf.init().get_store().open().close()
-    code, out, err = called("tables", "raw.nothing")
-    assert (code, out) == (1, "")
-    assert "raw.nothing" in err

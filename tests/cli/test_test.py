@@ -55,6 +55,12 @@ def test_tests_are_run_without_a_store(tested_folder: Path, called: Any) -> None
         f"  test: lakeconf.toml:{line}:17",
         "1 passed, 1 failed",
     ]
+    code, out, err = called("test", "--format", "json")
+    passed, failed = json.loads(out)
+    assert (code, err, passed["status"], passed["missing"]) == (1, "", "passed", [])
+    assert (failed["test"], failed["model"], failed["status"]) == ("dearest", "marts.dearest", "failed")
+    assert failed["missing"] == [{"day": "2024-01-02", "price": "2.5"}]
+    assert failed["unexpected"] == [{"day": "2024-01-02", "price": "2.0"}]
     assert sorted(tested_folder.rglob("*")) == before
 
 
@@ -65,15 +71,11 @@ def test_selection_and_exit_code(tested_folder: Path, called: Any) -> None:
     code, _, err = called("test", "by_dya")
     assert (code, "no test and no model is named 'by_dya'" in err) == (1, True)
     assert called("test", "--nope")[0] == 2
-
-
-def test_json(tested_folder: Path, called: Any) -> None:
-    code, out, err = called("test", "--format", "json")
-    passed, failed = json.loads(out)
-    assert (code, err, passed["status"], passed["missing"]) == (1, "", "passed", [])
-    assert (failed["test"], failed["model"], failed["status"]) == ("dearest", "marts.dearest", "failed")
-    assert failed["missing"] == [{"day": "2024-01-02", "price": "2.5"}]
-    assert failed["unexpected"] == [{"day": "2024-01-02", "price": "2.0"}]
+    file = tested_folder / "lakeconf.toml"
+    file.write_text(file.read_text().partition("[pipeline.tests")[0])
+    code, _, err = called("test", "nope")
+    message = "error: no test and no model is named 'nope'\n  hint: declare tests in [pipeline.tests.NAME]\n"
+    assert (code, err) == (1, message)
 
 
 def test_errors_are_shown_with_the_place_in_the_model(tested_folder: Path, called: Any) -> None:
@@ -93,13 +95,3 @@ def test_long_differences_are_cut_and_null_is_shown(tested_folder: Path, called:
     assert out[4].split() == ["-", "2024-01-05", "NULL"]
     assert out[-3] == "    and 11 more"
     assert len(out) == 25
-
-
-def test_unknown_name_in_a_project_without_tests(tested_folder: Path, called: Any) -> None:
-    file = tested_folder / "lakeconf.toml"
-    file.write_text(file.read_text().partition("[pipeline.tests")[0])
-    code, _, err = called("test", "nope")
-    assert (code, err) == (
-        1,
-        "error: no test and no model is named 'nope'\n  hint: declare tests in [pipeline.tests.NAME]\n",
-    )
