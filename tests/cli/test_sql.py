@@ -12,7 +12,6 @@ import pytest
 from local_stores import in_bucket
 
 import lakeconf
-from lakeconf.cli.app import run
 from lakeconf.errors import StorageError, UnsafeQueryError
 from lakeconf.inspection.read_only_sql import query
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from lakeconf import Store
 
 
-def test_json_of_nan_and_infinities_is_valid(events_folder: Path, shown: Any) -> None:
+def test_json_of_nan_and_infinities_is_valid(project: Path, shown: Any, called: Any) -> None:
     query = "SELECT 'nan'::DOUBLE a, 'inf'::FLOAT b, ['-inf'::DOUBLE] c"
 
     def refuse(constant: str) -> None:
@@ -33,54 +32,41 @@ def test_json_of_nan_and_infinities_is_valid(events_folder: Path, shown: Any) ->
     out = shown("sql", query, "--format", "json")
     assert json.loads(out, parse_constant=refuse) == [{"a": "NaN", "b": "Infinity", "c": ["-Infinity"]}]
     assert shown("sql", query, "--format", "csv").splitlines()[1] == 'nan,inf,"[""-Infinity""]"'
-
-
-def test_json_of_two_columns_of_one_name_is_refused(events_folder: Path, called: Any) -> None:
     code, out, err = called("sql", "SELECT 1 AS a, 2 AS a", "--format", "json")
     assert (code, out) == (1, "")
     assert "error: the result has several columns named 'a', and a row in JSON can have only one" in err
     assert called("sql", "SELECT 1 AS a, 2 AS a", "--format", "csv")[:2] == (0, "a,a\n1,2\n")
 
 
-def test_values_of_every_kind_are_shown(events_folder: Path, shown: Any) -> None:
+def test_values_of_every_kind_are_shown(project: Path, shown: Any) -> None:
     query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
     (row,) = json.loads(shown("sql", query, "--format", "json"))
-    assert row == {
-        "d": "2024-01-02",
-        "n": "1.50",
-        "b": "6162",
-        "l": [1, None],
-        "s": {"a": 1},
-        "x": None,
-        "t": "y" * 70,
-    }
+    assert row == {"d": "2024-01-02", "n": "1.50", "b": "6162", "l": [1, None], "s": {"a": 1}, "x": None, "t": "y" * 70}
     assert shown("sql", query, "--format", "csv").splitlines()[1] == (
         '2024-01-02,1.50,6162,"[1, null]","{""a"": 1}",,' + "y" * 70
     )
     assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
+    query = "SELECT repeat('x', 60) AS a, repeat('y', 61) AS b, 'l' || chr(10) || 'm' AS c"
+    assert shown("sql", query).splitlines()[1].split() == ["x" * 60, "y" * 59 + "…", "l\\nm"]
+    # Only rows that a code host would execute are quoted.
+    out = shown("sql", "SELECT unnest(['::error::x', ' ::a', 'a::b', 'c']) AS a, 'd' AS b", "--format", "csv")
+    assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "message"),
-    [
+def test_only_safe_queries_run(events_folder: Path, called: Any) -> None:
+    (events_folder / "x.csv").write_text("n\n7\n")
+    for statement, message in (
         ("DELETE FROM raw.events", "the statement is not a single query"),
         ("SELECT 1; DROP TABLE raw.events", "the statement is not a single query"),
-        ("CALL ducklake_expire_snapshots('dev', older_than => now())", "the statement is not a single query"),
-        ("FROM ducklake_expire_snapshots('dev', older_than => now())", "calls ducklake_expire_snapshots"),
-        ("FROM sqlite_query('__ducklake_metadata_dev', 'SELECT 1')", "calls sqlite_query"),
         ("FROM duckdb_secrets()", "calls duckdb_secrets"),
         ("FROM raw.event", "Table with name event does not exist"),
         ("SELEC 1", "syntax error"),
-        ("PRAGMA import_database('data')", "the statement is not a single query"),
-    ],
-)
-def test_statements_other_than_safe_queries_are_refused(
-    statement: str, message: str, events_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["sql", statement]) == 1
-    output = capsys.readouterr()
-    assert (output.out, output.err.startswith("error: ")) == ("", True)
-    assert message in output.err
+        (f"FROM '{events_folder}/x.csv'", "Permission Error"),
+    ):
+        code, out, err = called("sql", statement)
+        assert (code, out, err.startswith("error: "), message in err) == (1, "", True, True), err
+    for statement, answer in (("SHOW TABLES", "name"), ("FROM information_schema.columns", "ordinal_position")):
+        assert answer in called("sql", statement)[1]
     with lakeconf.init().get_store().open() as after:
         assert after.snapshot_id == 4
 
@@ -88,44 +74,24 @@ def test_statements_other_than_safe_queries_are_refused(
 CLEANUP = "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)"
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        CLEANUP,
-        f"WITH gone AS ({CLEANUP}) SELECT (SELECT count(*) FROM gone), id FROM raw.events",
-        f"""FROM query('{CLEANUP.replace("'", "''")}')""",
-        "FROM removal",
-        "FROM remove_files()",
-        "FROM ducklake_delete_orphaned_files('dev', cleanup_all => true)",
-    ],
-)
-def test_no_query_removes_files(statement: str, events_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_query_removes_files(events_folder: Path, called: Any) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("CREATE TABLE raw.gone AS FROM range(99); DROP TABLE raw.gone")
     native.execute("CALL ducklake_expire_snapshots('dev', older_than => now())")
     native.execute(f"CREATE VIEW removal AS {CLEANUP}; CREATE MACRO remove_files() AS TABLE {CLEANUP}")
     native.close()
     before = sorted(events_folder.rglob("*.parquet"))
-    assert run(["sql", statement]) == 1
-    assert "error: " in capsys.readouterr().err
-    assert sorted(events_folder.rglob("*.parquet")) == before != []
-
-
-@pytest.mark.parametrize(
-    ("statement", "answer"),
-    [
-        ("FROM dev.snapshots()", "tables_created"),
-        ("FROM ducklake_table_changes('dev', 'raw', 'events', 0, 4)", "insert"),
-        ("SUMMARIZE raw.events", "approx_unique"),
-        ("SHOW TABLES", "name"),
-        ("DESCRIBE raw.events", "column_type"),
-        ("FROM information_schema.columns", "ordinal_position"),
-        ("SELECT unnest([1, 2])", "2"),
-        ("SELECT count(*) AS found FROM raw.events AT (VERSION => 2)", "found"),
-    ],
-)
-def test_reading_statements_are_allowed(statement: str, answer: str, events_folder: Path, shown: Any) -> None:
-    assert answer in shown("sql", statement)
+    for statement in (
+        CLEANUP,
+        f"WITH gone AS ({CLEANUP}) SELECT (SELECT count(*) FROM gone), id FROM raw.events",
+        f"""FROM query('{CLEANUP.replace("'", "''")}')""",
+        "FROM removal",
+        "FROM remove_files()",
+        "FROM ducklake_delete_orphaned_files('dev', cleanup_all => true)",
+    ):
+        code, _, err = called("sql", statement)
+        assert (code, "error: " in err) == (1, True)
+        assert sorted(events_folder.rglob("*.parquet")) == before != []
 
 
 def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> None:
@@ -138,42 +104,13 @@ def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> No
     assert called("sql", "FROM range(9)", "--limit", "0")[0] == 2
 
 
-def test_cells_of_a_table_are_short_and_on_one_line(events_folder: Path, shown: Any) -> None:
-    query = "SELECT repeat('x', 60) AS a, repeat('y', 61) AS b, 'l' || chr(10) || 'm' AS c"
-    assert shown("sql", query).splitlines()[1].split() == ["x" * 60, "y" * 59 + "…", "l\\nm"]
-
-
-def test_only_rows_that_a_code_host_would_execute_are_quoted(events_folder: Path, shown: Any) -> None:
-    out = shown("sql", "SELECT unnest(['::error::x', ' ::a', 'a::b', 'c']) AS a, 'd' AS b", "--format", "csv")
-    assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
-
-
-def test_no_file_outside_the_lake_is_read(events_folder: Path, called: Any) -> None:
-    (events_folder / "x.csv").write_text("n\n7\n")
-    code, out, err = called("sql", f"FROM '{events_folder}/x.csv'")
-    assert (code, out) == (1, "")
-    assert err.startswith("error: ")
-
-
-def test_store_is_selected(events_folder: Path, called: Any) -> None:
-    assert called("sql", "SELECT count(*) AS n FROM raw.events", "--store", "dev") == (0, "n\n2\n", "")
-    assert 'did you mean "dev"?' in called("sql", "SELECT 1", "--store", "dve")[2]
-
-
-@pytest.mark.parametrize("arguments", [("-f", "q.sql"), ("--file", "q.sql")])
-def test_query_from_a_file(project: Path, shown: Any, arguments: tuple[str, ...]) -> None:
-    lakeconf.init().get_store().open().close()
+def test_query_from_a_file_or_the_standard_input(project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
-    assert shown("sql", *arguments) == "one\n  1\n"
-
-
-@pytest.mark.parametrize("arguments", [(), ("-",), ("-f", "-")])
-def test_query_from_the_standard_input(
-    project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
-    lakeconf.init().get_store().open().close()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 2 AS two")))
-    assert shown("sql", *arguments) == "two\n  2\n"
+    for arguments in (("-f", "q.sql"), ("--file", "q.sql")):
+        assert shown("sql", *arguments) == "one\n  1\n"
+    for arguments in ((), ("-",), ("-f", "-")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 2 AS two")))
+        assert shown("sql", *arguments) == "two\n  2\n"
 
 
 def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
@@ -189,7 +126,7 @@ def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
         assert (code, out, message in err) == (2, "", True)
 
 
-def test_query_that_reads_nothing_needs_no_lake(project: Path, called: Any) -> None:
+def test_only_a_query_that_reads_nothing_needs_no_lake(project: Path, called: Any) -> None:
     assert called("sql", "SELECT 1 AS n", "--format", "json") == (0, '[\n  {\n    "n": 1\n  }\n]\n', "")
     for statement in ("FROM raw.t", "SHOW TABLES", "SELECT"):
         code, _, err = called("sql", statement)
@@ -209,10 +146,6 @@ def make(folder: Path, storage: dict[str, Any], **options: Any) -> Store:
         table.append(ROWS)
         table.delete("i = 3")
     return store
-
-
-def local(folder: Path) -> dict[str, Any]:
-    return {"type": "local", "path": str(folder / "data")}
 
 
 def check(store: Store, rows: int = 9) -> None:
@@ -237,15 +170,16 @@ def neighbour(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_lake_in_a_local_folder(tmp_path: Path, encrypted: bool) -> None:
-    store = make(tmp_path, local(tmp_path), encrypted=encrypted)
+@pytest.mark.parametrize(("path", "encrypted"), [("data", False), ("{folder}/data", True)])
+def test_lake_in_a_local_folder(path: str, encrypted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = make(tmp_path, {"type": "local", "path": path.format(folder=tmp_path)}, encrypted=encrypted)
     check(store)
     check_neighbour(store, neighbour(tmp_path))
 
 
 def test_registered_files_outside_the_data_path(tmp_path: Path) -> None:
-    store = make(tmp_path, local(tmp_path))
+    store = make(tmp_path, {"type": "local", "path": str(tmp_path / "data")})
     outside = tmp_path / "landing" / "part.parquet"
     outside.parent.mkdir()
     pq.write_table(ROWS, outside)
@@ -255,16 +189,9 @@ def test_registered_files_outside_the_data_path(tmp_path: Path) -> None:
     check_neighbour(store, neighbour(outside.parent))
 
 
-def test_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    store = make(tmp_path, {"type": "local", "path": "data"})
-    check(store)
-    check_neighbour(store, neighbour(tmp_path))
-
-
 def test_relative_data_path_stored_by_plain_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    store = make(tmp_path, local(tmp_path))
+    store = make(tmp_path, {"type": "local", "path": str(tmp_path / "data")})
     with store.connect() as writer:
         writer.execute("UPDATE __ducklake_metadata_dev.ducklake_metadata SET value = 'data/' WHERE key = 'data_path'")
     backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}}
