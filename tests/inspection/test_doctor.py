@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from diagnosis import STEPS, diagnosed, local
 from local_stores import in_bucket, on_postgres
 
@@ -18,6 +16,9 @@ from lakeconf.errors import LakeconfError
 from lakeconf.inspection import doctor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
     from servers import PostgresServer, S3Server
 
 
@@ -97,13 +98,6 @@ def test_user_with_read_access_only(postgres_server: PostgresServer, s3_iam_serv
     assert s3_iam_server.read_only.secret not in str(steps)
 
 
-def test_server_that_is_down(postgres_server: PostgresServer, s3_server: S3Server) -> None:
-    config = on_servers(postgres_server, s3_server, port=1)
-    steps = diagnosed(config)
-    assert steps["catalog"].status == "failed"
-    assert "check that the server is running" in str(steps["catalog"].hint)
-
-
 def test_folder_that_is_not_writable(tmp_path: Path) -> None:
     config = local(tmp_path)
     config["storage_backend"]["path"] = "/proc/lakeconf"
@@ -125,24 +119,30 @@ def test_read_only_store_is_not_written_to(tmp_path: Path) -> None:
     assert sorted((tmp_path / "data").rglob("*")) == before
 
 
-@pytest.mark.parametrize(("hours", "status"), [(0, "ok"), (0.05, "warning"), (1, "failed")])
-def test_clock_difference(
-    postgres_server: PostgresServer,
-    s3_server: S3Server,
-    monkeypatch: pytest.MonkeyPatch,
-    hours: float,
-    status: str,
+def test_clock_and_settings_of_the_server(
+    postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = on_servers(postgres_server, s3_server)
     lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
+    assert diagnosed(config)["server"].status == "ok"
+    database = config["metadata_backend"]["database"]
+    postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
+    for hours, status in ((0, "ok"), (0.05, "warning"), (1, "failed")):
 
-    class Wrong(dt.datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return super().now(tz) + dt.timedelta(hours=hours)
+        class Wrong(dt.datetime):
+            difference = dt.timedelta(hours=hours)
 
-    monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
-    assert diagnosed(config)["clock"].status == status
+            @classmethod
+            def now(cls, tz: Any = None) -> Any:
+                return super().now(tz) + cls.difference
+
+        monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
+        found = diagnosed(config)
+        assert found["clock"].status == status
+        assert (found["server"].status, found["server"].found) == (
+            "warning",
+            "the server ends transactions that are idle for 5 s: a long commit would fail",
+        )
 
 
 def test_probe_file_that_cannot_be_removed_is_reported(
@@ -173,16 +173,3 @@ def test_unexpected_exception_is_a_failed_step(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(doctor, "ensure_java", broken)
     assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
-
-
-def test_server_that_ends_idle_transactions(postgres_server: PostgresServer, s3_server: S3Server) -> None:
-    config = on_servers(postgres_server, s3_server)
-    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
-    assert diagnosed(config)["server"].status == "ok"
-    database = config["metadata_backend"]["database"]
-    postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
-    step = diagnosed(config)["server"]
-    assert (step.status, step.found) == (
-        "warning",
-        "the server ends transactions that are idle for 5 s: a long commit would fail",
-    )
