@@ -124,18 +124,6 @@ def made_beside(catalog: Path, data: Path) -> Store:
     return store
 
 
-def test_second_catalog_on_a_data_path_is_rejected(store: Store, tmp_path: Path) -> None:
-    with made_beside(tmp_path / "other.sqlite", tmp_path / "data").open() as lake:
-
-        def refuse() -> None:
-            with pytest.raises(CatalogError, match=r"belongs to another lake, according to .*_lakeconf\.json"):
-                lake.maintenance.cleanup(older_than=NOW, force=True)
-            with pytest.raises(CatalogError, match="belongs to another lake"):
-                lake.create_table("raw.t", ROWS)
-
-        assert_untouched(tmp_path / "data", refuse)
-
-
 def test_second_metadata_schema_on_a_bucket_is_rejected(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     metadata = on_postgres(postgres_server)
@@ -200,11 +188,12 @@ def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
         assert_untouched(tmp_path / "data", refuse)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "\x00\xff", '{"lake": 7}'])
-def test_cleanup_rejects_a_damaged_marker(store: Store, tmp_path: Path, content: str) -> None:
-    (tmp_path / "data" / MARKER).write_text(content)
-    with store.open() as lake, pytest.raises(CatalogError, match=r"is damaged|belongs to another lake"):
-        cleaned(lake)
+def test_cleanup_rejects_a_damaged_marker(store: Store, tmp_path: Path) -> None:
+    with store.open() as lake:
+        for content in ("", "[]", "{", "\x00\xff", '{"lake": 7}'):
+            (tmp_path / "data" / MARKER).write_text(content)
+            with pytest.raises(CatalogError, match=r"is damaged|belongs to another lake"):
+                cleaned(lake)
 
 
 def test_cleanup_keeps_a_lake_nested_in_the_data_path(store: Store, tmp_path: Path) -> None:
@@ -321,8 +310,10 @@ def test_age_of_less_than_a_day_needs_force(store: Store) -> None:
             for step in (lake.maintenance.plan_cleanup, lake.maintenance.cleanup):
                 with pytest.raises(lakeconf.LakeconfError, match="is less than a day"):
                     step(older_than=age)
-        assert lake.maintenance.expire_snapshots(older_than=dt.timedelta(days=1)) == []
-        assert lake.maintenance.cleanup(older_than=dt.timedelta(days=1)) == []
+        for command in (lake.maintenance.expire_snapshots, lake.maintenance.cleanup):
+            assert command(older_than=dt.timedelta(days=1)) == []
+            with pytest.raises(lakeconf.LakeconfError, match="too long"):
+                command(older_than=dt.timedelta.max)
 
 
 def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path: Path) -> None:

@@ -84,9 +84,15 @@ def test_a_flush_keeps_the_rows(lake: Lake) -> None:
         assert not inlined(lake, name)
 
 
-@pytest.mark.parametrize("text", HIDDEN)
-def test_no_flush_restores_a_deleted_row(lake: Lake, text: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    fill(lake, ("a", text))
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [("sqlite", HIDDEN), ("duckdb", HIDDEN), *(("postgres", (text,)) for text in HIDDEN)],
+    indirect=["kind"],
+)
+def test_no_flush_restores_a_deleted_row(
+    lake: Lake, texts: tuple[str, ...], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(lake, ("a", *texts))
     before = {name: rows(lake, name) for name in ("t", "plain")}
     with caplog.at_level(logging.WARNING, "lakeconf"):
         lake.maintenance.compact()

@@ -182,8 +182,9 @@ WRITES: dict[str, Callable[[Table], int]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WRITES)
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize(
+    ("kind", "when"), [*((kind, "before") for kind in WRITES), ("update", "meanwhile"), ("merge", "meanwhile")]
+)
 def test_rows_with_the_id_of_another_row_are_not_changed(
     renumbered: Lake, kind: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

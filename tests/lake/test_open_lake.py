@@ -33,6 +33,7 @@ def test_closed_lake_says_so(two_tables: Lake) -> None:
         two_tables.refresh,
         two_tables.snapshots,
         table.scan,
+        lambda: table.schema,
         lambda: table.append([{"id": 1}]),
         lambda: two_tables.sql("SELECT 1"),
         lambda: two_tables.drop_table("t"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from commit_hooks import at_staged_commit
-from local_stores import config_of, in_bucket, on_postgres, store_of
+from local_stores import config_of, in_bucket, on_catalog, store_of
 from plain_sql import run_plain
 
 import lakeconf
@@ -36,9 +36,7 @@ BOUNDS = "SELECT column_id, min_value, max_value FROM __ducklake_metadata_dev.du
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    if request.param == "postgres":
-        return on_postgres(request.getfixturevalue("postgres_server"))
-    return {"type": request.param, "uri": str(tmp_path / "catalog")}
+    return on_catalog(request, tmp_path)
 
 
 def fill(lake: Lake, kind: str = "INTEGER", partitioned_by: str = "") -> None:
