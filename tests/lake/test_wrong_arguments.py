@@ -167,6 +167,17 @@ def test_wrong_argument_is_refused_by_name(lake: Any, call: Callable[[Any], obje
     assert lake.refresh() == before
 
 
+def test_hint_for_a_time_without_a_time_zone_works(lake: Any) -> None:
+    with pytest.raises(LakeconfError, match="the time 2999-01-01 has no time zone") as refused:
+        lake.at(timestamp="2999-01-01")
+    assert refused.value.hint == "add one, such as UTC: '2999-01-01T00:00:00+00:00'"
+    for time in ("2999-01-01T00:00:00+00:00", "2999-01-01 00:00:00Z"):
+        assert lake.at(timestamp=time).snapshot_id == lake.snapshot_id
+    # A version of another library is accepted.
+    assert lake.at(version=np.int64(1)).snapshot_id == 1
+    assert len(lake.table("raw.events").changes(np.int64(1)).collect("pyarrow")) == 2
+
+
 def test_store_opened_with_something_else_than_a_session_is_refused(tmp_path: Path) -> None:
     store: Any = store_of(tmp_path)
     with pytest.raises(LakeconfError, match="'duckdb' is not a Spark session") as refused:
@@ -174,43 +185,21 @@ def test_store_opened_with_something_else_than_a_session_is_refused(tmp_path: Pa
     assert str(refused.value.hint).startswith("omit it to read with DuckDB: store.open()")
 
 
-def test_hint_for_a_time_without_a_time_zone_works(tmp_path: Path) -> None:
-    with store_of(tmp_path).open() as lake:
-        with pytest.raises(LakeconfError, match="the time 2999-01-01 has no time zone") as refused:
-            lake.at(timestamp="2999-01-01")
-        assert refused.value.hint == "add one, such as UTC: '2999-01-01T00:00:00+00:00'"
-        assert lake.at(timestamp="2999-01-01T00:00:00+00:00").snapshot_id == lake.snapshot_id
-        assert lake.at(timestamp="2999-01-01 00:00:00Z").snapshot_id == lake.snapshot_id
-
-
-def test_version_of_another_library_is_accepted(lake: Any) -> None:
-    assert lake.at(version=np.int64(1)).snapshot_id == 1
-    assert len(lake.table("raw.events").changes(np.int64(1)).collect("pyarrow")) == 2
-
-
-def test_hint_for_a_condition_without_columns_works(tmp_path: Path) -> None:
+def test_hints_for_conditions_parameters_and_frames_work(tmp_path: Path) -> None:
     with store_of(tmp_path).open() as opened:
         lake: Any = opened
         events = lake.create_table("raw.events", ROWS)
         events.append(ROWS)
+        lake.execute("DELETE FROM raw.events WHERE id IN (FROM given)", given=[{"id": 1}])
+        joined = lake.query("SELECT e.id FROM raw.events AS e JOIN frame USING (id)", {"frame": [{"id": 2}]})
+        assert joined.to_native().fetchall() == [(2,)]
         for where in ("true", "1 = 1", True):
             with pytest.raises(LakeconfError, match="uses no column") as refused:
                 events.delete(where)
         assert 'lake.execute("DELETE FROM …")' in str(refused.value.hint)
         lake.execute("DELETE FROM raw.events")
         assert events.count() == 0
-
-
-def test_hints_for_parameters_and_frames_work(tmp_path: Path) -> None:
-    with store_of(tmp_path).open() as lake:
-        lake.create_table("raw.events", ROWS).append(ROWS)
-        lake.execute("DELETE FROM raw.events WHERE id IN (FROM given)", given=[{"id": 1}])
-        joined: Any = lake.query("SELECT e.id FROM raw.events AS e JOIN frame USING (id)", {"frame": [{"id": 2}]})
-        assert joined.to_native().fetchall() == [(2,)]
-
-
-def test_values_of_python_and_numpy_can_be_set(tmp_path: Path) -> None:
-    with store_of(tmp_path).open() as lake:
+        # Values of Python and of NumPy can be set.
         table = lake.create_table("t", {"id": "BIGINT", "at": "TIMESTAMP", "name": "VARCHAR"})
         table.append([{"id": 1, "at": dt.datetime(2026, 1, 1), "name": "a"}])
         table.update({"id": np.int64(7), "at": pd.Timestamp("2026-01-02"), "name": np.str_("b")}, "id = 1")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from local_stores import store_of
 from promotions import stores
 
 if TYPE_CHECKING:
@@ -27,3 +28,10 @@ def lineage_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for key, value in transport.items():
         monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__{key}", str(value))
     return tmp_path / "events.json"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake on SQLite."""
+    with store_of(tmp_path).open() as opened:
+        yield opened

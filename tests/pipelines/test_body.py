@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -16,13 +15,14 @@ from lakeconf.pipelines.models.body import Function, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lakeconf import Lake
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with store_of(tmp_path).open() as lake:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with store_of(tmp_path_factory.mktemp("body")).open() as lake:
         yield lake
 
 
@@ -60,6 +60,10 @@ def test_function_may_return_a_native_frame_and_nothing_else(lake: Lake) -> None
 def test_arguments_of_a_query_are_its_tables_in_order_and_once() -> None:
     sql = 'SELECT * FROM raw.b JOIN a USING (id) JOIN "Other".raw.c d ON true WHERE id IN (SELECT id FROM raw.b)'
     assert list(Query(sql).arguments()) == ["raw.b", "a", "Other.raw.c"]
+    # A common table expression is no argument, and a table of the same name is one.
+    assert list(Query("WITH events AS (FROM raw.users) FROM events").arguments()) == ["raw.users"]
+    sql = "WITH events AS (FROM raw.events) SELECT * FROM events, raw.events"
+    assert list(Query(sql).arguments()) == ["raw.events"]
 
 
 def test_series_is_no_argument(lake: Lake) -> None:
@@ -70,18 +74,11 @@ def test_series_is_no_argument(lake: Lake) -> None:
     assert native(Query("FROM range(2)").rows(lake, {}, {})) == [(0,), (1,)]
 
 
-@pytest.mark.parametrize("columns", ["1 AS id, 2 AS id", "1 AS id, 2 AS ID", "t.*, t.id"])
-def test_query_with_two_columns_of_the_same_name_is_refused(columns: str, lake: Lake, tmp_path: Path) -> None:
-    query = Query(f"SELECT {columns} FROM raw.t", tmp_path / "twice.sql")
-    with pytest.raises(PipelineError, match=r"twice\.sql: the result of the SQL has two columns 'id'"):
-        query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
-
-
-def test_common_table_expression_is_no_argument_and_a_table_of_the_same_name_is() -> None:
-    assert list(Query("WITH events AS (FROM raw.users) FROM events").arguments()) == ["raw.users"]
-    assert list(Query("WITH events AS (FROM raw.events) SELECT * FROM events, raw.events").arguments()) == [
-        "raw.events"
-    ]
+def test_query_with_two_columns_of_the_same_name_is_refused(lake: Lake, tmp_path: Path) -> None:
+    for columns in ("1 AS id, 2 AS id", "1 AS id, 2 AS ID", "t.*, t.id"):
+        query = Query(f"SELECT {columns} FROM raw.t", tmp_path / "twice.sql")
+        with pytest.raises(PipelineError, match=r"twice\.sql: the result of the SQL has two columns 'id'"):
+            query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
 
 
 def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
@@ -89,35 +86,26 @@ def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
     frames = {
         "one": lake.sql("FROM (VALUES (1), (2)) AS t(id)"),
         "two": lake.sql("SELECT 2 AS id, 'b' AS text"),
+        'raw.a"; DROP': lake.sql("SELECT 1 AS id"),
     }
-    assert native(Query("FROM one JOIN two USING (id)").rows(lake, frames, {})) == [(2, "b")]
-    assert native(Query("SELECT x.number FROM two AS x(number, letter)").rows(lake, frames, {})) == [(2,)]
-
-
-def test_query_does_not_ignore_a_version(lake: Lake) -> None:
-    frames = {"one": lake.sql("SELECT 1 AS id")}
+    for sql, found in (
+        ("FROM one JOIN two USING (id)", (2, "b")),
+        ("SELECT x.number FROM two AS x(number, letter)", (2,)),
+        ('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"', (1,)),
+        ("SELECT id FROM two; -- end", (2,)),
+    ):
+        assert native(Query(sql).rows(lake, frames, {})) == [found]
     with pytest.raises((QueryError, SnapshotNotFoundError)):
         native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
 
 
-def test_query_alias_with_a_hostile_name_stays_a_name(lake: Lake) -> None:
-    frames = {'raw.a"; DROP': lake.sql("SELECT 1 AS id")}
-    assert native(Query('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"').rows(lake, frames, {})) == [(1,)]
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "expected"),
-    [
-        (date(2024, 1, 1), date(2024, 1, 2), ("DATE", "DATE", date(2024, 1, 1))),
-        (datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 6), ("TIMESTAMP", "TIMESTAMP", datetime(2024, 1, 1, 5))),
-    ],
-)
-def test_placeholders_are_typed_values(start: date, end: date, expected: tuple[Any, ...], lake: Lake) -> None:
-    sql = "SELECT typeof($start), typeof($end), $start"
-    assert native(Query(sql).rows(lake, {}, {"start": start, "end": end})) == [expected]
-
-
-def test_unknown_placeholder_is_an_error(lake: Lake) -> None:
+def test_placeholders_are_typed_values(lake: Lake) -> None:
+    for start, end, kind in (
+        (date(2024, 1, 1), date(2024, 1, 2), "DATE"),
+        (datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 6), "TIMESTAMP"),
+    ):
+        found = Query("SELECT typeof($start), typeof($end), $start").rows(lake, {}, {"start": start, "end": end})
+        assert native(found) == [(kind, kind, start)]
     with pytest.raises(PipelineError) as caught:
         Query("SELECT $begin").rows(lake, {}, {"start": date(2024, 1, 1), "end": date(2024, 1, 2)})
     assert caught.value.message == "the SQL contains an unknown placeholder $begin"
@@ -143,8 +131,3 @@ def test_an_error_of_a_view_has_its_place(lake: Lake, tmp_path: Path) -> None:
         Query("SELECT id,\n  idd AS x\nFROM raw.t", tmp_path / "v.sql").check(lake)
     assert "v.sql:2:3: Binder Error" in caught.value.message
     assert caught.value.message.splitlines()[1:3] == ["  2 |   idd AS x", "    |   ^"]
-
-
-def test_comment_behind_the_semicolon_is_no_statement(lake: Lake) -> None:
-    query = Query("SELECT id FROM raw.p; -- end")
-    assert native(query.rows(lake, {"raw.p": lake.sql("SELECT 1 AS id")}, {})) == [(1,)]

@@ -25,14 +25,14 @@ WARNING = (
 
 
 @pytest.fixture
-def loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> tuple[Lake, Pipeline, Path]:
+def loaded(lake: Lake, tmp_path: Path) -> tuple[Lake, Pipeline, Path]:
     """A lake that has loaded `in/1.csv`, the pipeline, and the folder of the files."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "1.csv").write_text("id\n1\n")
     pipeline = Pipeline([Model("raw.events", Append(files="in/*.csv"), folder=tmp_path)])
-    assert run(pipeline, lakes[0])[0].status == "done"
-    return lakes[0], pipeline, folder
+    assert run(pipeline, lake)[0].status == "done"
+    return lake, pipeline, folder
 
 
 def warnings(loaded: tuple[Lake, Pipeline, Path]) -> list[str]:
@@ -57,19 +57,25 @@ def test_changed_file_is_a_warning_until_it_is_loaded_again(text: str, loaded: t
     assert warnings(loaded) == []
 
 
-def test_file_that_is_gone_is_no_warning(loaded: tuple[Lake, Pipeline, Path]) -> None:
-    (loaded[2] / "1.csv").unlink()
+def test_file_that_is_gone_is_no_warning_and_leaves_its_rows(loaded: tuple[Lake, Pipeline, Path]) -> None:
+    lake, pipeline, folder = loaded
+    (step,) = plan(pipeline, lake, rebuild=True)
+    assert (step.reason, step.replaces) == ("requested: replaces all rows by those of in/1.csv", True)
+    (folder / "1.csv").unlink()
     assert warnings(loaded) == []
+    (skipped,) = run(pipeline, lake, rebuild=True)
+    assert (skipped.status, skipped.reason) == ("skipped", "no file of in/*.csv exists, so the table keeps its rows")
+    assert lake.table("raw.events").count() == 1
 
 
-def test_warning_names_three_files_and_counts_the_others(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_warning_names_three_files_and_counts_the_others(lake: Lake, tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.csv").write_text("id\n1\n")
     pipeline = Pipeline([Model("raw.events", Append(files="*.csv"), folder=tmp_path)])
-    assert run(pipeline, lakes[0])[0].status == "done"
+    assert run(pipeline, lake)[0].status == "done"
     for number in range(5):
         (tmp_path / f"{number}.csv").write_text("id\n2\n")
-    assert plan(pipeline, lakes[0])[0].warnings == [WARNING.format("0.csv, 1.csv, 2.csv and 2 more")]
+    assert plan(pipeline, lake)[0].warnings == [WARNING.format("0.csv, 1.csv, 2.csv and 2 more")]
 
 
 def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: Path) -> None:
@@ -101,18 +107,8 @@ def test_file_that_is_absent_while_all_files_are_loaded_again_is_loaded_when_it_
     assert run(pipeline, lake)[0].status == "skipped"
 
 
-def test_plan_of_a_rebuild_says_what_happens_to_the_rows(loaded: tuple[Lake, Pipeline, Path]) -> None:
-    lake, pipeline, folder = loaded
-    (step,) = plan(pipeline, lake, rebuild=True)
-    assert (step.reason, step.replaces) == ("requested: replaces all rows by those of in/1.csv", True)
-    (folder / "1.csv").unlink()
-    (skipped,) = run(pipeline, lake, rebuild=True)
-    assert (skipped.status, skipped.reason) == ("skipped", "no file of in/*.csv exists, so the table keeps its rows")
-    assert lake.table("raw.events").count() == 1
-
-
 def test_files_of_another_pattern_or_folder_are_the_same(
-    lakes: tuple[Lake, Lake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
@@ -124,15 +120,14 @@ def test_files_of_another_pattern_or_folder_are_the_same(
         (absolute, tmp_path), (absolute, tmp_path / "deep" / "er"), ("in/../in/*.csv", tmp_path),
         ("in/*.csv", type(tmp_path)()), (absolute, type(tmp_path)()),
     ):  # fmt: skip
-        (result,) = run(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lakes[0])
+        (result,) = run(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lake)
         statuses.append(result.status)
     assert statuses == ["done", "skipped", "skipped", "skipped", "skipped"]
 
 
 @pytest.mark.parametrize("kind", [Seed("1.csv"), Full(), Merge(["id"]), Append()], ids=lambda kind: kind.name)
-def test_files_are_not_added_to_the_rows_of_another_kind(kind: Kind, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_files_are_not_added_to_the_rows_of_another_kind(kind: Kind, lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("id\n1\n")
-    lake = lakes[0]
     rows = lake.sql("SELECT 1::BIGINT AS id")
     lake.create_table("raw.source", rows).append(rows)
     body = None if isinstance(kind, Seed) else Query("SELECT id FROM raw.source")

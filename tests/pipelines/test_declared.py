@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from servers import S3Server
 
 TABLES = """
-[stores.prod]
-metadata_backend = { type = "sqlite", uri = "prod.sqlite" }
-storage_backend = { type = "local", path = "prod" }
-
 [pipeline]
 python = ["models.py"]
 
@@ -53,7 +48,7 @@ def dearest(prices):
 
 @pytest.fixture
 def folder(project: Path) -> Path:
-    """A project with two stores and three models: a seed, one in SQL, one in Python."""
+    """A project with three models: a seed, one in SQL, one in Python."""
     with (project / "lakeconf.toml").open("a") as file:
         file.write(TABLES)
     (project / "models.py").write_text(MODELS)
@@ -62,25 +57,6 @@ def folder(project: Path) -> Path:
     )
     (project / "prices.csv").write_text("day,price\n2024-01-01,2.5\n2024-01-01,1\n2024-01-02,4\n")
     return project
-
-
-def test_run_copy_and_diff_with_two_stores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    until = ("--to", "2024-01-03")
-    assert run(["run", *until]) == 0
-    assert run(["copy", "dev", "prod", "marts.by_day", "--yes"]) == 0
-    assert run(["diff", "dev", "prod", "marts.by_day"]) == 0
-    (folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n2024-01-02,4\n")
-    assert run(["run", *until, "--from", "2024-01-01"]) == 0
-    capsys.readouterr()
-    assert run(["diff", "dev", "prod", "marts.by_day", "--on", "day", "--format", "json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["only"], found["columns"]) == ([2, 2], [0, 0], {"price": 1})
-    assert (found["equal"], found["equal_rows"]) == (False, 1)
-    assert found["sample_changes"] == [{"day": "2024-01-01", "price": [9.5, 3.5]}]
-    assert run(["diff", "dev", "prod", "marts.none"]) == 1
-    assert "the store 'dev' has no table marts.none" in capsys.readouterr().err
-    assert run(["diff", "dev", "prod", "marts.by_day", "--on", "id"]) == 1
-    assert "marts.by_day has no column 'id' in both stores" in capsys.readouterr().err
 
 
 def test_declared_models(folder: Path) -> None:
@@ -94,14 +70,14 @@ def test_declared_models(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "problems"),
     [
-        ('kind = "seed"', 'kind = "seeds"', ["19: unknown kind 'seeds'"]),
-        ('csv = "prices.csv"', "", ["18: is missing"]),
-        ('time_column = "day"', 'time_colum = "day"', ["25: unknown key"]),
-        ('sql = "by_day.sql"', 'sql = "none.sql"', ["24: file not found"]),
-        ('["models.py"]', '["none.py"]', ["16: file not found"]),
-        ('["models.py"]', '"models.py"', ["16: has the wrong type"]),
-        ("[pipeline]\n", "[pipeline]\nmodel = 1\n", ["16: unknown key"]),
-        ("start = 2024-01-01", 'start = "soon"', ["26: Input should be a valid date"]),
+        ('kind = "seed"', 'kind = "seeds"', ["15: unknown kind 'seeds'"]),
+        ('csv = "prices.csv"', "", ["14: is missing"]),
+        ('time_column = "day"', 'time_colum = "day"', ["21: unknown key"]),
+        ('sql = "by_day.sql"', 'sql = "none.sql"', ["20: file not found"]),
+        ('["models.py"]', '["none.py"]', ["12: file not found"]),
+        ('["models.py"]', '"models.py"', ["12: has the wrong type"]),
+        ("[pipeline]\n", "[pipeline]\nmodel = 1\n", ["12: unknown key"]),
+        ("start = 2024-01-01", 'start = "soon"', ["22: Input should be a valid date"]),
     ],
 )
 def test_problems_name_the_line(
@@ -163,13 +139,12 @@ def test_error_in_a_python_model_names_its_line(folder: Path, capsys: pytest.Cap
     assert re.search(r"error: models\.py:\d+: the input 'nothing' of the model marts", capsys.readouterr().err)
 
 
-def test_python_file_that_cannot_be_loaded(folder: Path) -> None:
+def test_pipeline_that_cannot_be_loaded(folder: Path) -> None:
     (folder / "models.py").write_text("import no_such_module")
     with pytest.raises(PipelineError, match=r"models\.py cannot be loaded: ModuleNotFoundError"):
         declared_pipeline(init())
-
-
-def test_configuration_without_a_pipeline(project: Path) -> None:
+    file = folder / "lakeconf.toml"
+    file.write_text(file.read_text().partition("[pipeline]")[0])
     with pytest.raises(LakeconfError, match=r"has no \[pipeline\]"):
         declared_pipeline(init())
 

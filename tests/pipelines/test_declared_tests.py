@@ -136,9 +136,8 @@ def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Pat
     assert message in shown
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_valid_models_have_no_problem(tmp_path: Path) -> None:
+    for text in (
         A + 'partitioned_by = ["day", "month(at)", "bucket(8, id)"]\n',
         FILES + 'files = "*"\n',
         FILES + 'files = "in/2024.*/*.CSV"\ncolumns = { id = "DECIMAL(10, 2)" }\n',
@@ -146,13 +145,9 @@ def test_problem_with_its_line(text: str, line: int, message: str, tmp_path: Pat
         # `lakeconf run --from` gives the start.
         A + 'kind = "incremental"\ntime_column = "day"\n',
         A + CHECK + 'expect = []\ngiven = { "raw.events" = [] }\n',
-    ],
-)
-def test_valid_models_have_no_problem(text: str, tmp_path: Path) -> None:
-    assert found(tmp_path, text) == []
-
-
-def test_models_in_python_may_be_inputs_and_tested(tmp_path: Path) -> None:
+    ):
+        assert found(tmp_path, text) == []
+    # Models in Python, which is not run, may be tested.
     (tmp_path / "models.py").write_text("raise SystemExit\n")
     python = '[pipeline]\npython = ["models.py"]\n'
     assert found(tmp_path, python + A + CHECK.replace("m.a", "m.python") + "expect = []\n") == []

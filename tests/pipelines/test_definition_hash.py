@@ -65,38 +65,29 @@ def code(source: str, folder: Path, name: str = "totals") -> str:
     return function_code(found, loaded_source(found))
 
 
-def test_digest_is_the_same_in_every_version() -> None:
+def test_digest_is_the_same_in_every_version(tmp_path: Path) -> None:
     """Another digest makes every lake compute its models again."""
     assert digest("marts.t", "full") == hashlib.sha256(b"marts.t\0full").hexdigest()[:16]
     assert digest() == hashlib.sha256(b"").hexdigest()[:16]
     assert digest("é\ud7ff") == hashlib.sha256("é\ud7ff".encode()).hexdigest()[:16]
-
-
-def test_digest_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "seed.csv"
     path.write_bytes(b"a\r\n\xff\n")
     assert file_digest(path) == hashlib.sha256(b"a\r\n\xff\n").hexdigest()[:16]
+    for name in ("none.csv", "."):
+        with pytest.raises(PipelineError) as caught:
+            file_digest(tmp_path / name)
+        assert caught.value.message == f"file not found: {tmp_path / name}"
+        assert caught.value.hint == "write the path relative to the folder of the model"
 
 
-@pytest.mark.parametrize("name", ["none.csv", "."], ids=["missing", "folder"])
-def test_digest_needs_a_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PipelineError) as caught:
-        file_digest(tmp_path / name)
-    assert caught.value.message == f"file not found: {tmp_path / name}"
-    assert caught.value.hint == "write the path relative to the folder of the model"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_comments_and_layout_of_sql_do_not_count() -> None:
+    for text in (
         "SELECT id+1 FROM raw.t",
         "SELECT id + 1 -- all\nFROM raw.t",
         "/* all */ SELECT id+1\nFROM raw . t;",
         "SELECT id +1 FROM raw.t;\n-- the end",
-    ],
-)
-def test_comments_and_layout_of_sql_do_not_count(text: str) -> None:
-    assert sql_code(text) == "SELECT id + 1 FROM raw . t"
+    ):
+        assert sql_code(text) == "SELECT id + 1 FROM raw . t"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +146,9 @@ def test_constants_functions_and_values_that_a_function_uses_count(old: str, new
     assert code(SOURCE.replace(old, new), tmp_path) != code(SOURCE, tmp_path)
 
 
-def test_a_name_of_its_own_is_not_that_of_the_file(tmp_path: Path) -> None:
+def test_own_names_and_the_layout_of_blocks_do_not_count(tmp_path: Path) -> None:
     changed = SOURCE.replace("OTHER = 3", "OTHER = 4")
     assert code(changed, tmp_path, "alone") == code(SOURCE, tmp_path, "alone")
-
-
-def test_layout_is_no_part_of_the_blocks_of_a_function(tmp_path: Path) -> None:
     one = "def f(a):\n    if a:\n        return 1\n    return 2\n"
     other = "def f(a):\n  if a:\n\n    return 1\n  return 2\n"
     nested = "def f(a):\n    if a:\n        return 1\n        return 2\n"

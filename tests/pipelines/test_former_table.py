@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
-    from lakeconf.pipelines.models.kinds import Kind
 
 DAYS = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
 DAILY = Pipeline(
@@ -30,65 +29,60 @@ DAILY = Pipeline(
 EARLY, UNTIL = date(2024, 1, 3), date(2024, 1, 6)
 
 
-@pytest.fixture
-def lake(lakes: tuple[Lake, Lake]) -> Lake:
-    return lakes[0]
+def renamed(lake: Lake, table: str = "marts.t") -> None:
+    lake.rename_table(table, f"{table}_old")
 
 
-def renamed(lake: Lake) -> None:
-    lake.rename_table("marts.t", "marts.old")
+def dropped(lake: Lake, table: str = "marts.t") -> None:
+    lake.drop_table(table)
 
 
-def dropped(lake: Lake) -> None:
-    lake.drop_table("marts.t")
-
-
-def created_again(lake: Lake) -> None:
-    schema = lake.table("marts.t").schema
+def created_again(lake: Lake, table: str = "marts.t") -> None:
+    schema = lake.table(table).schema
     with lake.transaction() as transaction:
-        transaction.drop_table("marts.t")
-        transaction.create_table("marts.t", schema)
+        transaction.drop_table(table)
+        transaction.create_table(table, schema)
     lake.refresh()
 
 
 @pytest.mark.parametrize("gone", [renamed, dropped, created_again])
-def test_intervals_of_a_former_table_are_computed_again(gone: Any, lake: Lake) -> None:
+def test_intervals_and_files_of_a_former_table_count_no_longer(gone: Any, lake: Lake, tmp_path: Path) -> None:
+    files = Pipeline([Model("marts.f", Append(files="*.csv"), folder=tmp_path)])
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n")
+    done(files, lake)
     done(DAILY, lake, until=UNTIL)
-    gone(lake)
+    for table in ("marts.f", "marts.t"):
+        gone(lake, table)
     done(DAILY, lake, until=EARLY)
     assert len(rows(lake)) == 2
     (step,) = plan(DAILY, lake, until=UNTIL)
     assert (step.reason, step.warnings) == ("missing: 2024-01-03 to 2024-01-06", [])
     done(DAILY, lake, until=UNTIL)
     assert len(rows(lake)) == 5
+    (tmp_path / "1.csv").rename(tmp_path / "away")
+    done(files, lake)
+    (tmp_path / "away").rename(tmp_path / "1.csv")
+    done(files, lake)
+    assert rows(lake, "marts.f") == [(0,), (1,)]
     lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
     assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
+    assert plan(files, lake)[0].runs is False
 
 
-@pytest.mark.parametrize("gone", [renamed, dropped, created_again])
-def test_files_of_a_former_table_are_loaded_again(gone: Any, lake: Lake, tmp_path: Path) -> None:
-    pipeline = Pipeline([Model("marts.t", Append(files="*.csv"), folder=tmp_path)])
-    for number in range(2):
-        (tmp_path / f"{number}.csv").write_text(f"id\n{number}\n")
-    done(pipeline, lake)
-    gone(lake)
-    (tmp_path / "1.csv").rename(tmp_path / "away")
-    done(pipeline, lake)
-    (tmp_path / "away").rename(tmp_path / "1.csv")
-    done(pipeline, lake)
-    assert rows(lake) == [(0,), (1,)]
-    assert plan(pipeline, lake)[0].runs is False
-
-
-@pytest.mark.parametrize("kind", [Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a")])
-def test_table_that_was_created_again_without_rows_is_computed_again(kind: Kind, lake: Lake) -> None:
+def test_table_that_was_created_again_without_rows_is_computed_again(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
-    pipeline = Pipeline([Model("marts.t", kind, Query("SELECT id FROM raw.a"))])
+    kinds = (Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a"))
+    tables = [f"marts.t{number}" for number in range(len(kinds))]
+    models = [Model(table, kind, Query("SELECT id FROM raw.a")) for table, kind in zip(tables, kinds, strict=True)]
+    pipeline = Pipeline(models)
     done(pipeline, lake)
-    created_again(lake)
-    assert plan(pipeline, lake)[0].reason == "first run"
+    for table in tables:
+        created_again(lake, table)
+    assert [step.reason for step in plan(pipeline, lake)] == ["first run"] * 4
     done(pipeline, lake)
-    assert (rows(lake), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
+    assert [rows(lake, table) for table in tables] == [[(1,)]] * 4
+    assert [step.reason for step in plan(pipeline, lake)] == ["nothing has changed"] * 4
 
 
 def filled_again(lake: Lake) -> None:
@@ -114,18 +108,18 @@ def test_run_does_not_guess_which_files_a_table_has(lake: Lake, tmp_path: Path) 
     assert (rows(lake), plan(pipeline, lake)[0].runs) == ([(0,)], False)
 
 
-@pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")])
-def test_run_does_not_replace_rows_that_only_changes_would_add(kind: Kind, lake: Lake) -> None:
-    pipeline = Pipeline([Model("marts.t", kind, Query("SELECT id FROM raw.a"))])
+def test_run_does_not_replace_rows_that_only_changes_would_add(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
-    done(pipeline, lake)
-    schema = lake.table("marts.t").schema
-    dropped(lake)
-    lake.create_table("marts.t", schema).append(lake.sql("SELECT 7 AS id"))
-    with pytest.raises(PipelineError, match="lakeconf cannot tell"):
-        plan(pipeline, lake)
-    done(pipeline, lake, rebuild=True)
-    assert (rows(lake), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
+    for table, kind in (("marts.t", Append()), ("marts.u", Merge("id", changes_of="raw.a"))):
+        pipeline = Pipeline([Model(table, kind, Query("SELECT id FROM raw.a"))])
+        done(pipeline, lake)
+        schema = lake.table(table).schema
+        dropped(lake, table)
+        lake.create_table(table, schema).append(lake.sql("SELECT 7 AS id"))
+        with pytest.raises(PipelineError, match="lakeconf cannot tell"):
+            plan(pipeline, lake)
+        done(pipeline, lake, rebuild=True)
+        assert (rows(lake, table), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
 
 
 def test_runs_of_a_restored_table_count_again(lake: Lake) -> None:
@@ -151,18 +145,14 @@ def test_runs_of_a_restored_table_count_again(lake: Lake) -> None:
     assert (step.reason, step.warnings, len(rows(lake))) == ("all intervals are done", [], 5)
 
 
-def test_dropped_table_of_changed_columns_that_is_restored_has_its_runs(lake: Lake) -> None:
+def test_table_that_comes_back_has_its_runs(lake: Lake) -> None:
     done(DAILY, lake, until=UNTIL)
+    renamed(lake)
+    lake.rename_table("marts.t_old", "marts.t")
+    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
     version = lake.refresh()
     lake.table("marts.t").evolve(add={"n": "BIGINT"})
     lake.restore("marts.t", version=version)
-    assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
-
-
-def test_table_that_was_renamed_and_renamed_back_keeps_its_runs(lake: Lake) -> None:
-    done(DAILY, lake, until=UNTIL)
-    renamed(lake)
-    lake.rename_table("marts.old", "marts.t")
     assert plan(DAILY, lake, until=UNTIL)[0].reason == "all intervals are done"
 
 

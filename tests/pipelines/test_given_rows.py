@@ -6,8 +6,7 @@ import math
 import tempfile
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -15,6 +14,9 @@ import pytest
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.pipelines.models.declared import empty_lake
 from lakeconf.pipelines.models.unit_tests import rows_sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read(
@@ -26,9 +28,8 @@ def read(
         return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
+def test_type_follows_the_value() -> None:
+    values: list[tuple[Any, str]] = [
         (True, "BOOLEAN"),
         (-5, "BIGINT"),
         (2**63, "HUGEINT"),
@@ -42,13 +43,11 @@ def read(
         (time(1, 2, 3), "TIME"),
         ([1, 2], "BIGINT[]"),
         ({"a": 1, "it's": [date(2024, 1, 1)]}, 'STRUCT(a BIGINT, "it\'s" DATE[])'),
-    ],
-)
-def test_type_follows_the_value(value: Any, kind: str) -> None:
-    name = 'odd "name"; --'
-    types, rows = read([{name: value}], {"other": "INTEGER"})
-    assert types == {"other": "INTEGER", name: kind}
-    assert rows == [(None, value)]
+    ]
+    row = {f'odd "name"; -- {number}': value for number, (value, _) in enumerate(values)}
+    types, rows = read([row], {"other": "INTEGER"})
+    assert types == {"other": "INTEGER", **dict(zip(row, (kind for _, kind in values), strict=True))}
+    assert rows == [(None, *row.values())]
 
 
 def test_missing_keys_are_null_and_names_ignore_case() -> None:
@@ -70,6 +69,9 @@ def test_declared_types_are_exact() -> None:
     assert values[0][0] == Decimal("0.12345678901234567890")
     assert values[0][3] == [{"a": 1, "b": "x"}]
     assert read([{"price": 9.99}], {"PRICE": "DECIMAL(10,2)"})[1] == [(Decimal("9.99"),)]
+    for kind in ("BIGINT) AS x, (SELECT 1", "NOPE", ""):
+        with pytest.raises(SchemaError):
+            rows_sql([{"a": 1}], {"a": kind})
 
 
 def test_numbers_and_times_of_two_types_have_the_wider_one() -> None:
@@ -81,12 +83,6 @@ def test_table_without_rows_has_the_declared_columns() -> None:
     assert read([], {"id": "BIGINT", "day": "DATE"}) == ({"id": "BIGINT", "day": "DATE"}, [])
     with pytest.raises(PipelineError, match="without rows are unknown"):
         rows_sql([], {})
-
-
-@pytest.mark.parametrize("kind", ["BIGINT) AS x, (SELECT 1", "NOPE", ""])
-def test_invalid_types_are_refused(kind: str) -> None:
-    with pytest.raises(SchemaError):
-        rows_sql([{"a": 1}], {"a": kind})
 
 
 def test_empty_lake_has_no_tables_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

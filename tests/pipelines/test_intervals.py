@@ -38,9 +38,8 @@ def found(kind: Incremental, until: datetime, done: list[Range], *, late: bool =
     return [(one.start, one.end) for one in batches(kind, START, until, done, late=late)]
 
 
-@pytest.mark.parametrize(
-    ("given", "late", "done", "expected"),
-    [
+def test_missing_days_and_the_lookback_are_batches() -> None:
+    cases: list[tuple[dict[str, Any], bool, list[Range], list[Range]]] = [
         ({}, False, [], [days(1, 10)]),
         ({}, False, [days(1, 10)], []),
         ({}, False, [days(1, 2), days(5, 6), days(8, 8)], [days(3, 4), days(7, 7), days(9, 10)]),
@@ -48,41 +47,28 @@ def found(kind: Incremental, until: datetime, done: list[Range], *, late: bool =
         ({"lookback": 2}, True, [days(1, 10)], [days(9, 10)]),
         ({}, True, [days(1, 10)], []),
         ({"batch": 4}, False, [], [days(1, 4), days(5, 8), days(9, 10)]),
-    ],
-)
-def test_missing_days_and_the_lookback_are_batches(
-    given: dict[str, int], late: bool, done: list[Range], expected: list[Range]
-) -> None:
-    assert found(Incremental("d", **given), day(11), done, late=late) == expected  # type: ignore[arg-type]
-
-
-def test_unfinished_day_is_processed_only_with_partial() -> None:
+    ]
+    for options, late, done, expected in cases:
+        assert found(Incremental("d", **options), day(11), done, late=late) == expected
+    # An unfinished day is processed only with `partial`.
     noon = day(10) + timedelta(hours=12)
     assert found(Incremental("d"), noon, [days(1, 8)]) == [days(9, 9)]
     (batch,) = batches(Incremental("d", partial=True), START, noon, [days(1, 8)], late=False)
     assert (batch.start, batch.end, batch.done_until) == (day(9), noon, day(10))
 
 
-@pytest.mark.parametrize(
-    ("interval", "expected"),
-    [
-        ("hour", datetime(2024, 2, 29, 13)),
-        ("day", datetime(2024, 2, 29)),
-        ("month", datetime(2024, 2, 1)),
-        ("year", datetime(2024, 1, 1)),
-    ],
-)
-def test_intervals_start_at_calendar_boundaries(interval: Interval, expected: datetime) -> None:
-    assert floor(datetime(2024, 2, 29, 13, 45, 10, 7), interval) == expected
-    assert step(step(expected, interval, 14), interval, -14) == expected
-
-
-def test_months_and_years_have_calendar_length() -> None:
+def test_intervals_start_at_calendar_boundaries_in_utc() -> None:
+    expected: dict[Interval, datetime] = {
+        "hour": datetime(2024, 2, 29, 13),
+        "day": datetime(2024, 2, 29),
+        "month": datetime(2024, 2, 1),
+        "year": datetime(2024, 1, 1),
+    }
+    for interval, start in expected.items():
+        assert floor(datetime(2024, 2, 29, 13, 45, 10, 7), interval) == start
+        assert step(step(start, interval, 14), interval, -14) == start
     assert step(datetime(2023, 11, 1), "month", 4) == datetime(2024, 3, 1)
     assert step(datetime(2024, 1, 1), "year") == datetime(2025, 1, 1)
-
-
-def test_times_with_a_zone_are_converted_to_utc() -> None:
     assert moment(datetime(2024, 1, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == datetime(2023, 12, 31, 23)
     assert moment(date(2024, 1, 1)) == START
 
@@ -159,16 +145,13 @@ def test_plan_includes_models_downstream_of_a_model_that_will_run(lake: Lake) ->
     ]
 
 
-@pytest.mark.parametrize(("update", "expected"), [(True, [(1, 99), (2, 20)]), (False, [(1, 10), (2, 20)])])
-def test_merge_updates_rows_only_with_update(update: bool, expected: list[tuple[int, int]], lake: Lake) -> None:
-    merge = Model("marts.t", Merge("id", update=update), Query("SELECT id, n FROM raw.a"))
-    done(lake, merge)
+def test_merge_updates_rows_only_with_update(lake: Lake) -> None:
+    merges = [
+        Model(f"marts.{up}", Merge("id", update=up), Query("SELECT id, n FROM A"), {"A": "raw.a"})
+        for up in (True, False)
+    ]
+    done(lake, *merges)
     lake.table("raw.a").update({"n": 99}, "id = 1")
     add(lake, "raw.a", 2, 20)
-    done(lake, merge)
-    assert rows(lake) == expected
-
-
-def test_input_can_have_the_name_of_its_table(lake: Lake) -> None:
-    done(lake, Model("marts.t", Full(), Query("SELECT id, n FROM A"), {"A": "raw.a"}))
-    assert rows(lake) == [(1, 10)]
+    done(lake, *merges)
+    assert (rows(lake, "marts.True"), rows(lake, "marts.False")) == ([(1, 99), (2, 20)], [(1, 10), (2, 20)])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lakeconf.pipelines.models.body import Function, Query
 from lakeconf.pipelines.models.definition_hash import digest, file_digest
 from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed
@@ -36,35 +34,24 @@ def _odd(frame: Any) -> Any:
     return frame
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
+def test_only_what_changes_rows_is_part_of_the_definition() -> None:
+    one = Model("marts.t", Full(), Query("SELECT 1"))
+    for changed in (
         Model("marts.u", Full(), Query("SELECT 1")),
         Model("marts.t", Merge("id"), Query("SELECT 1")),
         Model("marts.t", Full(), Query("SELECT 3")),
         Model("marts.t", Full(), None),
         Model("marts.t", Full(), Query("SELECT 1"), {"x": "raw.a"}),
-    ],
-)
-def test_every_part_of_the_definition_counts(changed: Model) -> None:
-    one = Model("marts.t", Full(), Query("SELECT 1"))
-    assert changed.definition() != one.definition()
-
-
-def test_options_that_do_not_change_rows_are_no_part_of_the_definition() -> None:
-    one = Model("marts.t", Full(), Query("SELECT 1"))
+    ):
+        assert changed.definition() != one.definition()
     others: list[Any] = [{}, ["id"], {"a": "b"}, ["c"], {"few": "SELECT 2", "odd": _odd}, "a comment"]
     other = Model(
         *["marts.t", Full(), Query("SELECT 1 -- x"), *others, Path("/elsewhere"), [not_null("id")], ["nightly"]]
     )
     assert one.definition() == other.definition()
     assert Model("marts.t", Merge("id")).definition() == Model("marts.t", Merge(["id"])).definition()
-
-
-def test_order_of_the_inputs_does_not_change_the_definition() -> None:
-    sql = Query("FROM x, y")
-    one, other = ({"x": "raw.a", "y": "raw.b"}, {"y": "raw.b", "x": "raw.a"})
-    assert Model("marts.t", Full(), sql, one).definition() == Model("marts.t", Full(), sql, other).definition()
+    inputs = ({"x": "raw.a", "y": "raw.b"}, {"y": "raw.b", "x": "raw.a"})
+    assert len({Model("marts.t", Full(), Query("FROM x, y"), given).definition() for given in inputs}) == 1
 
 
 def test_decorator_makes_a_model_of_a_function() -> None:

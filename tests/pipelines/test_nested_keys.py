@@ -24,9 +24,8 @@ def unknown(value: Any, **types: str) -> list[list[str]]:
     return [] if found is None else list(found)
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "paths"),
-    [
+def test_unknown_keys_have_their_path() -> None:
+    for value, kind, paths in (
         ({"a": 1, "b": 2}, "STRUCT(a INTEGER)", [["s", "b"]]),
         ({"A": 1}, "STRUCT(a INTEGER)", [["s", "A"]]),
         ({"a": {"b": 1, "c": 2}}, "STRUCT(a STRUCT(b INTEGER))", [["s", "a", "c"]]),
@@ -44,15 +43,9 @@ def unknown(value: Any, **types: str) -> list[list[str]]:
         ({"a": 1}, "MAP(VARCHAR, INTEGER)", []),
         (None, "STRUCT(a INTEGER)", []),
         ("text", "STRUCT(a INTEGER)", []),
-    ],
-)
-def test_unknown_keys_have_their_path(value: Any, kind: str, paths: list[list[str]]) -> None:
-    assert unknown({"s": value}, s=kind) == paths
-    assert unknown({}, s=kind) == []
-    assert unknown({"t": value}, s=kind) == [["t"]]
-
-
-def test_name_that_no_path_in_json_can_have_is_refused() -> None:
+    ):
+        found = (unknown({"s": value}, s=kind), unknown({}, s=kind), unknown({"t": value}, s=kind))
+        assert found == (paths, [], [["t"]]), (value, kind)
     with pytest.raises(PipelineError, match="because its name has a quotation mark"):
         unknown_json_keys({"s": 'STRUCT("q""x" STRUCT(d INTEGER))'})
     assert unknown({"s": {'q"x': 1}}, s='STRUCT("q""x" INTEGER)') == []
@@ -76,10 +69,7 @@ def loaded(lake: Lake, folder: Path, files: str, kind: str, sql: str | None = No
 
 
 @pytest.mark.parametrize(("ending", "shown"), [("json", "VARCHAR"), ("parquet", "INTEGER")])
-def test_field_that_is_not_in_columns_is_refused(
-    ending: str, shown: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
-    lake, _ = lakes
+def test_field_that_is_not_in_columns_is_refused(ending: str, shown: str, lake: Lake, tmp_path: Path) -> None:
     for number, value in ((1, "{'a': 1}"), (2, "{'a': 1, 'b': 2}")):
         duckdb.execute(f"COPY (SELECT {number} AS id, [{value}] AS s) TO '{tmp_path / str(number)}.{ending}'")
     failed = loaded(lake, tmp_path, f"*.{ending}", "STRUCT(a INTEGER)[]")
@@ -97,14 +87,10 @@ def test_field_that_is_not_in_columns_is_refused(
     assert lake.table("raw.t").to_arrow().sort_by("id").to_pylist() == [{"id": 1, "a": 1}, {"id": 2, "a": 1}]
 
 
-def events(folder: Path, pattern: str = "in/*.csv") -> Model:
-    return Model("raw.events", Append(files=pattern), folder=folder)
-
-
-def test_folder_with_brackets_in_its_name_is_read(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_folder_with_brackets_in_its_name_is_read(lake: Lake, tmp_path: Path) -> None:
     folder = tmp_path / "data[1]*"
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "1.csv").write_text("id\n1\n")
     for pattern in ("in/*.csv", "in/../**/*.csv"):
-        (step,) = plan(Pipeline([events(folder, pattern)]), lakes[0])
+        (step,) = plan(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lake)
         assert step.files == ["in/1.csv"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +13,8 @@ from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Mer
 from lakeconf.pipelines.models.model import Model, model, relationships
 from lakeconf.pipelines.pipeline import Pipeline, check, mermaid
 
-FULL = Query("SELECT 1 AS id")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def sql(table: str, text: str = "SELECT 1 AS id", kind: Kind | None = None, **given: Any) -> Model:
@@ -26,12 +26,12 @@ def order(*models: Model) -> list[str]:
 
 
 def test_models_come_after_those_that_they_read() -> None:
+    """Models without common inputs are in the order of their names."""
     models = [sql("a.z"), sql("a.c", "FROM a.z, raw.x"), sql("a.a", "FROM a.c"), sql("a.b", "FROM a.a, a.z")]
     assert order(*models) == order(*reversed(models)) == ["a.z", "a.c", "a.a", "a.b"]
-
-
-def test_models_without_common_inputs_are_in_the_order_of_their_names() -> None:
     assert order(sql("b.x"), sql("a.y"), sql("a.x")) == ["a.x", "a.y", "b.x"]
+    # The changes of a table of no model are read, and not those of a view.
+    assert order(sql("a.t", "FROM raw.x", Append()), sql("v.x", kind=View())) == ["a.t", "v.x"]
 
 
 def test_arguments_are_matched_by_schema_and_table_or_by_table() -> None:
@@ -66,26 +66,18 @@ def test_inputs_are_matched_ignoring_case() -> None:
     assert [one.table for one in pipeline.ordered] == ["Raw.users", "V.a", "a.t"]
 
 
-def test_schema_and_table_win_over_the_table_alone() -> None:
+def test_name_of_a_table_alone_is_matched_if_only_one_model_has_it() -> None:
     reader = sql("marts.t", "FROM raw_users")
     assert Pipeline([reader, sql("raw.users"), sql("other.raw_users")]).inputs(reader) == {"raw_users": "raw.users"}
-
-
-def test_model_is_no_input_of_itself() -> None:
-    reader = sql("marts.users", "FROM users")
+    reader = sql("marts.users", "FROM users")  # a model is no input of itself
     assert Pipeline([reader, sql("raw.users")]).inputs(reader) == {"users": "raw.users"}
     with pytest.raises(PipelineError, match="does not match the table of any model"):
         Pipeline([reader])
-
-
-def test_name_of_two_tables_is_ambiguous() -> None:
     with pytest.raises(PipelineError) as caught:
         Pipeline([sql("marts.t", "FROM users"), sql("raw.users"), sql("old.users")])
     assert caught.value.message == "the input 'users' of the model marts.t is ambiguous: raw.users or old.users"
-    assert (
-        caught.value.hint
-        == 'write the schema of the table in SQL, or name it in Python: inputs={"users": "schema.table"}'
-    )
+    hint = 'write the schema of the table in SQL, or name it in Python: inputs={"users": "schema.table"}'
+    assert caught.value.hint == hint
 
 
 def test_definition_contains_the_views_below() -> None:
@@ -97,65 +89,40 @@ def test_definition_contains_the_views_below() -> None:
     assert pipeline.definition(table) == digest(table.definition())
 
 
-def test_models_are_selected_by_patterns() -> None:
-    models = [Model(name, Append(files="*.csv")) for name in ("raw.users", "raw.events", "marts.users")]
-    pipeline = Pipeline(models)
-    assert [one.table for one in pipeline.chosen(["raw.*"])] == ["raw.events", "raw.users"]
-    assert [one.table for one in pipeline.chosen(["*.users"])] == ["marts.users", "raw.users"]
-    assert [one.table for one in pipeline.chosen([])] == ["marts.users", "raw.events", "raw.users"]
-    assert [one.table for one in pipeline.chosen(["raw.users", "marts.users", "*.users"])] == [
-        "marts.users",
-        "raw.users",
-    ]
-    with pytest.raises(LakeconfError, match=r"no model matches 'row\.\*'"):
-        pipeline.chosen(["row.*"])
-
-
-def test_plus_adds_the_models_above_and_nothing_below() -> None:
-    models = [
-        sql("a.a"), sql("a.b", "FROM a.a, raw.x"), sql("a.c", "FROM a.b"), sql("a.d", "FROM a.c"), sql("b.x"),
-    ]  # fmt: skip
-    pipeline = Pipeline(models)
-    assert [one.table for one in pipeline.chosen(["+a.c"])] == ["a.a", "a.b", "a.c"]
-    assert [one.table for one in pipeline.chosen(["a.c"])] == ["a.c"]
-    assert [one.table for one in pipeline.chosen(["b.x", "+a.b"])] == ["a.a", "b.x", "a.b"]
-    assert [one.table for one in pipeline.chosen(["+a.[bd]"])] == ["a.a", "a.b", "a.c", "a.d"]
-
-
-def test_plus_after_a_name_adds_the_models_below() -> None:
-    models = [sql("a.a"), sql("a.b", "FROM a.a"), sql("a.c", "FROM a.b"), sql("b.x", "FROM a.c, a.a"), sql("b.y")]
-    pipeline = Pipeline(models)
-
-    def chosen(*tables: str) -> set[str]:
-        return {one.table for one in pipeline.chosen(tables)}
-
-    assert chosen("a.b+") == {"a.b", "a.c", "b.x"}
-    assert chosen("+a.b+") == {"a.a", "a.b", "a.c", "b.x"}
-    with pytest.raises(PipelineError, match=r"unknown model 'a\.z'"):
-        pipeline.chosen(["a.z"])
-
-
-def test_tags_select_models() -> None:
-    night, day = Model("a.night", Full(), FULL, tags=["nightly", "big"]), Model("a.day", Full(), FULL, tags=["big"])
-    pipeline = Pipeline([night, day, sql("a.below", "FROM a.night")])
-    assert [one.table for one in pipeline.chosen(["tag:nightly"])] == ["a.night"]
-    assert {one.table for one in pipeline.chosen(["tag:big"])} == {"a.night", "a.day"}
-    assert {one.table for one in pipeline.chosen(["tag:nightly+"])} == {"a.night", "a.below"}
-    with pytest.raises(PipelineError, match="no model has the tag 'nightli'") as caught:
-        pipeline.chosen(["tag:nightli"])
-    assert caught.value.hint == 'did you mean "tag:nightly"?'
-
-
-def test_name_with_a_pattern_character_selects_itself() -> None:
-    assert [one.table for one in Pipeline([sql("a.t[1]"), sql("a.t1")]).chosen(["a.t[1]"])] == ["a.t[1]"]
-
-
-def test_unknown_model() -> None:
-    with pytest.raises(PipelineError, match=r"unknown model 'a\.tt'") as caught:
-        Pipeline([Model("a.t", Full(), FULL)]).chosen(["a.tt"])
-    assert caught.value.hint == 'did you mean "a.t"?'
-    with pytest.raises(PipelineError, match=r"unknown model 'nothing'") as caught:
-        Pipeline([Model("a.t", Full(), FULL), Model("a.u", Full(), FULL)]).chosen(["a.t", "+nothing"])
+def test_models_are_selected_by_names_patterns_and_tags() -> None:
+    """A plus adds the models above or below."""
+    tagged = sql("b.z", tags=["nightly", "big"])
+    models = [sql("a.a"), sql("a.b", "FROM a.a, raw.x"), sql("a.c", "FROM a.b"), sql("a.d", "FROM a.c")]
+    pipeline = Pipeline([*models, sql("b.x", "FROM a.a", tags=["big"]), tagged, sql("b.t[1]", "FROM b.z"), sql("b.t1")])
+    for names, expected in (
+        ("a.*", "a.a a.b a.c a.d"),
+        ("*.x", "b.x"),
+        ("b.x a.a *.x", "a.a b.x"),
+        ("", "a.a a.b a.c a.d b.t1 b.x b.z b.t[1]"),
+        ("+a.c", "a.a a.b a.c"),
+        ("a.c", "a.c"),
+        ("b.x +a.b", "a.a a.b b.x"),
+        ("+a.[bd]", "a.a a.b a.c a.d"),
+        ("a.c+", "a.c a.d"),
+        ("+a.c+", "a.a a.b a.c a.d"),
+        ("tag:nightly", "b.z"),
+        ("tag:big", "b.x b.z"),
+        ("tag:nightly+", "b.z b.t[1]"),
+        ("b.t[1]", "b.t[1]"),
+    ):
+        assert {one.table for one in pipeline.chosen(names.split())} == {*expected.split()}, names
+    assert [one.table for one in pipeline.chosen(["b.x", "+a.b"])] == ["a.a", "a.b", "b.x"]
+    for name, message, hint in (
+        ("row.*", r"no model matches 'row\.\*'", None),
+        ("a.z", r"unknown model 'a\.z'", None),
+        ("+b.t2", r"unknown model 'b\.t2'", 'did you mean "b.t1"?'),
+        ("tag:nightli", "no model has the tag 'nightli'", 'did you mean "tag:nightly"?'),
+    ):
+        with pytest.raises(LakeconfError, match=message) as caught:
+            pipeline.chosen([name])
+        assert hint is None or caught.value.hint == hint
+    with pytest.raises(PipelineError, match="unknown model 'nothing'") as caught:
+        Pipeline([sql("a.t"), sql("a.u")]).chosen(["a.t", "+nothing"])
     assert caught.value.hint == "use one of: a.t, a.u"
 
 
@@ -237,11 +204,6 @@ def test_smallest_and_largest_valid_values() -> None:
     check(sql("a.t", audits={"few": "FROM a.t -- all"}))
 
 
-def test_changes_of_a_table_of_no_model_are_read() -> None:
-    reader = sql("a.t", "FROM raw.x", Append())
-    assert Pipeline([reader, sql("v.x", kind=View())]).ordered[0] is reader
-
-
 def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = Model("a.t", Append(), Query("FROM a.v", tmp_path / "t.sql"))
@@ -251,17 +213,13 @@ def test_error_names_the_file_of_the_model(tmp_path: Path, monkeypatch: pytest.M
         ([sql("a.t"), one], "t.sql: two models write a.t"),
         ([Model("a.t", Full(), Query("FROM x", tmp_path / "t.sql"))], "t.sql: the input 'x' of the model a.t does not"),
         ([Model("t", Full(), Query("SELECT 1", tmp_path / "t.sql"))], "t.sql: 't' is not a valid table of a model"),
+        ([Model("t", Append(files="*.csv"))], "'t' is not a valid table"),
     ]
     for models, message in cases:
         with pytest.raises(PipelineError) as caught:
             Pipeline(models)
         assert caught.value.message.startswith(message)
         assert caught.value.hint
-
-
-def test_model_without_a_body_has_no_place() -> None:
-    with pytest.raises(PipelineError, match=r"^'t' is not a valid table"):
-        Pipeline([Model("t", Append(files="*.csv"))])
 
 
 def test_names_are_no_syntax() -> None:

@@ -12,13 +12,13 @@ import pytest
 from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, plan, run
 from lakeconf.pipelines.models.body import Query
-from lakeconf.pipelines.models.kinds import Kind
 from lakeconf.pipelines.recorded_runs import history
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
+    from lakeconf.pipelines.models.kinds import Kind
 
 
 FROM_A = "SELECT id FROM raw.a"
@@ -37,10 +37,7 @@ def added(lake: Lake, number: int) -> None:
     lake.table("raw.a").append(lake.sql(f"SELECT {number} AS id"))
 
 
-def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(
-    lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
-    lake, _ = lakes
+def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(lake: Lake, tmp_path: Path) -> None:
     pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
     versions = []
     for number in range(3):
@@ -68,34 +65,25 @@ def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(
     assert warned(pipeline, lake) == []
 
 
-def test_restore_of_the_state_before_a_restore_brings_the_runs_back(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    lake, _ = lakes
+def test_restore_of_the_state_before_a_restore_brings_the_runs_back(lake: Lake, tmp_path: Path) -> None:
+    lake.create_table("raw.a", {"id": "BIGINT"})
+    version = lake.snapshot_id
+    added(lake, 1)
     pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
     (tmp_path / "0.csv").write_text("id\n0\n")
     first = run(pipeline, lake)[0].snapshot_id
     (tmp_path / "1.csv").write_text("id\n1\n")
     second = run(pipeline, lake)[0].snapshot_id
+    lake.restore("raw.a", version=version)
+    assert warned(pipeline, lake) == [], "the restore of another table is none of this one"
     lake.restore("raw.t", version=first)
     assert len(warned(pipeline, lake)) == 1
     lake.restore("raw.t", version=second)
     assert (warned(pipeline, lake), ids(lake)) == ([], [0, 1])
 
 
-def test_restore_of_another_table_is_no_warning(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    lake, _ = lakes
-    lake.create_table("raw.a", {"id": "BIGINT"})
-    version = lake.snapshot_id
-    added(lake, 1)
-    (tmp_path / "0.csv").write_text("id\n0\n")
-    pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
-    run(pipeline, lake)
-    lake.restore("raw.a", version=version)
-    assert warned(pipeline, lake) == []
-
-
 @pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")])
-def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lakes: tuple[Lake, Lake]) -> None:
-    lake, _ = lakes
+def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"})
     pipeline = Pipeline([Model("marts.t", kind, Query(FROM_A))])
     added(lake, 1)
@@ -118,8 +106,7 @@ def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lakes: tuple[
     assert run(pipeline, lake)[0].rows == 1
 
 
-def test_replaced_rows_need_no_rebuild_after_the_next_run(lakes: tuple[Lake, Lake]) -> None:
-    lake, _ = lakes
+def test_replaced_rows_need_no_rebuild_after_the_next_run(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"})
     pipeline = Pipeline([Model("marts.full", Full(), Query(FROM_A))])
     added(lake, 1)
@@ -133,8 +120,7 @@ def test_replaced_rows_need_no_rebuild_after_the_next_run(lakes: tuple[Lake, Lak
     assert (warned(pipeline, lake), ids(lake, "marts.full")) == ([], [1, 2, 3])
 
 
-def test_intervals_that_a_restore_removed_are_named_until_they_are_done_again(lakes: tuple[Lake, Lake]) -> None:
-    lake, _ = lakes
+def test_intervals_that_a_restore_removed_are_named_until_they_are_done_again(lake: Lake) -> None:
     days = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
     sql = f"SELECT CAST(range AS DATE) AS day FROM {days}"
     pipeline = Pipeline([Model("marts.t", Incremental("day", start=date(2024, 1, 1)), Query(sql))])

@@ -27,18 +27,15 @@ HOURS = "SELECT TIMESTAMPTZ '2024-03-08 00:30:00+00' + INTERVAL (i) HOUR AS ts F
 # Midnight of a date, in the time zone of the connection.
 MIDNIGHT = "CAST(CAST(DATE '2024-03-08' AS TIMESTAMPTZ) AS VARCHAR)"
 
+ZONE = "America/New_York"
 IN_RANGE = Query("SELECT ts FROM raw.events WHERE ts >= $start AND ts < $end")
 
 
-@pytest.fixture(params=["America/New_York", "Asia/Tokyo"])
-def zone(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
-def lake(tmp_path: Path, zone: str) -> Iterator[Lake]:
-    """A lake on a machine in another time zone."""
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lake]:
+    """A lake on a machine in another time zone, by default one behind UTC."""
     with store_of(tmp_path).open() as lake:
+        zone = getattr(request, "param", ZONE)
         lake._session.reader.connection.execute(f"SET GLOBAL TimeZone = '{zone}'")
         hours = lake.sql(HOURS)
         lake.create_table("raw.events", hours).append(hours)
@@ -54,7 +51,11 @@ def by_function(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFra
     return events.filter(nw.col("ts") >= start, nw.col("ts") < end)
 
 
-@pytest.mark.parametrize("body", [IN_RANGE, Function(by_function)])
+@pytest.mark.parametrize(
+    ("lake", "body"),
+    [("America/New_York", IN_RANGE), ("America/New_York", Function(by_function)), ("Asia/Tokyo", IN_RANGE)],
+    indirect=["lake"],
+)
 def test_range_of_an_incremental_model_begins_at_midnight_utc(body: Any, lake: Lake) -> None:
     inputs = {"events": "raw.events"} if isinstance(body, Function) else {}
     model = Model("marts.daily", Incremental("ts", start=FIRST.date()), body, inputs)
@@ -88,17 +89,14 @@ def test_unit_test_computes_the_model_in_utc(lake: Lake) -> None:
     assert (result.status, result.error) == ("passed", None)
 
 
-def test_queries_of_users_keep_the_time_zone_of_the_machine(lake: Lake, zone: str) -> None:
+def test_queries_of_users_keep_the_time_zone_of_the_machine(lake: Lake) -> None:
     query = "SELECT current_setting('TimeZone')"
     run(Pipeline([Model("marts.t", Full(), Query("SELECT 1 AS a"))]), lake)
     plan(Pipeline([Model("marts.u", Full(), Query("SELECT 1 AS a"))]), lake)
-    assert fetched(lake, query) == [zone]
+    assert fetched(lake, query) == [ZONE]
     with in_utc(lake):
         assert fetched(lake, query) == ["UTC"]
-    assert fetched(lake, query) == [zone]
-    assert lake._session.writer.rows(query) == [(zone,)]
-
-
-def test_lake_may_be_closed_in_the_block(lake: Lake) -> None:
+    assert fetched(lake, query) == [ZONE]
+    assert lake._session.writer.rows(query) == [(ZONE,)]
     with in_utc(lake):
         lake.close()

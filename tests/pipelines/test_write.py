@@ -48,15 +48,11 @@ def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **give
     return found
 
 
-@pytest.mark.parametrize("on", ["id", ["id"]])
-def test_merge_deletes_marked_keys_and_inserts_none_of_them(on: str | list[str], lake: Lake) -> None:
+def test_merge_deletes_marked_keys_and_inserts_none_of_them(lake: Lake) -> None:
     sql = "SELECT * FROM (VALUES (1, NULL, true), (3, 'c', false), (4, 'd', true)) AS t(id, name, gone)"
-    assert written(lake, Merge(on, deleted="gone"), sql) == [(2, "b"), (3, "c")]
+    assert written(lake, Merge("id", deleted="gone"), sql) == [(2, "b"), (3, "c")]
     assert list(lake.table("marts.t").schema) == ["id", "name"]
-    assert written(lake, Merge(on, deleted="gone"), sql, rebuild=True) == [(3, "c")]
-
-
-def test_rows_are_split_only_if_the_kind_deletes_keys(lake: Lake) -> None:
+    assert written(lake, Merge(["id"], deleted="gone"), sql, rebuild=True) == [(3, "c")]
     frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)")
     assert split_deleted(Merge("a"), frame) == (frame, None)
     rows, deleted = split_deleted(Merge(["b", "a"], deleted="gone"), frame)
@@ -104,16 +100,12 @@ def test_incremental_model_replaces_exactly_its_range(kind: str, first: str, las
     assert native.fetchall() == [(0,), (1,), (0,)]
 
 
-def test_incremental_model_without_a_batch_replaces_all_rows(lake: Lake) -> None:
-    assert written(lake, Incremental("day"), "SELECT 3 AS id, 'c' AS name") == [(3, "c")]
-
-
-@pytest.mark.parametrize("day", ["2023-12-31", "2024-02-01"])
-def test_row_outside_the_range_is_refused(day: str, lake: Lake) -> None:
-    sql = f"SELECT DATE '{day}' AS day"
-    with pytest.raises(PredicateError, match="of the frame do not satisfy"):
-        written(lake, Incremental("day"), sql, JANUARY, table="marts.days")
+def test_row_outside_the_range_is_refused(lake: Lake) -> None:
+    for day in ("2023-12-31", "2024-02-01"):
+        with pytest.raises(PredicateError, match="of the frame do not satisfy"):
+            written(lake, Incremental("day"), f"SELECT DATE '{day}' AS day", JANUARY, table="marts.days")
     assert lake.tables() == ["marts.t"]
+    assert written(lake, Incremental("day"), "SELECT 3 AS id, 'c' AS name") == [(3, "c")], "without a range, all rows"
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -135,31 +127,22 @@ def test_range_of_days(lake: Lake, partial: bool) -> None:
     assert lake.table("marts.d").count() == 2
 
 
-def test_key_of_a_merge_that_is_null_is_an_error(lake: Lake) -> None:
-    pipeline = Pipeline([Model("marts.t", Merge(["id"]), Query("SELECT NULL::INTEGER AS id, 'x' AS name"))])
-    (failed,) = run(pipeline, lake, rebuild=True)
-    assert isinstance(failed.error, AuditError)
-    assert failed.error.message.startswith("the audit 'the key id is not NULL' found 1 row")
-    assert lake.table("marts.t").count() == 2
-
-
-def test_key_of_a_merge_is_unique(lake: Lake) -> None:
-    query = "SELECT unnest([7, 7])::INTEGER AS id, 'x' AS name"
-    for kind in (Merge("id"), Merge("id", update=False)):
-        for rebuild in (False, True):
-            (failed,) = run(Pipeline([Model("marts.t", kind, Query(query))]), lake, rebuild=rebuild)
-            assert failed.error is not None
-            if rebuild:
-                assert isinstance(failed.error, AuditError)
-                assert failed.error.message.startswith("the audit 'the key id is unique' found 1 row")
-    assert lake.table("marts.t").count() == 2
-
-
-def test_key_that_is_written_and_deleted_in_one_run_is_an_error(lake: Lake) -> None:
-    query = "SELECT 1 AS id, 'x' AS name, unnest([true, false]) AS gone"
-    (failed,) = run(Pipeline([Model("marts.t", Merge("id", deleted="gone"), Query(query))]), lake, rebuild=True)
-    assert failed.error is not None
-    assert failed.error.message == "the rows of the model marts.t write and delete the same id"
+def test_keys_of_a_merge_are_neither_null_nor_written_twice(lake: Lake) -> None:
+    twice = "SELECT unnest([7, 7])::INTEGER AS id, 'x' AS name"
+    both = "SELECT 1 AS id, 'x' AS name, unnest([true, false]) AS gone"
+    for kind, query, rebuild, message in (
+        (Merge(["id"]), "SELECT NULL::INTEGER AS id, 'x' AS name", True, "the audit 'the key id is not NULL' found 1"),
+        (Merge("id"), twice, True, "the audit 'the key id is unique' found 1 row"),
+        (Merge("id"), twice, False, ""),
+        (Merge("id", update=False), twice, True, "the audit 'the key id is unique' found 1 row"),
+        (Merge("id", update=False), twice, False, ""),
+        (Merge("id", deleted="gone"), both, True, "the rows of the model marts.t write and delete the same id"),
+    ):
+        (failed,) = run(Pipeline([Model("marts.t", kind, Query(query))]), lake, rebuild=rebuild)
+        assert failed.error is not None
+        assert failed.error.message.startswith(message)
+        if message.startswith("the audit"):
+            assert isinstance(failed.error, AuditError)
     assert lake.table("marts.t").count() == 2
 
 

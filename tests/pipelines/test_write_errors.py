@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.errors import LakeconfError
 from lakeconf.pipelines import Append, Model, Pipeline, run
 from lakeconf.pipelines.models.body import Query
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
+    from lakeconf.errors import LakeconfError
 
 
 def failed(lake: Lake, model: Model) -> LakeconfError:
@@ -42,27 +42,27 @@ def failed(lake: Lake, model: Model) -> LakeconfError:
     ],
 )
 def test_file_that_does_not_fit_its_table_is_named(
-    text: str, message: str, hint: str, lakes: tuple[Lake, Lake], tmp_path: Path
+    text: str, message: str, hint: str, lake: Lake, tmp_path: Path
 ) -> None:
     model = Model("raw.t", Append(files="*.csv"), folder=tmp_path)
     (tmp_path / "1.csv").write_text("id,note\n1,x\n")
-    assert run(Pipeline([model]), lakes[0])[0].status == "done"
+    assert run(Pipeline([model]), lake)[0].status == "done"
     (tmp_path / "2.csv").write_text(text)
-    error = failed(lakes[0], model)
+    error = failed(lake, model)
     assert (error.message, error.hint) == (message, hint)
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-@pytest.mark.parametrize("body", [None, Query("FROM files")], ids=["unchanged", "query"])
+@pytest.mark.parametrize(
+    ("ending", "body"), [("csv", None), ("csv", Query("FROM files")), ("json", Query("FROM files")), ("parquet", None)]
+)
 def test_declared_columns_keep_the_rows_of_files_without_a_column(
-    ending: str, body: Query | None, lakes: tuple[Lake, Lake], tmp_path: Path
+    ending: str, body: Query | None, lake: Lake, tmp_path: Path
 ) -> None:
     """What the hint says, for files that lose a column: the rows of all files stay as they are."""
 
     def put(number: int, sql: str) -> None:
         duckdb.sql(f"COPY ({sql}) TO '{tmp_path / f'{number}.{ending}'}'")
 
-    lake = lakes[0]
     put(1, "SELECT 1::BIGINT AS id, 'x' AS note")
     assert run(Pipeline([Model("raw.t", Append(files=f"*.{ending}"), body, folder=tmp_path)]), lake)[0].status == "done"
     put(2, "SELECT 2::BIGINT AS id")
@@ -77,10 +77,8 @@ def test_declared_columns_keep_the_rows_of_files_without_a_column(
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
-def test_new_nested_fields_of_files_become_fields_of_the_table(
-    ending: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
-    lake, model = lakes[0], Model("raw.t", Append(files=f"*.{ending}"), folder=tmp_path)
+def test_new_nested_fields_of_files_become_fields_of_the_table(ending: str, lake: Lake, tmp_path: Path) -> None:
+    model = Model("raw.t", Append(files=f"*.{ending}"), folder=tmp_path)
     structs = ("{'a': 1}", "{'a': 2, 'b': [{'c': 3, 'd': 'x'}]}", "{'b': [{'c': 4, 'd': 'y', 'e': 'z'}]}")
     for number, struct in enumerate(structs[:2]):
         duckdb.sql(f"COPY (SELECT {number}::BIGINT AS id, {struct} AS s) TO '{tmp_path / f'{number}.{ending}'}'")
