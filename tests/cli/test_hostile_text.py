@@ -36,9 +36,20 @@ def assert_harmless(text: str, lines: int | None = None) -> None:
 
 
 @given(st.text() | st.just(HOSTILE) | st.text(alphabet=":# [\n\x1bvs0;3m"))
-def test_safe_line_is_one_harmless_line(text: str) -> None:
+def test_any_text_is_harmless(text: str) -> None:
+    """As a line, in JSON and in an annotation."""
     assert_harmless(safe_line(text), 0)
     assert safe_line(safe_line(text)) == safe_line(text)
+    with pytest.MonkeyPatch.context() as patch:
+        said: list[str] = []
+        patch.setattr(click, "echo", lambda text, **_: said.append(text))
+        show_json({text: [text, 1]})
+    assert_harmless(said[0])
+    assert json.loads(said[0]) == {text: [text, 1]}
+    (line,) = github([Problem("LC010", text, text, text)], "error")
+    assert line.startswith("::error title=LC010::")
+    assert CONTROL.search(line) is None
+    assert "\n" not in line
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters=":#")))
@@ -69,24 +80,6 @@ def test_errors_and_tables_are_harmless(capsys: pytest.CaptureFixture[str]) -> N
     assert_harmless(output.out, 2)
     # Three lines for the error, whose message contains a line end, with its hint; two for the problem.
     assert_harmless(output.err, 5)
-
-
-@given(st.text() | st.just(HOSTILE))
-def test_json_output_is_escaped_and_valid(text: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        said: list[str] = []
-        patch.setattr(click, "echo", lambda text, **_: said.append(text))
-        show_json({text: [text, 1]})
-    assert_harmless(said[0])
-    assert json.loads(said[0]) == {text: [text, 1]}
-
-
-@given(st.text() | st.just(HOSTILE))
-def test_annotation_is_a_single_command(text: str) -> None:
-    (line,) = github([Problem("LC010", text, text, text)], "error")
-    assert line.startswith("::error title=LC010::")
-    assert CONTROL.search(line) is None
-    assert "\n" not in line
 
 
 @pytest.fixture

@@ -72,16 +72,13 @@ def test_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server) 
     assert not any(secret in str(step) for step in steps.values() for secret in secrets)
 
 
-def test_wrong_password(postgres_server: PostgresServer, s3_server: S3Server) -> None:
+def test_wrong_password_and_missing_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     steps = diagnosed(on_servers(postgres_server, s3_server, password="planted-wrong-password"))
     assert statuses(steps)[:7] == ["ok", "ok", "failed", "skipped", "ok", "ok", "skipped"]
     assert "password authentication failed" in steps["catalog"].found
     assert steps["catalog"].hint == "check `user` and `password` of the metadata backend"
     assert steps["version"].found == "after 'catalog' failed"
     assert "planted-wrong-password" not in str(steps)
-
-
-def test_missing_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
     steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
     assert statuses(steps)[4:6] == ["failed", "skipped"]
     assert "NoSuchBucket" in steps["data path readable"].found

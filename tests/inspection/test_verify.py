@@ -112,9 +112,13 @@ def test_inlined_rows_deletes_and_an_earlier_snapshot(lake: Lake) -> None:
     assert past.columns[0].spark != now.columns[0].spark
 
 
-def test_empty_table_is_equal(lake: Lake) -> None:
+def test_empty_and_missing_tables(lake: Lake, store: Store) -> None:
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.spark_rows, found.columns[0].spark.hash) == (True, 0, 0)
+    with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
+        verify(lake, "raw.numbrs")
+    with store.open() as duckdb_lake, pytest.raises(UnsupportedError, match=r"store\.open\(spark\)"):
+        verify(duckdb_lake, "raw.numbers")
 
 
 def test_rows_deleted_twice_are_reported_and_the_exit_code_is_1(
@@ -163,13 +167,6 @@ def test_deletes_undone_by_a_rewrite_are_reported(lake: Lake) -> None:
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.sound, found.lost_deletes) == (True, False, 1)
     assert "deleted rows that are visible again: 1;" in str(found)
-
-
-def test_missing_table_and_lake_without_spark(lake: Lake, store: Store) -> None:
-    with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
-        verify(lake, "raw.numbrs")
-    with store.open() as duckdb_lake, pytest.raises(UnsupportedError, match=r"store\.open\(spark\)"):
-        verify(duckdb_lake, "raw.numbers")
 
 
 def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from merge_cases import commit_info
 from plain_sql import run_plain
 
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
@@ -58,44 +57,30 @@ def test_read_only_lake_says_how_to_write(two_tables: Lake, store: Store) -> Non
 RUN = ModelRun("main.t", "definition", "run", inputs={"main.u": 1}, files=("a.csv",))
 
 
-def test_recorded_runs_are_committed_with_their_transaction(two_tables: Lake) -> None:
-    assert two_tables.runs.committed("main.t") == []
+def test_runs_are_committed_with_their_transaction(two_tables: Lake) -> None:
+    with pytest.raises(LakeconfError) as caught:
+        two_tables.runs.record(RUN)
+    assert caught.value.message == "a model run must be recorded in a transaction"
+    assert caught.value.hint == "write: with lake.transaction() as tx: …"
     with two_tables.transaction() as tx:
         tx.runs.record(RUN)
         assert tx.runs.committed("main.t") == []
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        tx.runs.record(RUN)
     (found,) = two_tables.runs.committed("main.t")
     assert (found.model, found.definition, found.run, found.inputs) == ("main.t", "definition", "run", {"main.u": 1})
     assert two_tables.runs.committed("main.u") == []
 
 
 def test_files_and_their_states_are_read_as_they_were_recorded() -> None:
+    """Names with placeholders of DuckLake are escaped, and unknown facts of later versions are ignored."""
     states = {"a.csv": FileState(5, 1_700_000_000_000_000), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
-    run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "gone.csv"), file_states=states)
-    assert ModelRun.of(run.event()) == run
-
-
-def test_unknown_facts_of_later_versions_are_ignored() -> None:
-    event = RUN.event()
+    run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "{DATA_PATH}.csv"), file_states=states)
+    event = run.event()
+    assert ModelRun.of(event) == run
+    assert "{DATA_PATH}" not in str(event.payload)
     event = event._replace(payload={**event.payload, "files": '{"a": {"size": 1, "modified": 2, "etag": "x"}}'})
     assert ModelRun.of(event).file_states == {"a": FileState(1, 2)}
-
-
-def test_names_with_placeholders_of_ducklake_are_escaped() -> None:
-    event = ModelRun("main.t", "d", "r", files=("{DATA_PATH}.csv",)).event()
-    assert "{DATA_PATH}" not in str(event.payload)
-    assert ModelRun.of(event).files == ("{DATA_PATH}.csv",)
-
-
-def test_run_is_recorded_only_in_an_open_transaction(two_tables: Lake) -> None:
-    with pytest.raises(LakeconfError) as caught:
-        two_tables.runs.record(RUN)
-    assert caught.value.message == "a model run must be recorded in a transaction"
-    assert caught.value.hint == "write: with lake.transaction() as tx: …"
-    with two_tables.transaction() as ended:
-        pass
-    with pytest.raises(LakeconfError, match="the transaction has ended"):
-        ended.runs.record(RUN)
-    assert two_tables.runs.committed("main.t") == []
 
 
 def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: Lake) -> None:
@@ -116,13 +101,6 @@ def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: La
     with pytest.raises(SnapshotNotFoundError, match="snapshot 4 has expired"):
         two_tables.runs.changes_since("t", 4)
     assert two_tables.runs.changes_since("t", 5) == []
-
-
-def test_commit_info_of_a_lakeconf_commit(two_tables: Lake) -> None:
-    with two_tables.transaction(extra={"batch": 7}) as tx:
-        tx.table("t").append(two_tables.sql("SELECT 1 AS id"))
-    info = commit_info(two_tables)
-    assert (info["engine"], info["rows"], info["extra"]) == ("duckdb", 1, {"batch": 7})
 
 
 def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:

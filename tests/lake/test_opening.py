@@ -82,17 +82,14 @@ def test_read_only_and_pinned_stores(store: Store) -> None:
         session.close()
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_lake_on_spark_needs_packages(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingDependencyError, match=f"a lake on Spark needs the package '{missing}'") as caught:
-        open_session(store_of(tmp_path), object())
-    assert "lakeconf[spark]" in str(caught.value)
-    assert not (tmp_path / "catalog").exists()
-
-
-def test_lake_on_another_version_of_spark_is_refused(tmp_path: Path) -> None:
-    session = types.SimpleNamespace(version="3.5.1")
+def test_lake_on_spark_needs_packages_and_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("pyspark", "pyarrow"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)
+            message = f"a lake on Spark needs the package '{missing}'"
+            with pytest.raises(MissingDependencyError, match=message) as caught:
+                open_session(store_of(tmp_path), object())
+            assert "lakeconf[spark]" in str(caught.value)
     with pytest.raises(SparkVersionError, match=r"'3\.5\.1'"):
-        open_session(store_of(tmp_path), session)
+        open_session(store_of(tmp_path), types.SimpleNamespace(version="3.5.1"))
     assert not (tmp_path / "catalog").exists()

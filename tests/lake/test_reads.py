@@ -6,7 +6,6 @@ import datetime as dt
 import re
 import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -28,6 +27,7 @@ from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lakeconf import Lake, Store
 
@@ -42,16 +42,10 @@ def duckdb_lake(store: Store) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def spark_lake(store: Store, spark: Any) -> Iterator[Lake]:
-    with store.open(spark) as lake:
+def lake(store: Store, engine: Any) -> Iterator[Lake]:
+    with store.open(engine) as lake:
         lake.create_table("raw.numbers", like=NUMBERS)
         yield lake
-
-
-@pytest.fixture(params=["duckdb_lake", "spark_lake"])
-def lake(request: pytest.FixtureRequest) -> Lake:
-    found: Lake = request.getfixturevalue(request.param)
-    return found
 
 
 def rows(frame: nw.LazyFrame[Any]) -> list[tuple[Any, ...]]:
@@ -63,7 +57,11 @@ def write(lake: Lake, *statements: str) -> None:
     lake.refresh()
 
 
-def test_table_can_be_passed_to_from_native(lake: Lake) -> None:
+def test_table_is_a_frame_of_narwhals(lake: Lake) -> None:
+    @nw.narwhalify
+    def first_id(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return frame.select(nw.col("id").min())
+
     table = lake.table("raw.numbers")
     table.append(NUMBERS)
     frame = nw.from_native(table)  # type: ignore[call-overload]  # not in the type annotations of narwhals
@@ -71,26 +69,10 @@ def test_table_can_be_passed_to_from_native(lake: Lake) -> None:
     assert type(frame.to_native()) is type(table.scan().to_native())
     assert rows(frame.filter(nw.col("id") < 2)) == [(0, "t0"), (1, "t1")]
     assert nw.get_native_namespace(frame) is nw.get_native_namespace(table.scan())
-
-
-@nw.narwhalify
-def first_id(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    return frame.select(nw.col("id").min())
-
-
-def test_table_can_be_passed_to_a_narwhalify_function(lake: Lake) -> None:
-    lake.table("raw.numbers").append(NUMBERS)
-    native: Any = first_id(lake.table("raw.numbers"))
+    native: Any = first_id(table)
     assert rows(nw.from_native(native)) == [(0,)]
-
-
-def test_table_can_be_appended_to_another_table(lake: Lake) -> None:
-    lake.table("raw.numbers").append(NUMBERS)
-    lake.create_table("raw.copy", like=lake.table("raw.numbers")).append(lake.table("raw.numbers"))
-    assert rows(lake.table("raw.copy").scan()) == rows(lake.table("raw.numbers").scan())
-
-
-def test_from_native_of_a_missing_table_names_the_table(lake: Lake) -> None:
+    lake.create_table("raw.copy", like=table).append(table)
+    assert rows(lake.table("raw.copy").scan()) == rows(table.scan())
     with pytest.raises(TableNotFoundError, match=r"raw\.numbrs"):
         nw.from_native(lake.table("raw.numbrs"))  # type: ignore[call-overload]
 
@@ -124,7 +106,7 @@ def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> No
     assert "2 rows, 1 deletes" in str(few)
 
 
-def test_explain_reports_why_the_engine_cannot_read_a_table(lake: Lake) -> None:
+def test_type_that_an_engine_cannot_read_is_refused_with_a_working_query(lake: Lake) -> None:
     write(
         lake,
         "CALL dev.set_option('data_inlining_row_limit', 10)",
@@ -132,11 +114,16 @@ def test_explain_reports_why_the_engine_cannot_read_a_table(lake: Lake) -> None:
         "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
     )
     found = lake.table("raw.times").explain()
-    if found.engine.startswith("spark"):
-        assert "holds TIMETZ in the catalog" in (found.refusal or "")
-        assert f"refused       {found.refusal}" in str(found)
-    else:
+    if not found.engine.startswith("spark"):
         assert found.refusal is None
+        return
+    assert "holds TIMETZ in the catalog" in (found.refusal or "")
+    assert f"refused       {found.refusal}" in str(found)
+    with pytest.raises(UnsupportedError, match="holds TIMETZ in the catalog") as refused:
+        lake.table("raw.times").changes(lake.snapshot_id)
+    query_of_the_hint = re.search(r'lake\.sql\("(.*)"\)', refused.value.hint or "")
+    assert query_of_the_hint
+    assert len(rows(lake.sql(query_of_the_hint[1]))) == 1
 
 
 def feed(lake: Lake, since: object, until: object) -> list[tuple[Any, ...]]:
@@ -176,6 +163,7 @@ def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lak
     at = f"raw.numbers AT (VERSION => {before})"
     found = [
         older.table("raw.numbers").scan(where=condition).collect("pyarrow").to_native().num_rows,
+        len(rows(older.table("raw.numbers").scan().filter(nw.col("id") < 5))),
         len(rows(older.sql(f"SELECT id FROM raw.numbers WHERE {condition}"))),
         len(rows(lake.sql(f"SELECT id FROM {at} WHERE {condition}"))),
         len(query(store, f"SELECT id FROM {at} WHERE {condition}")[1]),
@@ -183,8 +171,8 @@ def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lak
     ]
     if lake._session.engine.name == "duckdb":
         found.append(older.table("raw.numbers").to_polars().filter(pl.col("id") < 5).height)
-    assert set(found[:4] + found[5:]) == {5}
-    assert found[4] == 100
+    assert set(found[:5] + found[6:]) == {5}
+    assert found[5] == 100
 
 
 def test_filter_on_changes(lake: Lake) -> None:
@@ -264,12 +252,14 @@ def test_changes_end_at_the_pinned_snapshot(lake: Lake) -> None:
     last = table.append(NUMBERS)
     past = lake.at(version=first)
     assert rows(past.table("raw.numbers").changes(0)) == feed(lake, 0, first)
-    with pytest.raises(
-        LakeconfError, match=f"until snapshot {last} were requested, but the lake reads snapshot {first}"
-    ):
+    message = f"until snapshot {last} were requested, but the lake reads snapshot {first}"
+    with pytest.raises(LakeconfError, match=message):
         past.table("raw.numbers").changes(0, last)
     with pytest.raises(LakeconfError, match="the range is empty"):
         table.changes(last, first)
+    odd = lake.create_table("raw.odd", like={"RowId": "BIGINT"})
+    with pytest.raises(UnsupportedError, match="'RowId', which hides"):
+        odd.changes(0)
 
 
 def test_changes_of_expired_snapshots_are_rejected(lake: Lake) -> None:
@@ -283,26 +273,6 @@ def test_changes_of_expired_snapshots_are_rejected(lake: Lake) -> None:
     ):
         table.changes(first)
     assert len(rows(table.changes(last))) == 100
-
-
-def test_changes_reject_a_column_that_hides_a_feed_column(lake: Lake) -> None:
-    table = lake.create_table("raw.odd", like={"RowId": "BIGINT"})
-    with pytest.raises(UnsupportedError, match="'RowId', which hides"):
-        table.changes(0)
-
-
-def test_error_for_unsupported_spark_changes_has_a_working_query(spark_lake: Lake) -> None:
-    write(
-        spark_lake,
-        "CALL dev.set_option('data_inlining_row_limit', 10)",
-        "CREATE TABLE dev.raw.times (t TIMETZ)",
-        "INSERT INTO dev.raw.times VALUES ('12:00:00+01')",
-    )
-    with pytest.raises(UnsupportedError, match="holds TIMETZ in the catalog") as refused:
-        spark_lake.table("raw.times").changes(spark_lake.snapshot_id)
-    found = re.search(r'lake\.sql\("(.*)"\)', refused.value.hint or "")
-    assert found
-    assert len(rows(spark_lake.sql(found[1]))) == 1
 
 
 def test_names_from_tables_are_valid_for_table(duckdb_lake: Lake) -> None:
@@ -377,18 +347,14 @@ def test_count_is_that_of_a_scan(store: Store, engine: Any) -> None:
 
 
 def test_rows_in_memory_need_their_library(duckdb_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingDependencyError, match="needs the package 'polars'") as refused:
-        duckdb_lake.table("raw.numbers").to_polars()
-    assert refused.value.hint == "run: pip install 'lakeconf[polars]'"
-
-
-def test_rows_for_pandas_name_pandas_and_not_what_it_needs(duckdb_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("pandas", "numpy"):
+    """The error names pandas, and not what pandas needs."""
+    table = duckdb_lake.table("raw.numbers")
+    for name in ("polars", "pandas", "numpy"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingDependencyError, match="needs the package 'pandas'") as refused:
-        duckdb_lake.table("raw.numbers").to_pandas()
-    assert refused.value.hint == "run: pip install pandas"
+    for read, name, extra in ((table.to_polars, "polars", "'lakeconf[polars]'"), (table.to_pandas, "pandas", "pandas")):
+        with pytest.raises(MissingDependencyError, match=f"needs the package '{name}'") as refused:
+            read()
+        assert refused.value.hint == f"run: pip install {extra}"
 
 
 def test_error_while_rows_are_read_is_one_of_lakeconf(duckdb_lake: Lake, tmp_path: Path) -> None:

@@ -200,11 +200,8 @@ def test_a_lake_that_is_open_for_reading_has_streams(spark: SparkSession) -> Non
         assert lake.stream("t", since=1, changes=True).columns == ["snapshot_id", "rowid", "change_type", "id"]
 
 
-def test_a_stream_needs_a_session(store: Store) -> None:
+def test_a_stream_needs_a_session_and_a_configuration_file(store: Store, spark: SparkSession) -> None:
     with store.open() as lake, pytest.raises(UnsupportedError, match="a stream needs a classic Spark session"):
         lake.stream("t")
-
-
-def test_a_stream_needs_a_configuration_file(store: Store, spark: SparkSession) -> None:
     with store.open(spark) as lake, pytest.raises(UnsupportedError, match="'dev' is not declared in a file"):
         lake.stream("t")

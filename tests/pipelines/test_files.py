@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from local_stores import config_of, in_bucket
+from promotions import stores
 
 import lakeconf
 from lakeconf.engines.spark.read.native_scan import read_files
@@ -47,26 +48,10 @@ OWN: dict[str, pa.Array] = {
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> lakeconf.Config:
-    """The stores `raw` and `analytics`. `raw` also contains a schema named `raw`."""
-    return lakeconf.init(
-        {
-            "stores": {
-                name: {
-                    "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},
-                    "storage_backend": {"type": "local", "path": str(tmp_path / name)},
-                }
-                for name in ("raw", "analytics")
-            }
-        }
-    )
-
-
-@pytest.fixture(params=["on_duckdb", "on_spark"])
-def lakes(request: pytest.FixtureRequest, config: lakeconf.Config) -> Iterator[tuple[Lake, Lake]]:
-    session = request.getfixturevalue("spark") if request.param == "on_spark" else None
-    with config.get_store("raw").open(session) as raw, config.get_store("analytics").open(session) as analytics:
-        yield raw, analytics
+def lake(tmp_path: Path, engine: Any) -> Iterator[Lake]:
+    """The lake of the store `raw`, which also contains a schema named `raw`."""
+    with stores(tmp_path, "raw")["raw"].open(engine) as lake:
+        yield lake
 
 
 def rows(lake: Lake, table: str) -> list[Any]:
@@ -81,10 +66,7 @@ def written(folder: Path, name: str, columns: dict[str, pa.Array]) -> str:
 
 
 @pytest.mark.parametrize("columns", [SHARED, SHARED | OWN], ids=["shared", "own"])
-def test_loaded_rows_equal_those_that_duckdb_reads(
-    columns: dict[str, pa.Array], lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
-    lake, _ = lakes
+def test_loaded_rows_equal_those_that_duckdb_reads(columns: dict[str, pa.Array], lake: Lake, tmp_path: Path) -> None:
     landing = tmp_path / "landing %20"
     written(landing, "one", columns)
     # The columns in another order, and one of them missing.
@@ -100,19 +82,15 @@ def test_loaded_rows_equal_those_that_duckdb_reads(
     )
 
 
-def test_nanoseconds_that_spark_cannot_store_are_loaded_by_duckdb(
-    spark: SparkSession, config: lakeconf.Config, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("engine", ["on_spark"], indirect=True)
+def test_nanoseconds_that_spark_cannot_store_are_loaded_by_duckdb(lake: Lake, tmp_path: Path) -> None:
     written(tmp_path, "one", {"nanos": pa.array([1001], pa.timestamp("ns"))})
-    with config.get_store("raw").open(spark) as lake:
-        (result,) = run(Pipeline([Model("raw.files", Append(files="one.parquet"), folder=tmp_path)]), lake)
-        assert result.status == "done"
-        found = lake.sql("SELECT epoch_ns(nanos) FROM raw.raw.files").to_native()
-        assert found.fetchall() == [(1001,)]
+    (result,) = run(Pipeline([Model("raw.files", Append(files="one.parquet"), folder=tmp_path)]), lake)
+    assert result.status == "done"
+    assert rows(lake, "(SELECT epoch_ns(nanos) FROM raw.raw.files)") == ["(1001,)"]
 
 
-def test_values_that_a_type_would_round_are_refused_on_both_engines(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
-    lake, _ = lakes
+def test_values_that_a_type_would_round_are_refused_on_both_engines(lake: Lake, tmp_path: Path) -> None:
     loaded = Model("raw.files", Append(files="*.csv", columns={"id": "BIGINT"}), folder=tmp_path)
     (tmp_path / "1.csv").write_text("id\n1\n")
     assert run(Pipeline([loaded]), lake)[0].status == "done"

@@ -101,27 +101,23 @@ def test_views_are_computed_by_their_readers(lake: Lake) -> None:
 # Bounds.
 
 
-@pytest.mark.parametrize(
-    ("interval", "start", "end", "expected"),
-    [
-        ("day", datetime(2024, 1, 1), datetime(2024, 1, 2), [date(2024, 1, 1), date(2024, 1, 2)]),
-        ("day", datetime(2024, 1, 1), datetime(2024, 1, 1, 5), [datetime(2024, 1, 1), datetime(2024, 1, 1, 5)]),
-        ("hour", datetime(2024, 1, 1), datetime(2024, 1, 2), [datetime(2024, 1, 1), datetime(2024, 1, 2)]),
-    ],
-)
-def test_bounds_are_dates_if_intervals_are_whole_days(
-    interval: Interval, start: datetime, end: datetime, expected: list[date], lake: Lake
-) -> None:
+def test_bounds_are_dates_if_intervals_are_whole_days(lake: Lake) -> None:
+    midnight, five, next_day = datetime(2024, 1, 1), datetime(2024, 1, 1, 5), datetime(2024, 1, 2)
     seen: list[date] = []
 
-    @model("marts.t", Incremental("day", interval), inputs={"a": "raw.a"})
     def made(a: Any, start: date, end: date) -> Any:
-        seen.extend([start, end])
+        seen[:] = [start, end]
         return a
 
-    assert rows(lake, made, batch=Batch(start, end, end)) == [(3,), (5,)]
-    assert seen == expected
-    assert list(map(type, seen)) == list(map(type, expected))
+    cases: list[tuple[Interval, datetime, list[date]]] = [
+        ("day", next_day, [midnight.date(), next_day.date()]),
+        ("day", five, [midnight, five]),
+        ("hour", next_day, [midnight, next_day]),
+    ]
+    for interval, until, expected in cases:
+        of_interval = model("marts.t", Incremental("day", interval), inputs={"a": "raw.a"})(made)
+        assert rows(lake, of_interval, batch=Batch(midnight, until, until)) == [(3,), (5,)]
+        assert (seen, [*map(type, seen)]) == (expected, [*map(type, expected)])
 
 
 # Files.
@@ -140,22 +136,19 @@ def test_body_receives_the_new_files_as_its_first_input(tmp_path: Path, lake: La
     assert rows(lake, table(Append(files="*"), sql, folder=tmp_path), files=["a.csv"]) == [(3, 3), (4, None)]
 
 
-@pytest.mark.parametrize(("files", "endings"), [(["a.csv", "b.json"], "csv, json"), (["a.txt"], "txt"), (["a"], "a")])
-def test_files_that_cannot_be_loaded_together(files: list[str], endings: str, tmp_path: Path, lake: Lake) -> None:
-    with pytest.raises(PipelineError) as caught:
-        rows(lake, table(Append(files="*"), None, folder=tmp_path), files=files)
-    assert caught.value.message == f"files that end in {endings} cannot be loaded together"
-    assert caught.value.hint == "use files of one type: parquet, csv, json"
-
-
-# Failing models.
-
-
-def test_model_without_code_and_files(lake: Lake) -> None:
+def test_files_that_cannot_be_loaded_together(tmp_path: Path, lake: Lake) -> None:
+    for files, endings in ((["a.csv", "b.json"], "csv, json"), (["a.txt"], "txt"), (["a"], "a")):
+        with pytest.raises(PipelineError) as caught:
+            rows(lake, table(Append(files="*"), None, folder=tmp_path), files=files)
+        assert caught.value.message == f"files that end in {endings} cannot be loaded together"
+        assert caught.value.hint == "use files of one type: parquet, csv, json"
     with pytest.raises(PipelineError) as caught:
         rows(lake, table(Full(), None))
     assert caught.value.message == "the model marts.t has neither code nor files"
     assert caught.value.hint == "add sql or files, or declare it in Python"
+
+
+# Failing models.
 
 
 def test_error_of_a_function_has_its_place(lake: Lake) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
-import pytest
 from lake_fixtures import lake_with
 from merge_cases import commit_info
 
@@ -32,6 +30,8 @@ from lakeconf.pipelines import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakeconf import Lake, Store
 
 EVENTS = pa.table(
@@ -92,10 +92,19 @@ def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return kept.select("event_id", "amount", is_gone.alias("is_gone"))
 
 
-def test_full_model_is_replaced_or_skipped_if_nothing_changed(lake: Lake) -> None:
-    pipeline = Pipeline([totals])
-    assert did(run(pipeline, lake)) == {"marts.totals": "done"}
+def test_full_model_is_replaced_in_one_snapshot_or_skipped_if_nothing_changed(lake: Lake) -> None:
+    pipeline, before = Pipeline([totals]), lake.snapshot_id
+    (result,) = run(pipeline, lake)
+    assert (result.snapshot_id, result.rows) == (before + 1, 3)
     assert rows(lake, "marts.totals") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
+    info = commit_info(lake, before + 1)
+    assert (info["rows"], info["extra"]["model"], info["extra"]["kind"]) == (3, "marts.totals", "full")
+    assert info["extra"]["inputs"] == {"raw.events": before}
+    assert info["extra"]["columns"] == ["day", "amount"]
+    (remembered,) = lake.runs.committed("marts.totals")
+    assert (remembered.definition, remembered.run) == (info["extra"]["definition"], info["extra"]["run"])
+    comments: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'").to_native()
+    assert comments.fetchall() == [("What was sold on each day.",)]
     version = lake.snapshot_id
     assert did(run(pipeline, lake)) == {"marts.totals": "skipped"}
     assert lake.refresh() == version
@@ -103,29 +112,6 @@ def test_full_model_is_replaced_or_skipped_if_nothing_changed(lake: Lake) -> Non
     assert [(step.runs, step.reason) for step in plan(pipeline, lake)] == [(True, "raw.events changed")]
     did(run(pipeline, lake))
     assert (date(2024, 1, 4), 7) in rows(lake, "marts.totals")
-
-
-def test_run_is_one_snapshot_with_metadata(lake: Lake) -> None:
-    before = lake.snapshot_id
-    (result,) = run(Pipeline([totals]), lake)
-    assert (result.snapshot_id, result.rows) == (before + 1, 3)
-    info = commit_info(lake, before + 1)
-    assert info["rows"] == 3
-    assert info["extra"]["model"] == "marts.totals"
-    assert info["extra"]["kind"] == "full"
-    assert info["extra"]["inputs"] == {"raw.events": before}
-    assert info["extra"]["columns"] == ["day", "amount"]
-    (remembered,) = lake.runs.committed("marts.totals")
-    assert (remembered.definition, remembered.run) == (info["extra"]["definition"], info["extra"]["run"])
-    comments: Any = lake.sql("SELECT comment FROM duckdb_tables() WHERE table_name = 'totals'").to_native()
-    assert comments.fetchall() == [("What was sold on each day.",)]
-
-
-def test_run_history_survives_expiration_of_snapshots(lake: Lake) -> None:
-    pipeline = Pipeline([totals, daily])
-    did(run(pipeline, lake, until=UNTIL))
-    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
-    assert did(run(pipeline, lake, until=UNTIL)) == {"marts.totals": "skipped", "marts.daily": "skipped"}
 
 
 def test_copy_of_the_lake_contains_the_run_history(lake: Lake, store: Store, tmp_path: Path) -> None:
@@ -149,9 +135,12 @@ def test_copy_of_the_lake_contains_the_run_history(lake: Lake, store: Store, tmp
 
 
 def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
+    """The history of the runs survives an expiration of their snapshots."""
     pipeline = Pipeline([daily])
     did(run(pipeline, lake, until=UNTIL))
     assert rows(lake, "marts.daily") == [(date(2024, 1, 1), 30), (date(2024, 1, 2), 30), (date(2024, 1, 3), 40)]
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+    assert did(run(pipeline, lake, until=UNTIL)) == {"marts.daily": "skipped"}
     lake.table("raw.events").append(LATER)
     (step,) = plan(pipeline, lake, until=date(2024, 1, 5))
     assert step.reason == "missing: 2024-01-03 to 2024-01-05"
@@ -161,64 +150,60 @@ def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
     assert rows(lake, "marts.daily")[2:] == [(date(2024, 1, 3), 42), (date(2024, 1, 4), 7)]
 
 
-def test_append_receives_only_new_rows(lake: Lake) -> None:
-    pipeline = Pipeline([large])
-    did(run(pipeline, lake))
-    lake.table("raw.events").append(LATER)
-    assert did(run(pipeline, lake)) == {"staging.large": "done"}
-    assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
-    assert did(run(pipeline, lake)) == {"staging.large": "skipped"}
-
-
-@pytest.mark.parametrize("made", [large, by_event], ids=lambda made: made.table)
-def test_rows_of_changes_are_kept_if_the_snapshots_of_the_input_have_expired(made: Model, lake: Lake) -> None:
-    pipeline = Pipeline([made])
-    did(run(pipeline, lake))
-    lake.table("raw.events").append(LATER)
-    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
-    (step,) = plan(pipeline, lake)
-    assert "have expired" in step.reason
-    assert (step.runs, step.replaces) == (True, True)
-    assert "; needs --rebuild, which replaces all rows" in step.reason
-    before = lake.snapshot_id
-    (result,) = run(pipeline, lake)
-    assert isinstance(result.error, PipelineError)
-    assert result.error.message.startswith(f"the run would replace all rows of {made.table}: the changes of raw.events")
-    assert f"lakeconf run {made.table} --rebuild" in str(result.error.hint)
-    assert lake.refresh() == before
-    did(run(pipeline, lake, rebuild=True))
-    assert len(rows(lake, made.table)) == (5 if made is large else 6)
-
-
-@pytest.mark.parametrize("kind", [Append(), Merge("event_id"), Merge("event_id", changes_of="raw.events")], ids=repr)
-def test_rows_that_a_model_keeps_are_replaced_only_on_request(kind: Append | Merge, lake: Lake) -> None:
-    def of(amount: str) -> Pipeline:
-        return Pipeline([Model("marts.t", kind, Query(f"SELECT event_id, {amount} AS amount FROM raw.events"))])
-
-    # Rows that no run wrote.
-    lake.create_table("marts.t", {"event_id": "BIGINT", "amount": "BIGINT"})
-    lake.table("marts.t").append(pa.table({"event_id": [9], "amount": [9]}))
-    (result,) = run(of("amount"), lake)
-    assert isinstance(result.error, PipelineError)
-    assert rows(lake, "marts.t") == [(9, 9)]
-    did(run(of("amount"), lake, rebuild=True))
-    # Rows whose source is gone.
-    lake.table("raw.events").delete("event_id = 1")
-    (result,) = run(of("amount * 2"), lake)
-    assert result.reason == "its definition has changed; needs --rebuild, which replaces all rows"
-    assert isinstance(result.error, PipelineError)
-    assert (1, 10) in rows(lake, "marts.t")
-
-
-def test_merge_receives_inserts_updates_and_deletes(lake: Lake) -> None:
-    pipeline = Pipeline([by_event])
+def test_append_receives_new_rows_and_merge_receives_all_changes(lake: Lake) -> None:
+    pipeline = Pipeline([large, by_event])
     did(run(pipeline, lake))
     assert rows(lake, "marts.by_event") == [(1, 10), (2, 20), (3, 30), (4, 40)]
     lake.table("raw.events").append(LATER)
     lake.table("raw.events").update({"amount": 11}, "event_id = 1")
     lake.table("raw.events").delete("event_id = 2")
-    did(run(pipeline, lake))
+    assert did(run(pipeline, lake)) == {"staging.large": "done", "marts.by_event": "done"}
+    assert rows(lake, "staging.large") == [(1, 10), (2, 20), (3, 30), (4, 40), (6, 7)]
     assert rows(lake, "marts.by_event") == [(1, 11), (3, 30), (4, 40), (5, 2), (6, 7)]
+    assert did(run(pipeline, lake)) == {"staging.large": "skipped", "marts.by_event": "skipped"}
+
+
+def test_rows_of_changes_are_kept_if_the_snapshots_of_the_input_have_expired(lake: Lake) -> None:
+    pipeline = Pipeline([large, by_event])
+    did(run(pipeline, lake))
+    lake.table("raw.events").append(LATER)
+    lake.maintenance.expire_snapshots(older_than=timedelta(0), keep=1, force=True)
+    for step in plan(pipeline, lake):
+        assert "have expired" in step.reason
+        assert (step.runs, step.replaces) == (True, True)
+        assert "; needs --rebuild, which replaces all rows" in step.reason
+    before = lake.snapshot_id
+    for result in run(pipeline, lake):
+        start = f"the run would replace all rows of {result.model}: the changes of raw.events"
+        assert isinstance(result.error, PipelineError)
+        assert result.error.message.startswith(start)
+        assert f"lakeconf run {result.model} --rebuild" in str(result.error.hint)
+    assert lake.refresh() == before
+    did(run(pipeline, lake, rebuild=True))
+    assert (len(rows(lake, "staging.large")), len(rows(lake, "marts.by_event"))) == (5, 6)
+
+
+def test_rows_that_a_model_keeps_are_replaced_only_on_request(lake: Lake) -> None:
+    kinds: tuple[Append | Merge, ...] = (Append(), Merge("event_id"), Merge("event_id", changes_of="raw.events"))
+    tables = [f"marts.t{number}" for number in range(len(kinds))]
+
+    def of(amount: str) -> Pipeline:
+        query = Query(f"SELECT event_id, {amount} AS amount FROM raw.events")
+        return Pipeline([Model(table, kind, query) for table, kind in zip(tables, kinds, strict=True)])
+
+    # Rows that no run wrote.
+    for table in tables:
+        lake.create_table(table, {"event_id": "BIGINT", "amount": "BIGINT"})
+        lake.table(table).append(pa.table({"event_id": [9], "amount": [9]}))
+    assert all(isinstance(result.error, PipelineError) for result in run(of("amount"), lake))
+    assert [rows(lake, table) for table in tables] == [[(9, 9)]] * 3
+    did(run(of("amount"), lake, rebuild=True))
+    # Rows whose source is gone.
+    lake.table("raw.events").delete("event_id = 1")
+    for result in run(of("amount * 2"), lake):
+        assert result.reason == "its definition has changed; needs --rebuild, which replaces all rows"
+        assert isinstance(result.error, PipelineError)
+        assert (1, 10) in rows(lake, result.model)
 
 
 def test_sql_and_narwhals_models_give_the_same_rows(lake: Lake) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import pytest
 
 from lakeconf import init
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import narwhals as nw
     from pyspark.sql import SparkSession
 
     from lakeconf import Lake, Store
@@ -86,10 +86,15 @@ def test_each_model_runs_on_the_engine_of_its_sql(lake: Lake) -> None:
     assert {one.status for one in run(pipeline(), lake, until=date(2024, 5, 4))} == {"skipped"}
 
 
-def test_the_definition_contains_the_dialect() -> None:
-    text = "SELECT 1 AS id"
-    one, other = (Model("marts.t", Full(), body) for body in (Query(text), SparkQuery(text)))
-    assert one.definition() != other.definition()
+def test_spark_sql_needs_a_lake_on_spark_and_is_no_view(store: Store) -> None:
+    spark, duckdb = (Model("marts.t", Full(), body("SELECT 1 AS id")) for body in (SparkQuery, Query))
+    assert spark.definition() != duckdb.definition()
+    with store.open() as lake:
+        (result,) = run(Pipeline([spark]), lake)
+    assert isinstance(result.error, UnsupportedError)
+    assert result.error.hint == "open the lake with a session: store.open(spark)"
+    with pytest.raises(PipelineError, match=r"the view marts\.v is in Spark's SQL"):
+        Pipeline([Model("marts.v", View(), SparkQuery("SELECT 1 AS id"))])
 
 
 def test_a_query_that_spark_rejects_has_its_file(lake: Lake, tmp_path: Path) -> None:
@@ -97,15 +102,6 @@ def test_a_query_that_spark_rejects_has_its_file(lake: Lake, tmp_path: Path) -> 
     with pytest.raises(QueryError, match=r"m\.sql: Spark rejects the query: .*nothing") as refused:
         query.rows(lake, {"events": lake.table("raw.events").scan()}, {"start": datetime(2024, 5, 1)})
     assert "\n" not in refused.value.message
-
-
-def test_spark_sql_needs_a_lake_on_spark_and_is_no_view(store: Store) -> None:
-    with store.open() as lake:
-        (result,) = run(Pipeline([Model("marts.t", Full(), SparkQuery("SELECT 1 AS id"))]), lake)
-    assert isinstance(result.error, UnsupportedError)
-    assert result.error.hint == "open the lake with a session: store.open(spark)"
-    with pytest.raises(PipelineError, match=r"the view marts\.v is in Spark's SQL"):
-        Pipeline([Model("marts.v", View(), SparkQuery("SELECT 1 AS id"))])
 
 
 def test_the_configuration_names_the_dialect_and_the_inputs(tmp_path: Path) -> None:

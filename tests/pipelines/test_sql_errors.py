@@ -58,15 +58,15 @@ def test_place_is_in_the_file_relative_to_the_folder(tmp_path: Path, monkeypatch
     assert error.problem.file == tmp_path / "a.sql"
 
 
-@pytest.mark.parametrize("name", ["t.env", ".env", "linked.sql"])
-def test_text_of_other_files_is_not_shown(name: str, tmp_path: Path) -> None:
+def test_text_of_other_files_is_not_shown(tmp_path: Path) -> None:
     """A configuration of someone else may name a file with secrets as SQL."""
     (tmp_path / "key.pem").write_text("KEY=planted")
     (tmp_path / "linked.sql").symlink_to(tmp_path / "key.pem")
-    for text in ("KEY planted planted", "KEY 'planted", "SELECT 'planted"):
-        error = refused(text, tmp_path / name)
-        assert error.message.endswith(f": {START}it cannot be parsed")
-        assert "planted" not in repr(error.problem)
+    for name in ("t.env", ".env", "linked.sql"):
+        for text in ("KEY planted planted", "KEY 'planted", "SELECT 'planted"):
+            error = refused(text, tmp_path / name)
+            assert error.message.endswith(f": {START}it cannot be parsed")
+            assert "planted" not in repr(error.problem)
 
 
 def test_line_with_a_secret_is_not_shown() -> None:
@@ -87,23 +87,17 @@ def test_statements_that_are_not_one_query_have_a_reason() -> None:
     assert refused("").hint == "write SELECT … FROM …"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "column"),
-    [
+def test_function_is_no_input() -> None:
+    for text, name, column in (
         ("SELECT read_csv FROM read_csv('x.csv')", "read_csv", 22),
         ("FROM glob ('*')", "glob", 6),
         ("FROM \"Read_CSV\"('x')", "read_csv", 6),
         ("SELECT * FROM repeat('a', 3)", "repeat", 15),
         ("SELECT * FROM raw.t, query_table('raw.t')", "query_table", 22),
-    ],
-)
-def test_function_is_no_input(text: str, name: str, column: int) -> None:
-    problem = refused(text).problem
-    assert (problem.message.lower(), problem.line, problem.column) == (
-        f"the function {name} is not an input of a model",
-        1,
-        column,
-    )
+    ):
+        problem = refused(text).problem
+        message = f"the function {name} is not an input of a model"
+        assert (problem.message.lower(), problem.line, problem.column) == (message, 1, column)
 
 
 def test_error_can_be_pickled() -> None:
@@ -118,9 +112,9 @@ def lake(tmp_path: Path, engine: Any) -> Iterator[Lake]:
         yield lake
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
+def test_error_is_at_its_place_in_the_text(lake: Lake) -> None:
+    frames = {name: lake.sql("SELECT DATE '2024-01-01' AS day") for name in ("raw.prices", "od d.x")}
+    for sql in (
         "SELECT ¶nope FROM raw.prices",
         "FROM raw.prices SELECT day,\n\n\t ¶nope",
         'SELECT \'日本\', "é".day, ¶nope FROM raw.prices AS "é"',
@@ -128,30 +122,21 @@ def lake(tmp_path: Path, engine: Any) -> Iterator[Lake]:
         "SELECT '$start' AS a, p.day FROM raw.prices p, \"od d\".x WHERE ¶p.nope > $end",
         "-- $start raw.prices nope\nWITH t AS (FROM raw.prices) SELECT /* nope */ day, ¶nope(day) FROM t",
         'SELECT (SELECT max(day) FROM "od d".x WHERE ¶nope) FROM raw.prices;',
-    ],
-)
-def test_error_is_at_its_place_in_the_text(sql: str, lake: Lake) -> None:
-    offset = sql.index("¶")
-    text = sql.replace("¶", "")
-    frames = {name: lake.sql("SELECT DATE '2024-01-01' AS day") for name in ("raw.prices", "od d.x")}
-    query = Query(text)
-    with pytest.raises(QueryError) as caught:
-        query.rows(
-            lake, {name: frames[name] for name in query.arguments()}, {"start": date(2024, 1, 1), "end": date.max}
-        )
-    line = text.count("\n", 0, offset) + 1
-    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
-    assert caught.value.message.startswith(f"the SQL, line {line}, column {column}: ")
-    # Later errors are written as before.
-    with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
-        lake.sql("SELECT nope FROM (SELECT 1 AS day)")
-
-
-def test_error_of_a_query_keeps_its_class(lake: Lake) -> None:
-    frames = {"raw.prices": lake.sql("SELECT DATE '2024-01-01' AS day")}
-    with pytest.raises(UnknownNameError) as caught:
-        Query("SELECT\nnofun(day) FROM raw.prices").rows(lake, frames, {})
-    assert caught.value.message.split("\n")[:2] == [
+    ):
+        offset, text = sql.index("¶"), sql.replace("¶", "")
+        query = Query(text)
+        given = {name: frames[name] for name in query.arguments()}
+        with pytest.raises(QueryError) as caught:
+            query.rows(lake, given, {"start": date(2024, 1, 1), "end": date.max})
+        line = text.count("\n", 0, offset) + 1
+        column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+        assert caught.value.message.startswith(f"the SQL, line {line}, column {column}: ")
+        # Later errors are written as before.
+        with pytest.raises(QueryError, match=r"^Binder Error: Ref"):
+            lake.sql("SELECT nope FROM (SELECT 1 AS day)")
+    with pytest.raises(UnknownNameError) as unknown:
+        Query("SELECT\nnofun(day) FROM raw.prices").rows(lake, {"raw.prices": frames["raw.prices"]}, {})
+    assert unknown.value.message.split("\n")[:2] == [
         "the SQL, line 2, column 1: Catalog Error: Scalar Function with name nofun does not exist!",
         "  2 | nofun(day) FROM raw.prices",
     ]
