@@ -106,6 +106,7 @@ def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> No
 
 def test_query_from_a_file_or_the_standard_input(project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
+    arguments: tuple[str, ...]
     for arguments in (("-f", "q.sql"), ("--file", "q.sql")):
         assert shown("sql", *arguments) == "one\n  1\n"
     for arguments in ((), ("-",), ("-f", "-")):

@@ -79,11 +79,17 @@ def test_polars_frames_as_output_and_input(project: Path, tmp_path: Path) -> Non
     assert LakeResource(store="dev").get_store().alias == "dev"
 
 
-def test_input_without_a_frame_annotation_is_refused(project: Path, tmp_path: Path) -> None:
+def test_assets_that_lakeconf_cannot_store_are_refused(project: Path, tmp_path: Path) -> None:
     @dg.asset(ins={"other": dg.AssetIn("other")})
     def reader(other: list[int]) -> None: ...
 
     assert isinstance(failure(reader, tmp_path, dg.AssetSpec("other")), UnsupportedError)
+
+    @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["eu"]))
+    def sales() -> pl.DataFrame:
+        return pl.DataFrame({"region": ["eu"]})
+
+    assert type(failure(sales, tmp_path, partition="eu")) is LakeconfError
 
 
 def test_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> None:
@@ -93,14 +99,6 @@ def test_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> N
 
     assert materialize([sales], tmp_path, {"io_manager": LakeIOManager()}, "eu").success
     assert isinstance(failure(sales, tmp_path, partition="us"), PredicateError)
-
-
-def test_partitions_need_a_column_name(project: Path, tmp_path: Path) -> None:
-    @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["eu"]))
-    def sales() -> pl.DataFrame:
-        return pl.DataFrame({"region": ["eu"]})
-
-    assert type(failure(sales, tmp_path, partition="eu")) is LakeconfError
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,13 @@ def test_dlt_creates_no_folder(project: Path) -> None:
     assert Path(url_of(str(url)).path).is_dir()
 
 
-def test_destination_masks_secrets(server_project: Project) -> None:
+def test_destination_masks_secrets_and_needs_them(server_project: Project) -> None:
     made = destination("prod")
     shown = f"{made!r}{made.config_params!r}{made.config_params['credentials']!s}"
     server_project.assert_no_secret(text=shown)
-
-
-def test_store_that_refers_to_existing_secrets_is_refused() -> None:
-    storage = {"type": "local", "path": "/lake"}
-    config = lakeconf.init(
-        {"stores": {"prod": {"metadata_backend": {"type": "postgres", "secret_name": "x"}, "storage_backend": storage}}}
-    )
+    backends = {
+        "metadata_backend": {"type": "postgres", "secret_name": "x"},
+        "storage_backend": {"type": "local", "path": "/lake"},
+    }
     with pytest.raises(UnsupportedError, match=r"stores\.prod: dlt opens its own connections"):
-        destination("prod", config=config)
+        destination("prod", config=lakeconf.init({"stores": {"prod": backends}}))

@@ -49,13 +49,6 @@ def test_plan_and_run_on_two_stores(server_project: Project) -> None:
     server_project.assert_no_secret(text=output)
 
 
-def test_connection_shows_no_secrets(server_project: Project) -> None:
-    made = connection("prod", "analytics", config=server_project.folder)
-    shown = f"{made!r}{made.json()}{made.dict()}"
-    assert "prod" in shown
-    server_project.assert_no_secret(text=shown)
-
-
 def test_connection_is_a_duckdb_connection_of_sqlmesh(project: Path) -> None:
     made = connection("dev")
     assert isinstance(made, DuckDBConnectionConfig)
@@ -70,12 +63,13 @@ def test_connection_is_a_duckdb_connection_of_sqlmesh(project: Path) -> None:
     adapter.close()
 
 
-def test_unknown_store_is_reported(project: Path) -> None:
+def test_connection_and_its_errors_show_no_secrets(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = connection("prod", "analytics", config=server_project.folder)
+    shown = f"{made!r}{made.json()}{made.dict()}"
+    assert "prod" in shown
+    server_project.assert_no_secret(text=shown)
     with pytest.raises(ConfigError, match="unknown store 'prd'"):
         connection("prd").create_engine_adapter()
-
-
-def test_wrong_password_is_not_in_the_error(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_PG_PASSWORD", "planted-hunter2")
     with pytest.raises(ConnectionFailed, match="password authentication failed") as caught:
         connection("prod").create_engine_adapter().fetchone("SELECT 1")

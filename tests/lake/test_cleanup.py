@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -23,6 +24,8 @@ from lakeconf.engines.engine import announce
 from lakeconf.errors import CatalogError, CatalogLostError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from servers import PostgresServer, S3Server
 
     from lakeconf import Lake, Store
@@ -56,10 +59,11 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def assert_untouched(data: Path, refuse: Any) -> None:
-    before = files(data)
-    refuse()
-    assert files(data) == before
+@contextlib.contextmanager
+def untouched(folder: Path) -> Iterator[None]:
+    before = files(folder)
+    yield
+    assert files(folder) == before
 
 
 @pytest.fixture
@@ -152,13 +156,12 @@ def test_cleanup_rejects_a_copied_catalog(store: Store, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "catalog.sqlite", tmp_path / "copy.sqlite")
     with store.open() as lake:
         lake.table("raw.t").append(ROWS)
-    with make_store(tmp_path / "copy.sqlite", tmp_path / "data").open() as copy:
-
-        def refuse() -> None:
-            with pytest.raises(CatalogError, match="this catalog was copied or moved"):
-                cleaned(copy)
-
-        assert_untouched(tmp_path / "data", refuse)
+    with (
+        make_store(tmp_path / "copy.sqlite", tmp_path / "data").open() as copy,
+        untouched(tmp_path / "data"),
+        pytest.raises(CatalogError, match="this catalog was copied or moved"),
+    ):
+        cleaned(copy)
     shutil.move(tmp_path / "catalog.sqlite", tmp_path / "moved.sqlite")
     with make_store(tmp_path / "moved.sqlite", tmp_path / "data").open() as moved:
         assert len(cleaned(moved)) == 1
@@ -166,26 +169,22 @@ def test_cleanup_rejects_a_copied_catalog(store: Store, tmp_path: Path) -> None:
 
 def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").unlink()
-    with made_beside(tmp_path / "new.sqlite", tmp_path / "data").open() as lake:
-
-        def refuse() -> None:
-            with pytest.raises(CatalogError, match="belongs to another lake"):
-                lake.create_table("raw.t", ROWS)
-            with pytest.raises(CatalogError, match="belongs to another lake"):
-                cleaned(lake)
-            (tmp_path / "data" / MARKER).unlink()
-            with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist.*no file was removed"):
-                cleaned(lake)
-            with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
-                lake.create_table("raw.u", ROWS)
-            assert not (tmp_path / "data" / MARKER).exists()
-            with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
-                lake._session.guard.marker.repair()  # type: ignore[union-attr]
-            (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._session.reader.lake_id}))
-            with pytest.raises(CatalogError, match=r"the catalog has no files, but there are 2 Parquet files"):
-                cleaned(lake)
-
-        assert_untouched(tmp_path / "data", refuse)
+    with made_beside(tmp_path / "new.sqlite", tmp_path / "data").open() as lake, untouched(tmp_path / "data"):
+        with pytest.raises(CatalogError, match="belongs to another lake"):
+            lake.create_table("raw.t", ROWS)
+        with pytest.raises(CatalogError, match="belongs to another lake"):
+            cleaned(lake)
+        (tmp_path / "data" / MARKER).unlink()
+        with pytest.raises(CatalogError, match=r"_lakeconf\.json does not exist.*no file was removed"):
+            cleaned(lake)
+        with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
+            lake.create_table("raw.u", ROWS)
+        assert not (tmp_path / "data" / MARKER).exists()
+        with pytest.raises(CatalogError, match="the catalog has no files, but there are Parquet files"):
+            lake._session.guard.marker.repair()  # type: ignore[union-attr]
+        (tmp_path / "data" / MARKER).write_text(json.dumps({"lake": lake._session.reader.lake_id}))
+        with pytest.raises(CatalogError, match=r"the catalog has no files, but there are 2 Parquet files"):
+            cleaned(lake)
 
 
 def test_cleanup_rejects_a_damaged_marker(store: Store, tmp_path: Path) -> None:
@@ -232,13 +231,10 @@ def test_cleanup_rejects_scheduled_files_that_it_must_not_remove(store: Store, t
             "INSERT INTO __ducklake_metadata_dev.ducklake_files_scheduled_for_deletion "
             f"VALUES (99, '{named}', false, TIMESTAMPTZ '2020-01-01 00:00:00+00')"
         )
-
-        def refuse() -> None:
+        with untouched(tmp_path):
             for step in (lake.maintenance.plan_cleanup, lake.maintenance.cleanup):
                 with pytest.raises(CatalogError, match=expected):
                     step(older_than=NOW, force=True)
-
-        assert_untouched(tmp_path, refuse)
 
 
 def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_tables_views_and_macros_of_the_lake_do_not_read_frames(lake: Lake) -> N
         assert rows(lake.sql(f"FROM {name}")) == [(7,)]
 
 
-def test_names_in_queries(lake: Lake) -> None:
+def test_names_in_queries_and_errors_are_those_of_the_user(lake: Lake) -> None:
     for sql, wanted in (
         ('SELECT x.id, "X".id FROM x', [(1, 1)]),
         ("FROM x AS a JOIN x AS b USING (id)", [(1,)]),
@@ -58,9 +58,6 @@ def test_names_in_queries(lake: Lake) -> None:
         ("SELECT column_name FROM (SUMMARIZE SELECT id FROM x)", [("id",)]),
     ):
         assert rows(lake.query(sql, {"x": ONE})) == wanted
-
-
-def test_errors_have_the_names_of_the_user(lake: Lake) -> None:
     with pytest.raises(QueryError, match="nope") as caught:
         lake.query("SELECT nope FROM x", {"x": ONE})
     assert "lakeconf_input" not in str(caught.value)

@@ -52,7 +52,7 @@ def test_anything_to_do_is_a_change() -> None:
         {"compaction": (TableCompaction("t", 1),)},
         {"dry_run": False, "compacted": DONE},
     ):
-        assert replace(NOTHING, **change).changes is True  # type: ignore[arg-type]
+        assert replace(NOTHING, **change).changes is True
 
 
 def test_text_of_a_plan_lists_tables_and_files_without_control_characters() -> None:

@@ -85,6 +85,12 @@ def test_rows_of_a_table_with_the_same_columns_are_replaced(lake: Lake) -> None:
     assert lake.table("t").idempotency_keys() == ["once"]
     assert lake.restore("t", version=before) == before + 2
     assert ids(lake) == list(range(15, 20))
+    # A time selects the snapshot, too.
+    time = next(snapshot.time for snapshot in lake.snapshots() if snapshot.snapshot_id == version)
+    with pytest.raises(LakeconfError, match="pass either a version or a timestamp"):
+        lake.restore("t", version=version, timestamp=time)
+    lake.restore("t", timestamp=time)
+    assert len(ids(lake)) == 20
 
 
 def test_unchanged_table_is_not_written(lake: Lake) -> None:
@@ -142,33 +148,19 @@ def test_changed_columns_come_back(store: Store) -> None:
             assert lake.table(name).schema == lake.at(version=changed).table(name).schema
 
 
-def test_table_that_took_the_name_is_replaced(lake: Lake) -> None:
-    lake.drop_table("t")
-    lake.create_table("t", {"id": "BIGINT NOT NULL", "day": "DATE"}).append(ROWS.slice(0, 3))
-    before = lake.snapshot_id
-    assert lake.plan_restore("t", version=2).action is RestoreAction.CREATE
-    lake.restore("t", version=2)
-    assert len(ids(lake)) == 20
-    assert len(lake.at(version=before).table("t").to_arrow()) == 3
-
-
 def test_renamed_table_is_found_by_its_former_name(lake: Lake) -> None:
+    """And the table that took its name is replaced."""
     lake.rename_table("t", '"odd.name"')
     lake.table('"odd.name"').delete("id > 2")
     assert lake.plan_restore('"odd.name"', version=2).action is RestoreAction.REPLACE
     lake.restore('"odd.name"', version=2)
     assert len(ids(lake, '"odd.name"')) == 20
+    lake.create_table("t", {"id": "BIGINT NOT NULL", "day": "DATE"}).append(ROWS.slice(0, 3))
+    before = lake.snapshot_id
+    assert lake.plan_restore("t", version=2).action is RestoreAction.CREATE
     lake.restore("t", version=2)
-    assert lake.tables() == ['main."odd.name"', "main.t"]
-
-
-def test_time_selects_the_snapshot(lake: Lake) -> None:
-    time = next(snapshot.time for snapshot in lake.snapshots() if snapshot.snapshot_id == 2)
-    lake.table("t").delete("id = 1")
-    lake.restore("t", timestamp=time)
-    assert len(ids(lake)) == 20
-    with pytest.raises(LakeconfError, match="pass either a version or a timestamp"):
-        lake.restore("t", version=2, timestamp=time)
+    assert (lake.tables(), len(ids(lake))) == (['main."odd.name"', "main.t"], 20)
+    assert len(lake.at(version=before).table("t").to_arrow()) == 3
 
 
 def test_what_cannot_be_restored_is_refused(lake: Lake) -> None:

@@ -92,16 +92,17 @@ def test_invalid_table_is_one_problem_at_its_key(table: dict[str, Any], problem:
 
 def test_problems_of_what_is_no_table_of_a_model() -> None:
     assert [one[1] for one in problems(sql="x", a=1, b=2)] == [".a", ".b"]
-    table: Any
-    for name, table, hint in (
-        *(("a.t", table, 'write [pipeline.models."schema.table"] and its keys below it') for table in ([], "x", 1)),
-        *(
-            ("raw", {part: {"kind": "append", "files": "x.csv"}}, f'write [pipeline.models."raw.{part}"]')
-            for part in ("events", "tests", "columns")
-        ),
+    no_table = 'write [pipeline.models."schema.table"] and its keys below it'
+    files = {"kind": "append", "files": "x.csv"}
+    cases: list[tuple[str, Any, str]] = [
+        ("a.t", [], no_table),
+        ("a.t", "x", no_table),
+        ("a.t", 1, no_table),
+        *(("raw", {part: files}, f'write [pipeline.models."raw.{part}"]') for part in ("events", "tests", "columns")),
         # A table of a model is no name.
         ("raw", {"kind": "fulll", "audits": {"a": "FROM t"}}, 'did you mean "full"?'),
-    ):
+    ]
+    for name, table, hint in cases:
         with pytest.raises(ConfigError) as caught:
             parsed(config(), name, table)
         assert [one.hint for one in caught.value.problems] == [hint]

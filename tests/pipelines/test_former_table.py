@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeconf import Lake
+    from lakeconf.pipelines.models.kinds import Kind
 
 DAYS = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
 DAILY = Pipeline(
@@ -72,7 +73,7 @@ def test_intervals_and_files_of_a_former_table_count_no_longer(gone: Any, lake: 
 
 def test_table_that_was_created_again_without_rows_is_computed_again(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
-    kinds = (Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a"))
+    kinds: tuple[Kind, ...] = (Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a"))
     tables = [f"marts.t{number}" for number in range(len(kinds))]
     models = [Model(table, kind, Query("SELECT id FROM raw.a")) for table, kind in zip(tables, kinds, strict=True)]
     pipeline = Pipeline(models)

@@ -22,6 +22,8 @@ from lakeconf.write.ddl import Definition, type_sql
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakeconf.pipelines.models.kinds import Kind
+
 
 COPY = "COPY (SELECT 1) TO 'written.csv'"
 TYPES = [
@@ -43,7 +45,7 @@ def test_column_type_with_other_sql_is_refused(project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         for text in TYPES:
             columns = {"id": text}
-            kinds = [
+            kinds: list[Kind] = [
                 Seed("in.csv", columns),
                 *(Append(files=f"in.{end}", columns=columns) for end in ("json", "parquet")),
             ]
