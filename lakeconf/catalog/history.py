@@ -67,11 +67,6 @@ class TableChange:
     extra_info: str | None
 
 
-def files(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableFile]:
-    """Returns the data files of a table at a snapshot; see `Table.files`."""
-    return stored_rows(reader, table, snapshot_id)[0]
-
-
 @repeated
 def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[list[TableFile], int]:
     """Returns the data files of a table at a snapshot, and the number of rows in the catalog."""

@@ -268,16 +268,10 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
-def contains(found: DuckDBPyType, kind: str) -> bool:
-    """True if a type is or contains the type with this id, such as `null`."""
-    return any(one.id == kind for one in types_in(found))
-
-
 def check_writable(column: str, found: DuckDBPyType) -> None:
     """Refuses types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable."""
-    for kind, instead in _UNSTORED.items():
-        if contains(found, kind):
-            raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint=f"use {instead}")
+    for instead in (_UNSTORED[one.id] for one in types_in(found) if one.id in _UNSTORED):
+        raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint=f"use {instead}")
 
 
 def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:

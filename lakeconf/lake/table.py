@@ -12,7 +12,7 @@ import narwhals as nw
 
 from lakeconf.arguments import check_flags, whole_number
 from lakeconf.catalog.changes import check_range
-from lakeconf.catalog.history import TableChange, TableFile, files, history
+from lakeconf.catalog.history import TableChange, TableFile, history, stored_rows
 from lakeconf.catalog.pruning.scan_plan import row_count
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import Comments, comments, full_name, load_table, name_list
@@ -180,7 +180,7 @@ class Table:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return files(self._session.reader, self.name, self._scope.snapshot_id)
+        return stored_rows(self._session.reader, self.name, self._scope.snapshot_id)[0]
 
     def history(self) -> list[TableChange]:
         """The snapshots that changed the table, up to the lake's snapshot, oldest first, without expired ones.

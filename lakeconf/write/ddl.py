@@ -26,6 +26,7 @@ from lakeconf.catalog.column_types import (
     ids_with,
     integers,
     parsed_type,
+    types_in,
 )
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
@@ -37,7 +38,6 @@ from lakeconf.engines.schema_check import (
     check_distinct,
     check_names,
     check_writable,
-    contains,
 )
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
@@ -136,7 +136,7 @@ def type_sql(name: str, text: str) -> str:
         problem = f"the column {name!r} has an invalid type {text!r}: {error}"
         raise SchemaError(problem, hint="write a type of DuckDB, such as BIGINT or DECIMAL(18, 2)") from error
     check_writable(name, found)
-    if contains(found, "null"):
+    if any(one.id == "null" for one in types_in(found)):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(found)
 

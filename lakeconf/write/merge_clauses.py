@@ -23,8 +23,16 @@ ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
 NOTHING, UPDATE, DELETE, INSERT = "", "update", "delete", "insert"
 
 
+class _Checked:
+    def __post_init__(self) -> None:
+        clause: Any = self
+        if not isinstance(clause, Delete):
+            _check_values(clause)
+        _check_condition(clause)
+
+
 @dataclass(frozen=True)
-class Update:
+class Update(_Checked):
     """Sets columns of a matched row.
 
     Attributes:
@@ -36,14 +44,9 @@ class Update:
     values: Mapping[str, object] | None = None
     when: nw.Expr | None = None
 
-    def __post_init__(self) -> None:
-        """Checks the arguments."""
-        _check_values(self)
-        _check_condition(self)
-
 
 @dataclass(frozen=True)
-class Delete:
+class Delete(_Checked):
     """Deletes a row of the table.
 
     Attributes:
@@ -52,13 +55,9 @@ class Delete:
 
     when: nw.Expr | None = None
 
-    def __post_init__(self) -> None:
-        """Checks the condition."""
-        _check_condition(self)
-
 
 @dataclass(frozen=True)
-class Insert:
+class Insert(_Checked):
     """Inserts a row of the frame; columns without a value get their default, or NULL.
 
     Attributes:
@@ -69,11 +68,6 @@ class Insert:
 
     values: Mapping[str, object] | None = None
     when: nw.Expr | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the arguments."""
-        _check_values(self)
-        _check_condition(self)
 
 
 def _check_values(clause: Update | Insert) -> None:

@@ -11,7 +11,7 @@ from catalog_lake import METADATA, lake
 from plain_sql import run_plain
 
 from lakeconf.catalog.changes import changed_tables, changes_between, changes_since, made_changes
-from lakeconf.catalog.history import change_summaries, files, history
+from lakeconf.catalog.history import change_summaries, history, stored_rows
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.snapshot import Snapshot
 from lakeconf.errors import SnapshotNotFoundError, TableNotFoundError
@@ -35,7 +35,7 @@ def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:
         source.run("CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM lake.t WHERE a < 3")
         source.run("CALL lake.set_option('data_inlining_row_limit', 10)", "DELETE FROM lake.t WHERE a IN (50, 51)")
         source.run("INSERT INTO lake.t SELECT i, NULL FROM range(20) AS r(i)")
-        first, second = files(source.reader, "t", source.newest)
+        (first, second), _ = stored_rows(source.reader, "t", source.newest)
         (path, size), _ = source.metadata("SELECT path, file_size_bytes FROM ducklake_data_file ORDER BY data_file_id")
         ((deletes,),) = source.metadata("SELECT path FROM ducklake_delete_file")
         assert first.path.endswith(f"/main/t/{path}")
@@ -43,8 +43,8 @@ def test_files_of_a_table_with_their_deletes(tmp_path: Path) -> None:
         assert (first.rows, first.bytes, first.begin_snapshot, first.deleted_rows) == (100, size, 3, 5)
         assert (second.rows, second.delete_file, second.deleted_rows) == (20, None, 0)
         assert (first.partition, second.partition) == (("x",), (None,))
-        assert [file.partition for file in files(source.reader, "t", 3)] == [("x",)]
-        assert files(source.reader, "t", 2) == []
+        assert [file.partition for file in stored_rows(source.reader, "t", 3)[0]] == [("x",)]
+        assert stored_rows(source.reader, "t", 2) == ([], 0)
 
 
 def test_history_lists_the_changes_of_one_table(local: Lake) -> None:
@@ -88,7 +88,7 @@ def test_files_are_read_again_if_the_catalog_changes_meanwhile(tmp_path: Path, m
         writer.run("CREATE TABLE lake.t (a INTEGER, p VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (p)")
         writer.run("CALL lake.set_option('data_inlining_row_limit', 0)", "INSERT INTO lake.t VALUES (1, 'x')")
         with lake("sqlite", tmp_path, options=", READ_ONLY") as reading:
-            (file,) = files(reading.reader, "t", reading.newest)
+            ((file,), _) = stored_rows(reading.reader, "t", reading.newest)
     assert not changes
     assert (file.partition, file.partition_keys) == (("x",), ("q",))
 
@@ -98,7 +98,7 @@ def test_history_of_an_unknown_table_is_an_error(local: Lake) -> None:
     with pytest.raises(TableNotFoundError):
         history(local.reader, "t", 0)
     with pytest.raises(SnapshotNotFoundError):
-        files(local.reader, "t", 9)
+        stored_rows(local.reader, "t", 9)
 
 
 ROWS = pa.table({"id": pa.array(range(5000), pa.int64())})
