@@ -304,6 +304,9 @@ def _check_columns(frame: nw.DataFrame[Any]) -> None:
     if not frame.columns:
         raise SchemaError("the frame has no columns", hint="pass a frame with columns")
     check_distinct(list(map(str, frame.columns)))
+    native = frame.to_native()
+    for column, kind in native.dtypes.items() if is_pandas(native) else ():
+        check_values(str(column), getattr(kind, "categories", ()))
     for name, dtype in frame.schema.items():
         if dtype != nw.Object:
             continue

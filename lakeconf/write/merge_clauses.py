@@ -78,7 +78,6 @@ def _check_values(clause: Update | Insert) -> None:
             f"the values of an {kind} are {values!r}, and not a dictionary",
             hint=f'write {kind}({{"kind": nw.col("source_kind")}}), or {kind}() for all columns of the frame',
         )
-
     check_constants([given for given in (values or {}).values() if isinstance(given, nw.Expr)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 import duckdb
@@ -125,6 +126,20 @@ def test_column_of_a_type_that_duckdb_lacks_is_an_error_that_names_it(kind: str,
     with store.open() as lake, pytest.raises(SchemaError, match="column 'v'") as caught:
         lake.columns_of(frame)
     assert "cast" in str(caught.value.hint) or "astype" in str(caught.value.hint)
+
+
+ZONED = time(1, 3, tzinfo=timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize("is_category", [False, True])
+@pytest.mark.parametrize("values", [[ZONED], [date(2020, 1, 1), datetime(2020, 1, 2, 3, 4)], [b"a", "b"]])
+def test_objects_that_arrow_would_change_are_refused(values: list[object], store: Store, *, is_category: bool) -> None:
+    found: Any = pd.Series(values, dtype=object)
+    if is_category:
+        codes = range(len(values))
+        found = pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(values, dtype=object)))
+    with store.open() as lake, pytest.raises(SchemaError, match="values of the column 'v' do not have one type"):
+        lake.columns_of(pd.DataFrame({"v": found}))
 
 
 # The source type, the target type, values that the target holds, and values that it would round.
