@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JARS = {
-    "io.delta": ("delta-spark_2.13:4.0.0", "delta-storage:4.0.0"),
+    "io.delta": ("delta-spark_2.13:4.0.1", "delta-storage:4.0.1"),
     "org.antlr": ("antlr4-runtime:4.13.1",),
     "org.apache.iceberg": ("iceberg-spark-runtime-4.0_2.13:1.10.0",),
 }
@@ -75,8 +75,8 @@ class Format(Protocol):
         """Updates rows with the same id, and inserts the others."""
         ...
 
-    def read(self, name: str) -> DataFrame:
-        """The rows."""
+    def read(self, name: str, where: str | None = None) -> DataFrame:
+        """The rows, or those that satisfy a condition."""
         ...
 
     def adopt(self, name: str, files: Path) -> None:
@@ -110,8 +110,8 @@ class Plain:
     def merge(self, name: str, changes: DataFrame) -> None:
         self._rewrite(name, self.read(name).join(changes, "id", "left_anti").unionByName(changes))
 
-    def read(self, name: str) -> DataFrame:
-        return self._spark.read.option("inferTimestampNTZ", "true").parquet(self._path(name))
+    def read(self, name: str, where: str | None = None) -> DataFrame:
+        return self._spark.read.option("inferTimestampNTZ", "true").parquet(self._path(name)).where(where or "true")
 
     def adopt(self, name: str, files: Path) -> None:
         shutil.copytree(files, self._folder / name)
@@ -146,8 +146,8 @@ class Ducklake:
     def merge(self, name: str, changes: DataFrame) -> None:
         self._lake.table(name).merge(changes, on="id")
 
-    def read(self, name: str) -> DataFrame:
-        found: DataFrame = self._lake.table(name).scan().to_native()
+    def read(self, name: str, where: str | None = None) -> DataFrame:
+        found: DataFrame = self._lake.table(name).scan(where=where).to_native()
         return found
 
     def adopt(self, name: str, files: Path) -> None:
@@ -192,8 +192,8 @@ class Sql:
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
-    def read(self, name: str) -> DataFrame:
-        return self._spark.table(self._table(name))
+    def read(self, name: str, where: str | None = None) -> DataFrame:
+        return self._spark.table(self._table(name)).where(where or "true")
 
     def adopt(self, name: str, files: Path) -> None:
         if self._kind == "iceberg":
@@ -285,7 +285,7 @@ def measure_planning(formats: Formats, folder: Path) -> None:
         pq.write_table(pa.table({"id": [number], "n": [number]}), files / f"{number:05}.parquet")
     for one in formats.values():
         one.adopt("many", files)
-    measure(f"one row of {MANY:,} files", formats, lambda one, run: one.read("many").where(f"id = {run}").collect())
+    measure(f"one row of {MANY:,} files", formats, lambda one, run: one.read("many", f"id = {run}").collect())
 
 
 def jars(folder: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lakeconf.catalog.column_types import Fact, duckdb_name, has
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import StorageError
+from lakeconf.errors import SchemaError, StorageError
 from lakeconf.sql import files_sql, literal
 
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
@@ -93,6 +93,16 @@ def files_with(connection: Connection, paths: Iterable[str], column: str) -> set
     """The files that have a column of this name."""
     source = files_sql("parquet_schema", paths)
     return {path for (path,) in connection.rows(f"SELECT file_name FROM {source} WHERE name = {literal(column)}")}  # noqa: S608
+
+
+def check_decimals(connection: Connection, paths: Sequence[str]) -> None:
+    """Refuses files with decimals that DuckDB reads as other numbers."""
+    wide = f"FROM {files_sql('parquet_schema', paths)} WHERE converted_type = 'DECIMAL' AND precision > 38 LIMIT 1"
+    for path, name, precision in connection.rows(f"SELECT file_name, name, precision {wide}"):
+        raise SchemaError(
+            f"{name!r} in {path} is a decimal of {precision} digits, which DuckDB reads as other numbers",
+            hint="write it with at most 38 digits",
+        )
 
 
 def have_distinct_paths(columns: Sequence[Column]) -> bool:

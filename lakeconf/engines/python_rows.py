@@ -66,6 +66,8 @@ def _check_kept(column: str, value: object) -> None:
             f"{value} is no number, and a decimal of DuckDB is always one",
             "replace it with None, or use floats, which have NaN and infinities",
         )
+    if str(getattr(value, "dtype", "")) == "uint64" and int(value) >= 2**63:  # type: ignore[call-overload]
+        raise _refused(column, f"beside floats, pyarrow would make {value} negative", "convert it: int(value)")
     # A time or a duration of pandas has nanoseconds, but pyarrow takes it for one of Python, which has microseconds.
     nanoseconds = (getattr(value, name, None) for name in ("nanosecond", "nanoseconds"))
     if isinstance(value, (date, timedelta)) and any(nanoseconds):

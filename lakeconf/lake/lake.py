@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
+from lakeconf.catalog.file_footers import check_decimals
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
 from lakeconf.catalog.stored_queries import (
@@ -272,6 +273,8 @@ class Lake:
         source = files_sql("read_parquet", given, "union_by_name = true")
         files = self._session.reader.connection.relation(f"FROM {source}")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
+        if any("DOUBLE" in kind for kind in types.values()):
+            check_decimals(self._session.reader.connection, given)
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found

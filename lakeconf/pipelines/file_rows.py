@@ -20,25 +20,26 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_types import (
     NESTED_IDS,
-    SECOND_DIGITS,
-    Fact,
-    columns_of,
-    decimal_digits,
-    digits_of,
-    duckdb_name,
     fields_of,
-    has,
-    ids_with,
-    integer_bits,
-    integers,
-    nested_sql,
     parsed_type,
 )
-from lakeconf.catalog.tables import Column
+from lakeconf.catalog.file_footers import check_decimals
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
 from lakeconf.errors import PipelineError, SchemaError, listed
 from lakeconf.lake.lake import Lake
+from lakeconf.pipelines.file_values import (
+    DATED,
+    FLOATS,
+    INTEGERS,
+    ZONED,
+    has_repeated_key,
+    is_guessed,
+    is_rewritten,
+    read_as,
+    replaced,
+    rounds,
+)
 from lakeconf.pipelines.models.kinds import Append, Seed
 from lakeconf.pipelines.models.model import Model
 from lakeconf.sql import files_sql, folded, identifier, literal
@@ -115,135 +116,10 @@ def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterat
             yield (*path, name), str(part)
 
 
-_INTEGERS = integers()
-# The digits of an integer that each holds exactly.
-_FLOATS = {"float": 7, "double": 15}
 # A number in JSON with more than 15 digits and a point, or with an exponent.
 _DIGITS = "|".join(
     [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
 )
-
-
-def read_as(kind: str) -> str:
-    """Returns the type to read a column of text as, so that checks find values that the type would change."""
-    found = parsed_type(kind)
-    if found.id in NESTED_IDS:
-        return _replaced(kind, integer="DOUBLE", decimal="DOUBLE", time="VARCHAR")
-    return "VARCHAR" if found.id in {*_INTEGERS, *SECOND_DIGITS, *_FLOATS, "decimal", "date"} else kind
-
-
-def _replaced(kind: str, **types: str) -> str:
-    """A type with other types for each `integer`, `decimal` and `time` (also dates) in it."""
-
-    def leaf(column: Column) -> str:
-        is_time = has(column.type, Fact.DATED) or column.type in ("time", "timetz")
-        is_decimal, is_integer = decimal_digits(column.type), integer_bits(column.type)
-        group = "time" if is_time else "decimal" if is_decimal else "integer" if is_integer else ""
-        return types.get(group) or str(duckdb_name(column.type))
-
-    (column,) = columns_of({"": kind})
-    return nested_sql(column, leaf)
-
-
-def rounds(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition under which a cast would change a value; None if it never does."""
-    if given == wanted:
-        return None
-    kind, source = parsed_type(wanted), parsed_type(given)
-    if source.id == "varchar":
-        return _text_rounds(column, kind)
-    if kind.id == "varchar":
-        return None
-    # A large integer may be one less as DOUBLE, and then one too large for its own type.
-    cast = _replaced(wanted, integer="HUGEINT") if "DOUBLE" in given else wanted
-    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given})"
-    if kind.id in NESTED_IDS and _replaced(wanted, time="VARCHAR") != wanted:
-        return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
-    return f"{changed} IS DISTINCT FROM {column}"
-
-
-def _written(nested: str) -> str:
-    """The text of a nested value, with its times as DuckDB writes them."""
-    return f"regexp_replace(regexp_replace({nested}::VARCHAR, '(\\d)T(\\d)', '\\1 \\2', 'g'), '(\\d)Z', '\\1+00', 'g')"
-
-
-def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
-    if kind.id in _INTEGERS:
-        return _has_more_digits(column, 0)
-    if kind.id in _FLOATS:
-        # A DOUBLE is no exact number, but its integers are.
-        is_large = f"length({column}) > {_FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\s*$')"
-        changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
-        value, has_exponent = (
-            f"CAST({column} AS {kind})",
-            f"regexp_matches({column}, '\\d[eE]') OR length({column}) > 38",
-        )
-        is_other = f"isinf({value}) OR ({value} = 0 AND regexp_matches({column}, '^[^eE]*[1-9]'))"
-        changes = f"({is_large} AND (TRY_CAST({column} AS HUGEINT) IS NULL OR {changes})) OR {is_other}"
-        return _only_if(f"({is_large}) OR {has_exponent}", changes)
-    if kind.id == "decimal":
-        return _has_more_digits(column, digits_of(kind)[1])
-    if kind.id == "date":
-        time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
-        has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
-        return _only_if(f"contains({column}, ':')", has_time)
-    if kind.id in SECOND_DIGITS:
-        pattern = rf"\.\d{{{SECOND_DIGITS[kind.id]}}}\d*[1-9]"
-        return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
-    return None
-
-
-def _only_if(cheap: str, condition: str) -> str:
-    """A condition that few rows compute: regular expressions take longer than reading a file."""
-    return f"CASE WHEN {cheap} THEN {condition} ELSE false END"
-
-
-def _has_more_digits(column: str, scale: int) -> str:
-    """The condition that a number in a text has more digits after the point than a type."""
-    mantissa = f"regexp_replace(trim({column}), '[eE].*$', '')"
-    exponent = f"coalesce(TRY_CAST(regexp_extract({column}, '[eE]([+-]?\\d+)', 1) AS INTEGER), 0)"
-    digits = f"regexp_replace({mantissa}, '\\D', '', 'g')"
-    places = f"length(regexp_extract({mantissa}, '\\.(\\d*)', 1))"
-    zeros = f"(length({digits}) - length(rtrim({digits}, '0')))"
-    is_number = f"regexp_matches({column}, '^\\s*[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?\\s*$')"
-    has_digits = f"contains({column}, '.') AND length({column}) - strpos({column}, '.') > {scale}"
-    return _only_if(
-        f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
-        f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
-    )
-
-
-_ZONED = frozenset({"timestamp with time zone", "time with time zone"})
-# The types of DuckDB whose values have a date.
-DATED = ids_with(Fact.DATED)
-_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
-# Almost all texts: the regular expression takes several times as long.
-_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
-
-
-def is_guessed(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text has no date in ISO 8601, or that DuckDB leaves out its offset, or all of it."""
-    kind = parsed_type(wanted).id
-    if parsed_type(given).id != "varchar" or kind not in DATED | _ZONED | {"time"}:
-        return None
-    conditions = []
-    if kind in DATED:
-        unclear = f"NOT regexp_matches({column}, {literal(_ISO)}, 'i')"
-        conditions.append(f"CASE WHEN {column} GLOB {literal(_PLAIN)} THEN false ELSE {unclear} END")
-    if kind in _ZONED:
-        conditions.append(f"TRY_CAST({column} AS {wanted}) IS NULL")
-    else:
-        time = f"substr({column}, strpos({column}, ':'))"
-        conditions.append(f"(contains({column}, ':') AND regexp_matches({time}, '[A-Za-z+-]'))")
-    return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
-
-
-def is_rewritten(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text for which DuckDB infers an integer is written in another way, such as 007."""
-    if parsed_type(given).id != "varchar" or parsed_type(wanted).id not in _INTEGERS:
-        return None
-    changes = f"CAST(TRY_CAST({column} AS {wanted}) AS VARCHAR) IS DISTINCT FROM trim({column})"
-    return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
 
 
 def _value(files: Files, path: str, column: str, text: str) -> str:
@@ -254,9 +130,9 @@ def _guess(files: Files, path: str, column: str, text: str, kind: str) -> Schema
     """Returns the error about a text."""
     message = f"{_value(files, path, column, text)}, which is no {kind}"
     type_id = parsed_type(kind).id
-    if type_id in _INTEGERS:
+    if type_id in INTEGERS:
         return _of_column(column, message, f"declare its type in columns: VARCHAR keeps it, {kind} makes it a number")
-    if type_id not in _ZONED and re.search("[A-Za-z+-]", text.partition(":")[2]):
+    if type_id not in ZONED and re.search("[A-Za-z+-]", text.partition(":")[2]):
         zoned = "VARCHAR" if type_id == "time" else "TIMESTAMP WITH TIME ZONE"
         return _of_column(column, f"{message}: it has an offset from UTC", f"declare it as {zoned} in columns")
     if type_id not in DATED:
@@ -350,11 +226,11 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     texts = {"time": "VARCHAR"}
     if ending == "json":  # a number is a DOUBLE, of which only the text has the digits of the file
         texts["decimal"] = "VARCHAR"
-    read = {name: _replaced(columns[name], **texts) for name in found}
+    read = {name: replaced(columns[name], **texts) for name in found}
     source = files.source({found[name]: kind for name, kind in read.items()})
     values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
     for name in found if ending == "parquet" else ():
-        if parsed_type(files.found[found[name]]).id in _FLOATS and parsed_type(columns[name]).id == "decimal":
+        if parsed_type(files.found[found[name]]).id in FLOATS and parsed_type(columns[name]).id == "decimal":
             values[name] = f"CAST({values[name]} AS VARCHAR)"  # for the same reason
     wanted = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
     return lake.sql(f"SELECT {wanted} FROM {source}")
@@ -369,8 +245,12 @@ def check_files(files: Files, lake: Lake) -> None:
             _check_keys(files, lake, columns)
         _check_digits(files, lake, columns or given)
     if files.ending == "parquet":
+        if given:
+            check_decimals(lake._session.reader.connection, files.paths)  # noqa: SLF001 - not for users
         _check_floats(files, lake, given)
         pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
+        maps = {} if columns else {name: kind for name, kind in _found(lake, files).items() if "MAP(" in kind}
+        pairs |= {name: (kind, kind) for name, kind in maps.items()}
     else:
         wanted = columns or given
         found = _names(given, wanted) if files.ending == "csv" else {name: name for name in wanted}
@@ -383,7 +263,7 @@ def check_files(files: Files, lake: Lake) -> None:
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
     """Refuses values that another type would change."""
     whens, checked = [], set()
-    for check in (is_guessed, is_rewritten, rounds):
+    for check in (is_guessed, is_rewritten, rounds, has_repeated_key):
         for name, kinds in pairs.items():
             is_inferred = files.ending == "csv" and (not files.columns or name in files.inferred)
             condition = check(identifier(name), *kinds) if check is not is_rewritten or is_inferred else None
@@ -399,7 +279,7 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
     for path, (name, value, check) in sql_rows(
         lake, f"FROM ({rows}) AS r(file, found) WHERE found IS NOT NULL LIMIT 1"
     ):
-        error = _rounding if check == rounds.__name__ else _guess
+        error = {rounds.__name__: _rounding, has_repeated_key.__name__: _repeated_key}.get(check, _guess)
         raise error(files, path, name, value, pairs[name][1])
 
 
@@ -419,8 +299,8 @@ def _check_floats(files: Files, lake: Lake, given: Mapping[str, str]) -> None:
 
 def _has_no_float(given: DuckDBPyType, read: DuckDBPyType) -> bool:
     """True if a type has a number in a place where another one has a float."""
-    if read.id in _FLOATS:
-        return given.id not in _FLOATS
+    if read.id in FLOATS:
+        return given.id not in FLOATS
     inner = {folded(name): part for name, part in _inner(read).items()}
     return any(
         _has_no_float(part, inner[folded(name)]) for name, part in _inner(given).items() if folded(name) in inner
@@ -489,7 +369,7 @@ def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
 def _check_digits(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
     """Refuses numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
     kinds = {name: parsed_type(kind) for name, kind in columns.items()}
-    exact = [name for name, kind in kinds.items() if kind.id not in _FLOATS]
+    exact = [name for name, kind in kinds.items() if kind.id not in FLOATS]
     source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
     rows = sql_rows(lake, f"SELECT {_FILE}, json FROM {source} WHERE regexp_matches(json, {literal(_DIGITS)})")
     for file, text in rows:
@@ -509,7 +389,7 @@ def _lost(value: Any, kind: DuckDBPyType) -> bool:
     if isinstance(value, dict | list):
         inner, items = _inner(kind), value.items() if isinstance(value, dict) else (("[]", one) for one in value)
         return any(_lost(one, inner.get(name, inner.get("[]", kind))) for name, one in items)
-    if kind.id not in _FLOATS or not isinstance(value, int):
+    if kind.id not in FLOATS or not isinstance(value, int):
         return False
     try:
         return bool(value != (float(value) if kind.id == "double" else struct.unpack("f", struct.pack("f", value))[0]))
@@ -545,6 +425,11 @@ def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> Schem
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round it, also cast it in the SQL of the model: {cast}"
     return _of_column(name, f"{_value(files, path, name, text)}, which its type {kind} would change", hint)
+
+
+def _repeated_key(files: Files, path: str, name: str, text: str, _: str) -> SchemaError:
+    message = f"{_value(files, path, name, text)}, a map with one key twice"
+    return _of_column(name, message, "write each key once; a list of structs can repeat it")
 
 
 def _of_column(column: str, message: str, hint: str) -> SchemaError:

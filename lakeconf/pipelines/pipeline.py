@@ -246,9 +246,9 @@ def check(model: Model) -> None:
     model.driving_input  # noqa: B018 - raises if it is not one of the inputs
 
 
-def _is_query(sql: str) -> bool:
+def _is_query(sql: object) -> bool:
     try:
-        return is_query(sql)
+        return isinstance(sql, str) and is_query(sql)
     except LakeconfError:
         return False
 

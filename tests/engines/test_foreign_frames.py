@@ -282,3 +282,11 @@ def test_number_beyond_the_largest_float_is_refused(value: object, wanted: pa.Da
     with pytest.raises(SchemaError, match="too large"):
         arrow_rows([{"v": value}], {"v": wanted})
     assert arrow_rows([{"v": float("inf")}], {"v": pa.float32()}).to_pylist() == [{"v": float("inf")}]
+
+
+@pytest.mark.parametrize("values", [[np.uint64(2**64 - 1), 0.5], [np.uint64(2**64 - 1), None, float("nan")]])
+def test_large_numbers_of_numpy_beside_floats_do_not_become_negative(values: list[object]) -> None:
+    with pytest.raises(SchemaError, match="would make 18446744073709551615 negative"):
+        arrow_rows([{"x": value} for value in values])
+    with pytest.raises(SchemaError, match="would make 18446744073709551615 negative"):
+        arrow_rows([{"x": [values[0], 0.5]}])

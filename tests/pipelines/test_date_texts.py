@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from lakeconf.pipelines.file_rows import is_guessed
+from lakeconf.pipelines.file_values import is_guessed
 
 ZONED = "TIMESTAMP WITH TIME ZONE"
 

@@ -488,3 +488,42 @@ def test_decimals_have_the_digits_of_the_file(ending: str, lakes: tuple[Lake, La
     done = loaded(lakes[0], tmp_path, f"*.{ending}", {"v": "DECIMAL(38,18)", "l": "DECIMAL(38,18)[]"})
     assert done.status == "done", done.error
     assert sorted(rows(lakes[0])) == sorted((Decimal(text), [Decimal(text)]) for text in texts)
+
+
+REPEATED = pa.table({"v": pa.array([[("a", 1), ("b", 2)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))})
+WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        ('{"v": {"a": 1, "a": 2}}', "MAP(VARCHAR, INTEGER)", "a map with one key twice"),
+        ('{"v": [{"x": {"a": {"b": 1, "b": 2}}}]}', "STRUCT(x MAP(VARCHAR, MAP(VARCHAR, INT)))[]", "one key twice"),
+        ('{"v": 2}', "BOOLEAN", "has the value '2', which its type BOOLEAN would change"),
+        ('{"v": [true, 0.5]}', "BOOLEAN[]", "which its type BOOLEAN[] would change"),
+        (REPEATED, "", "has the value '{a=1, a=2}', a map with one key twice"),
+        (REPEATED, "MAP(VARCHAR, BIGINT)", "has the value '{a=1, a=2}', a map with one key twice"),
+        (WIDE, "", "is a decimal of 50 digits, which DuckDB reads as other numbers"),
+        (WIDE, "DECIMAL(9, 2)", "is a decimal of 50 digits, which DuckDB reads as other numbers"),
+    ],
+    ids=["map", "nested map", "boolean", "nested boolean", "parquet map", "declared", "decimal", "declared decimal"],
+)
+def test_values_that_the_reader_takes_for_others_are_refused(
+    content: str | pa.Table, kind: str, message: str, lakes: tuple[Lake, Lake], tmp_path: Path
+) -> None:
+    if isinstance(content, str):
+        (tmp_path / "1.json").write_text(content)
+    else:
+        pq.write_table(content, tmp_path / "1.parquet")
+    failed = loaded(lakes[0], tmp_path, "1.*", {"v": kind} if kind else {})
+    assert failed.error is not None
+    assert message in failed.error.message
+    assert lakes[0].tables() == []
+
+
+def test_booleans_and_maps_of_json_are_loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+    lines = ['{"b": true, "m": {"a": 1}, "l": [false]}', '{"b": 0, "m": {}, "l": []}', '{"b": null, "m": null}']
+    (tmp_path / "1.json").write_text("\n".join(lines))
+    done = loaded(lakes[0], tmp_path, "1.json", {"b": "BOOLEAN", "m": "MAP(VARCHAR, INT)", "l": "BOOLEAN[]"})
+    assert done.status == "done", done.error
+    assert rows(lakes[0]) == [(False, {}, []), (True, {"a": 1}, [False]), (None, None, None)]

@@ -1,0 +1,171 @@
+"""The values that DuckDB's readers change when they make a type of them, as conditions in SQL."""
+
+from __future__ import annotations
+
+from duckdb.sqltypes import DuckDBPyType
+
+from lakeconf.catalog.column_types import (
+    NESTED_IDS,
+    SECOND_DIGITS,
+    Fact,
+    columns_of,
+    decimal_digits,
+    digits_of,
+    duckdb_name,
+    fields_of,
+    has,
+    ids_with,
+    integer_bits,
+    integers,
+    nested_sql,
+    parsed_type,
+)
+from lakeconf.catalog.tables import Column
+from lakeconf.sql import literal
+
+INTEGERS = integers()
+# The digits of an integer that each holds exactly.
+FLOATS = {"float": 7, "double": 15}
+
+
+def read_as(kind: str) -> str:
+    """Returns the type to read a column of text as, so that checks find values that the type would change."""
+    found = parsed_type(kind)
+    if found.id in NESTED_IDS:
+        return replaced(kind, integer="DOUBLE", decimal="DOUBLE", time="VARCHAR", boolean="VARCHAR")
+    return "VARCHAR" if found.id in {*INTEGERS, *SECOND_DIGITS, *FLOATS, "decimal", "date", "boolean"} else kind
+
+
+def replaced(kind: str, **types: str) -> str:
+    """A type with other types for each `boolean`, `integer`, `decimal` and `time` (also dates) in it."""
+
+    def leaf(column: Column) -> str:
+        is_time = has(column.type, Fact.DATED) or column.type in ("time", "timetz")
+        is_decimal, is_integer = decimal_digits(column.type), integer_bits(column.type)
+        group = "time" if is_time else "decimal" if is_decimal else "integer" if is_integer else ""
+        return types.get(group or column.type) or str(duckdb_name(column.type))
+
+    (column,) = columns_of({"": kind})
+    return nested_sql(column, leaf)
+
+
+def rounds(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition under which a cast would change a value; None if it never does."""
+    if given == wanted:
+        return None
+    kind, source = parsed_type(wanted), parsed_type(given)
+    if source.id == "varchar":
+        return _text_rounds(column, kind)
+    if kind.id == "varchar":
+        return None
+    # A large integer may be one less as DOUBLE, and then one too large for its own type.
+    cast = replaced(wanted, integer="HUGEINT") if "DOUBLE" in given else wanted
+    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given})"
+    if kind.id in NESTED_IDS and replaced(wanted, time="VARCHAR") != wanted:
+        return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
+    return f"{changed} IS DISTINCT FROM {column}"
+
+
+def _written(nested: str) -> str:
+    """The text of a nested value, with its times as DuckDB writes them."""
+    return f"regexp_replace(regexp_replace({nested}::VARCHAR, '(\\d)T(\\d)', '\\1 \\2', 'g'), '(\\d)Z', '\\1+00', 'g')"
+
+
+def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
+    if kind.id in INTEGERS:
+        return _has_more_digits(column, 0)
+    if kind.id in FLOATS:
+        # A DOUBLE is no exact number, but its integers are.
+        is_large = f"length({column}) > {FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\s*$')"
+        changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
+        value, has_exponent = (
+            f"CAST({column} AS {kind})",
+            f"regexp_matches({column}, '\\d[eE]') OR length({column}) > 38",
+        )
+        is_other = f"isinf({value}) OR ({value} = 0 AND regexp_matches({column}, '^[^eE]*[1-9]'))"
+        changes = f"({is_large} AND (TRY_CAST({column} AS HUGEINT) IS NULL OR {changes})) OR {is_other}"
+        return _only_if(f"({is_large}) OR {has_exponent}", changes)
+    if kind.id == "boolean":
+        return f"TRY_CAST({column} AS DOUBLE) NOT IN (0, 1)"
+    if kind.id == "decimal":
+        return _has_more_digits(column, digits_of(kind)[1])
+    if kind.id == "date":
+        time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
+        has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
+        return _only_if(f"contains({column}, ':')", has_time)
+    if kind.id in SECOND_DIGITS:
+        pattern = rf"\.\d{{{SECOND_DIGITS[kind.id]}}}\d*[1-9]"
+        return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
+    return None
+
+
+def _only_if(cheap: str, condition: str) -> str:
+    """A condition that few rows compute: regular expressions take longer than reading a file."""
+    return f"CASE WHEN {cheap} THEN {condition} ELSE false END"
+
+
+def _has_more_digits(column: str, scale: int) -> str:
+    """The condition that a number in a text has more digits after the point than a type."""
+    mantissa = f"regexp_replace(trim({column}), '[eE].*$', '')"
+    exponent = f"coalesce(TRY_CAST(regexp_extract({column}, '[eE]([+-]?\\d+)', 1) AS INTEGER), 0)"
+    digits = f"regexp_replace({mantissa}, '\\D', '', 'g')"
+    places = f"length(regexp_extract({mantissa}, '\\.(\\d*)', 1))"
+    zeros = f"(length({digits}) - length(rtrim({digits}, '0')))"
+    is_number = f"regexp_matches({column}, '^\\s*[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?\\s*$')"
+    has_digits = f"contains({column}, '.') AND length({column}) - strpos({column}, '.') > {scale}"
+    return _only_if(
+        f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
+        f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
+    )
+
+
+ZONED = frozenset({"timestamp with time zone", "time with time zone"})
+# The types of DuckDB whose values have a date.
+DATED = ids_with(Fact.DATED)
+_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
+# Almost all texts: the regular expression takes several times as long.
+_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
+
+
+def is_guessed(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition that a text has no date in ISO 8601, or that DuckDB leaves out its offset, or all of it."""
+    kind = parsed_type(wanted).id
+    if parsed_type(given).id != "varchar" or kind not in DATED | ZONED | {"time"}:
+        return None
+    conditions = []
+    if kind in DATED:
+        unclear = f"NOT regexp_matches({column}, {literal(_ISO)}, 'i')"
+        conditions.append(f"CASE WHEN {column} GLOB {literal(_PLAIN)} THEN false ELSE {unclear} END")
+    if kind in ZONED:
+        conditions.append(f"TRY_CAST({column} AS {wanted}) IS NULL")
+    else:
+        time = f"substr({column}, strpos({column}, ':'))"
+        conditions.append(f"(contains({column}, ':') AND regexp_matches({time}, '[A-Za-z+-]'))")
+    return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
+
+
+def is_rewritten(column: str, given: str, wanted: str) -> str | None:
+    """Returns the condition that a text for which DuckDB infers an integer is written in another way, such as 007."""
+    if parsed_type(given).id != "varchar" or parsed_type(wanted).id not in INTEGERS:
+        return None
+    changes = f"CAST(TRY_CAST({column} AS {wanted}) AS VARCHAR) IS DISTINCT FROM trim({column})"
+    return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
+
+
+def has_repeated_key(column: str, given: str, wanted: str) -> str | None:  # noqa: ARG001 - as other conditions
+    """Returns the condition that a map, at any depth, has a key twice: DuckDB reads it, but cannot return it."""
+    return _repeats(column, parsed_type(given), 0)
+
+
+def _repeats(column: str, kind: DuckDBPyType, depth: int) -> str | None:
+    conditions = []
+    if kind.id == "struct":
+        for name, part in fields_of(kind).items():
+            conditions.append(_repeats(f"struct_extract({column}, {literal(name)})", part, depth))
+    elif fields_of(kind):
+        keys, elements = f"map_keys({column})", f"map_values({column})" if kind.id == "map" else column
+        conditions.append(f"len({keys}) > len(list_distinct({keys}))" if kind.id == "map" else None)
+        one = f"lakeconf_{depth}"
+        inner = _repeats(one, list(fields_of(kind).values())[-1], depth + 1)
+        conditions.append(inner and f"len(list_filter({elements}, lambda {one}: {inner})) > 0")
+    return " OR ".join(filter(None, conditions)) or None
