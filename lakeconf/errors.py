@@ -262,7 +262,7 @@ def storage_errors(what: str, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{what}: {error.strerror}", hint=hint) from error
+        raise StorageError(f"{what}: {error.strerror or error}", hint=hint) from error
 
 
 def listed(names: Collection[str], most: int = _LISTED) -> str:

@@ -31,6 +31,7 @@ from lakeconf.errors import (
     CatalogVersionError,
     LakeconfError,
     StorageError,
+    storage_errors,
 )
 from lakeconf.secret import Secret, Settings, masked
 from lakeconf.secret import hidden as hide
@@ -273,19 +274,21 @@ def _opened(store: Store, *, prefer_builtins: bool = False) -> Connection:
 def attach_to(store: Store, connection: Connection, *, without: type[Use] | tuple[()] = ()) -> None:
     """Attaches the lake to a lakeconf connection; otherwise like `Store.attach`, `without` a statement."""
     _check_free(store, connection)
-    try:
-        for statement in store.statements:
-            if isinstance(statement, Attach):
-                _attach(store, connection, statement)
-            elif not isinstance(statement, without):
-                connection.run(statement)
-    except CatalogMissingError as error:
-        check_not_lost(store, connection)
-        file = store.metadata_backend.file()
-        raise CatalogMissingError(
-            f"store {store.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
-            hint=f"check the store's location if you expected a lake: lakeconf doctor --store {store.name}",
-        ) from error
+    hint = "check the uri of the catalog, the path of the files, and their permissions"
+    with storage_errors(f"the store {store.name!r} cannot be opened", hint=hint):
+        try:
+            for statement in store.statements:
+                if isinstance(statement, Attach):
+                    _attach(store, connection, statement)
+                elif not isinstance(statement, without):
+                    connection.run(statement)
+        except CatalogMissingError as error:
+            check_not_lost(store, connection)
+            file = store.metadata_backend.file()
+            raise CatalogMissingError(
+                f"store {store.name!r} has no lake yet{f' in {file}' if file else ''}; the first write creates it",
+                hint=f"check the store's location if you expected a lake: lakeconf doctor --store {store.name}",
+            ) from error
 
 
 def _attach(store: Store, connection: Connection, statement: Attach) -> None:

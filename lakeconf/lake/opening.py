@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -51,7 +52,7 @@ def open_session(store: Store, engine: Any = None) -> Session:
         _check_spark(engine)
     search_path, limits = search_path_sql(store.alias), MaintenanceLimits.of(store.maintenance)
     pinned, file = is_pinned(store.attach_options), store.metadata_backend.file()
-    if file is not None and not file.exists() and not creates_nothing(store.attach_options):
+    if file is not None and not os.path.exists(file) and not creates_nothing(store.attach_options):
         FileLocks(file).check()  # otherwise the lake would be created, and its first write would fail
     reading = SharedConnection(open_connection(store), search_path)
     writer = SharedConnection(reading.cursor(), search_path)

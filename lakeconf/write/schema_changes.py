@@ -80,6 +80,9 @@ class ColumnNames:
     def drop(self, path: Sequence[str]) -> None:
         """Drops a column or a field of the table."""
         held, last = self._holder(path), folded(path[-1])
+        if "element" in map(folded, path[2:-1]):  # DuckLake cannot read files that have none of the other fields
+            problem = f"{'.'.join(path)!r} cannot be dropped, because it is in a list inside of another value"
+            raise SchemaError(problem, hint="create a table without the field, and append the rows to it")
         if held is None or last not in held.names:
             raise SchemaError(f"{'.'.join(path)!r} is dropped twice", hint="name it once, or only its column")
         del held.names[last]

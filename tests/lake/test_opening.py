@@ -7,11 +7,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import config_of, on_postgres, store_of
 from plain_sql import run_plain
 
+import lakeconf
 from lakeconf import Store
-from lakeconf.errors import MissingDependencyError, SparkVersionError
+from lakeconf.errors import LakeconfError, MissingDependencyError, SparkVersionError
 from lakeconf.lake.opening import open_session
 
 if TYPE_CHECKING:
@@ -93,3 +94,14 @@ def test_lake_on_spark_needs_packages_and_its_version(tmp_path: Path, monkeypatc
     with pytest.raises(SparkVersionError, match=r"'3\.5\.1'"):
         open_session(store_of(tmp_path), types.SimpleNamespace(version="3.5.1"))
     assert not (tmp_path / "catalog").exists()
+
+
+@pytest.mark.parametrize("part", ["metadata_backend", "storage_backend"])
+def test_name_that_no_file_system_allows_is_an_error_of_lakeconf(part: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    backend = config["stores"]["dev"][part]
+    key = "uri" if part == "metadata_backend" else "path"
+    backend[key] = str(tmp_path / ("a" * 300) / "x")
+    store = lakeconf.init(config).get_store("dev")
+    with pytest.raises(LakeconfError, match="File name too long"):
+        store.open()

@@ -64,6 +64,23 @@ def test_evolution_with_one_name_twice_is_refused(changes: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("STRUCT(a INT, l STRUCT(q INT, z INT)[])", "element.q"),
+        ("STRUCT(q INT, z INT)[][]", "element.element.q"),
+        ("MAP(VARCHAR, STRUCT(q INT, z INT)[])", "value.element.q"),
+    ],
+)
+def test_a_field_of_a_list_inside_of_another_value_cannot_be_dropped(kind: str, field: str, lake: Lake) -> None:
+    """Without the fields that existing files have, DuckLake cannot read these files any more."""
+    path = f"x.l.{field}" if kind.startswith("STRUCT(a") else f"x.{field}"
+    table = lake.create_table("t", {"x": kind})
+    with pytest.raises(SchemaError, match="because it is in a list inside of another value"):
+        table.evolve(drop=[path])
+    table.evolve(add={path.replace(".q", ".more"): "INT"})
+
+
+@pytest.mark.parametrize(
     ("changes", "columns"),
     [
         ({"rename": {"a": "A"}}, ["id", "A", "s", "l"]),
