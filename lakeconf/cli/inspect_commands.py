@@ -224,15 +224,12 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
         show_json(found)
         return
     header = ["size" if name == "bytes" else name.replace("_", " ") for name in _SIZES]
-    rows = [[one["table"], *(_size(name, value) for name, value in one.items() if name != "table")] for one in found]
+    shown: dict[str, Any] = dict.fromkeys(_SIZES, "{:,}".format) | {"table": str, "bytes": byte_size}
+    rows = [[shown[name](value) for name, value in one.items()] for one in found]
     show_table([header, *rows], numbers=range(1, len(_SIZES)))
 
 
 _SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
-
-
-def _size(name: str, value: int) -> str:
-    return byte_size(value) if name == "bytes" else f"{value:,}"
 
 
 _FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")

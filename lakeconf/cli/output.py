@@ -182,7 +182,8 @@ def github_annotations(problems: Iterable[Problem], level: Literal["error", "war
     lines = []
     for problem in problems:
         place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
-        properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items() if value is not None)
+        given = {name: _data(str(value)) for name, value in place.items() if value is not None}
+        properties = ",".join(f"{name}={text}".replace(":", "%3A").replace(",", "%2C") for name, text in given.items())
         text = f"{problem.key}: {problem.message}" if problem.key else problem.message
         hint = f"\nhint: {problem.hint}" if problem.hint else ""
         lines.append(f"::{level} {properties}::{_data(text + hint)}")
@@ -202,7 +203,3 @@ def _data(text: str) -> str:
     # Line ends have their own escapes below; other control characters would reach the log unescaped.
     text = "".join(character if character in "\r\n" else escaped(character) for character in text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -159,7 +159,8 @@ def run_command(
     with found.open(spark_session(found) if engine == "spark" else None) as lake:
         if request["rebuild"] and not yes:
             _preview(plan(pipeline, lake, names, **request), format_name)
-        progress = partial(_show_run, views=_views(pipeline)) if format_name == "text" else lambda _: None
+        views = {model.table for model in pipeline.models if isinstance(model.kind, View)}
+        progress = partial(_show_run, views=views) if format_name == "text" else lambda _: None
         with _events(config, pipeline, store, is_on=openlineage) as lineage:
             calls = _calls(progress, lineage)
             results = run(pipeline, lake, names, **request, allow_drop_columns=allow_drop_columns, **calls)
@@ -200,10 +201,6 @@ def _calls(progress: Callable[[ModelResult], None], lineage: LineageEvents | Non
         progress(result)
 
     return {"progress": ended, "began": lineage.began}
-
-
-def _views(pipeline: Pipeline) -> set[str]:
-    return {model.table for model in pipeline.models if isinstance(model.kind, View)}
 
 
 def _show_run(result: ModelResult, views: Container[str]) -> None:
@@ -280,13 +277,10 @@ def _show_rows(difference: RowDifference) -> None:
     def drawn(number: int, line: str) -> str:
         return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
 
-    show_table([difference.columns, *(list(map(_cell, row)) for _, row in rows[:_SHOWN])], drawn=drawn)
+    cells = [["NULL" if one is None else one for one in row] for _, row in rows[:_SHOWN]]
+    show_table([difference.columns, *cells], drawn=drawn)
     if len(rows) > _SHOWN:
         show(f"    and {len(rows) - _SHOWN} more")
-
-
-def _cell(value: str | None) -> str:
-    return "NULL" if value is None else value
 
 
 def _test_data(result: UnitTestResult) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -186,7 +186,8 @@ def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
     """Rejects tables and lists nested too deeply, keys that are long or no text, and integers of over 64 bits."""
     level: list[tuple[Key, Any]] = [((), data)]
     for _ in range(MAX_DEPTH):
-        items = [((*key, name), value) for key, table in level for name, value in _items(table)]
+        tables = [(key, table.items() if isinstance(table, Mapping) else enumerate(table)) for key, table in level]
+        items = [((*key, name), value) for key, table in tables for name, value in table]
         if not all(isinstance(name, str) for _, table in level if isinstance(table, Mapping) for name in table):
             raise failure(Code.WRONG_TYPE, "a key is not a text", hint="write keys as text")
         for key, value in items:
@@ -199,10 +200,6 @@ def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
         if not level:
             return
     raise _too_deep(path)
-
-
-def _items(table: Mapping[Any, Any] | Sequence[Any]) -> Iterable[tuple[Any, Any]]:
-    return table.items() if isinstance(table, Mapping) else enumerate(table)
 
 
 def _too_deep(path: Path | None, place: Place | None = None) -> ConfigError:

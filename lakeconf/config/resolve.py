@@ -123,15 +123,11 @@ def _merged(parent: Table, child: Table) -> Table:
         if (
             isinstance(above, Mapping)
             and isinstance(own, Mapping)
-            and not (key in BACKENDS and _other_type(above, own))
+            and not (key in BACKENDS and {"type"} <= above.keys() & own.keys() and above["type"] != own["type"])
         ):
             own = _merged(above, own)
         values[key] = own
     return values
-
-
-def _other_type(parent: Table, child: Table) -> bool:
-    return "type" in parent and "type" in child and bool(parent["type"] != child["type"])
 
 
 # Replaces a value that cannot be resolved, so that the rest of its table can still be checked.

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import quote
 
 from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
 from lakeconf.errors import CatalogError, CatalogMissingError, storage_errors
@@ -178,7 +179,7 @@ class SQLiteMetadata(CatalogFile):
 
         super().look_into(path)
         try:
-            with closing(sqlite3.connect(f"file:{_escaped(str(path))}?mode=ro", uri=True)) as connection:
+            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.OperationalError as error:
             # The rest of the number is the detail. SQLite cannot open a log beside the file on a read-only mount.
@@ -201,7 +202,3 @@ def _has_log(path: Path) -> bool:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(20)[18:] == b"\2\2"
     return False
-
-
-def _escaped(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
