@@ -203,12 +203,13 @@ def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "c
 
 def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str], *, all_columns: bool = True) -> None:
     """Checks that a frame can be written to a table: it has the columns by name, or only some, and their types fit."""
-    given = {folded(name): (name, type_name) for name, type_name in frame.items()}
+    given = {folded(name): type_name for name, type_name in frame.items()}
     known = {folded(name): name for name in wanted}
     extra = [name for name in frame if folded(name) not in known]
     if extra:
-        hint = f"{_hint(extra[0], known)}; or add the column with evolve=True"
-        raise SchemaError(f"the frame has a column {extra[0]!r} that is not in {table}", hint=hint)
+        hint = suggestion(extra[0], known, f"use one of the columns: {', '.join(known)}")
+        message = f"the frame has a column {extra[0]!r} that is not in {table}"
+        raise SchemaError(message, hint=f"{hint}; or add the column with evolve=True")
     for name, type_name in wanted.items():
         if folded(name) not in given:
             if not all_columns:
@@ -217,19 +218,16 @@ def check_fit(table: str, frame: Mapping[str, str], wanted: Mapping[str, str], *
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
                 hint="add it to the frame; to keep the values of existing rows, use merge(frame, on=…)",
             )
-        _check_type(table, name, given[folded(name)][1], type_name)
+        own = given[folded(name)]
+        if not fits(parsed_type(own), parsed_type(type_name)):
+            error = SchemaError(
+                f"the frame's column {name!r} is {own}, but in {table} it is {type_name}, which cannot hold all its "
+                "values",
+                hint=f"cast the frame's column to {type_name}, or evolve the table",
+            )
+            error.column, error.wanted = name, type_name
+            raise error
         check_writable(name, parsed_type(type_name))
-
-
-def _check_type(table: str, name: str, given: str, wanted: str) -> None:
-    if fits(parsed_type(given), parsed_type(wanted)):
-        return
-    error = SchemaError(
-        f"the frame's column {name!r} is {given}, but in {table} it is {wanted}, which cannot hold all its values",
-        hint=f"cast the frame's column to {wanted}, or evolve the table",
-    )
-    error.column, error.wanted = name, wanted
-    raise error
 
 
 def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
@@ -299,7 +297,3 @@ def _decimal_fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
         return False
     given_precision, given_scale = digits_of(given)
     return scale == given_scale or (scale > given_scale and precision - scale >= given_precision - given_scale)
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    return suggestion(name, known, f"use one of the columns: {', '.join(known)}")
