@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -60,8 +61,8 @@ def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
         return values if pa.types.is_nested(values) else pa.dictionary(found.index_type, values, found.ordered)
     if pa.types.is_run_end_encoded(found):
         return pa.run_end_encoded(found.run_end_type, with_leaves(found.value_type, leaf))
-    if _is_list(found):
-        return _list_of(found, _field(found.value_field, leaf))
+    if (list_of := _list_of(found)) is not None:
+        return list_of(_field(found.value_field, leaf))
     if pa.types.is_struct(found):
         return pa.struct([_field(field, leaf) for field in found])
     if pa.types.is_map(found):
@@ -100,24 +101,18 @@ def _exact(found: Any) -> Any:
     return pa.date32() if pa.types.is_date64(found) else found
 
 
-def _is_list(found: Any) -> bool:
+def _list_of(found: Any) -> Callable[[Any], Any] | None:
+    """Makes the same kind of list of another element; None if the type is no list."""
     import pyarrow as pa
 
-    kinds = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-    return isinstance(found, kinds)
-
-
-def _list_of(found: Any, element: Any) -> Any:
-    """The same kind of list with another element."""
-    import pyarrow as pa
-
-    if pa.types.is_fixed_size_list(found):
-        return pa.list_(element, found.list_size)
-    if pa.types.is_large_list(found):
-        return pa.large_list(element)
-    if pa.types.is_list_view(found):
-        return pa.list_view(element)
-    return pa.large_list_view(element) if pa.types.is_large_list_view(found) else pa.list_(element)
+    made: dict[type, Callable[[Any], Any]] = {
+        pa.ListType: pa.list_,
+        pa.LargeListType: pa.large_list,
+        pa.FixedSizeListType: lambda element: pa.list_(element, found.list_size),
+        pa.ListViewType: pa.list_view,
+        pa.LargeListViewType: pa.large_list_view,
+    }
+    return made.get(type(found))
 
 
 def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
@@ -128,7 +123,7 @@ def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
         return _NULL
     if pa.types.is_dictionary(found):
         return _with_null(found.value_type, as_duckdb)
-    if _is_list(found):
+    if _list_of(found) is not None:
         inner = _with_null(found.value_type, fields_of(as_duckdb)["element"])
         size = found.list_size if pa.types.is_fixed_size_list(found) else ""
         return f"{inner}[{size}]" if inner else None
@@ -281,22 +276,16 @@ def _unconvertible(frame: nw.DataFrame[Any], error: Exception) -> SchemaError:
         try:
             frame.select(name).to_arrow()
         except Exception as found:  # noqa: BLE001 - the same error again, or that of another column
-            return _column_error(frame, name, found)
+            text = ""
+            if is_pandas(frame.to_native()):
+                text = f", such as text: frame.astype({{{name!r}: 'string'}})"
+            elif frame.implementation.is_polars():
+                text = f", such as text: frame.cast({{{name!r}: pl.String}})"
+            # pyarrow adds the name of a column of pandas as a second argument.
+            why = next(iter(found.args), found)
+            message = f"the frame's column {name!r} cannot be converted to Arrow: {str(why).strip()}"
+            return SchemaError(message, hint=f"use one type for each column{text}")
     return SchemaError(f"the frame cannot be converted to Arrow: {error}", hint="use one type for each column")
-
-
-def _column_error(frame: nw.DataFrame[Any], name: str, error: Exception) -> SchemaError:
-    text = ""
-    if is_pandas(frame.to_native()):
-        text = f", such as text: frame.astype({{{name!r}: 'string'}})"
-    elif frame.implementation.is_polars():
-        text = f", such as text: frame.cast({{{name!r}: pl.String}})"
-    # pyarrow adds the name of a column of pandas as a second argument.
-    why = next(iter(error.args), error)
-    return SchemaError(
-        f"the frame's column {name!r} cannot be converted to Arrow: {str(why).strip()}",
-        hint=f"use one type for each column{text}",
-    )
 
 
 def _check_columns(frame: nw.DataFrame[Any]) -> None:
@@ -319,7 +308,17 @@ def _check_columns(frame: nw.DataFrame[Any]) -> None:
         check_values(str(name), frame[name].to_list())
 
 
-_FRAME = "this frame"
+@contextlib.contextmanager
+def packages_named(library: object) -> Iterator[None]:
+    """Names the package that is missing if a frame cannot be collected in memory."""
+    if library in ("pandas", nw.Implementation.PANDAS):
+        with required("pandas", extra=None, needed_for="this frame"):
+            import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
+    with (
+        required("pyarrow", extra="arrow", needed_for="this frame"),
+        required("polars", extra="polars", needed_for="this frame"),
+    ):
+        yield
 
 
 class LazyRows(nw.LazyFrame[Any]):
@@ -334,14 +333,7 @@ class LazyRows(nw.LazyFrame[Any]):
         Args:
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
         """
-        if backend in ("pandas", nw.Implementation.PANDAS):
-            with required("pandas", extra=None, needed_for=_FRAME):
-                import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
-        with (
-            required("pyarrow", extra="arrow", needed_for=_FRAME),
-            required("polars", extra="polars", needed_for=_FRAME),
-            translated_errors(),
-        ):
+        with packages_named(backend), translated_errors():
             return super().collect(backend, **kwargs)
 
 

@@ -18,8 +18,8 @@ from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import Comments, comments, full_name, load_table, name_list
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import EngineName
+from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.errors import required
 from lakeconf.write import decision, merge, row_changes, update, writes
 from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
 from lakeconf.write.schema_changes import Evolution, evolve, set_comments
@@ -106,7 +106,7 @@ class Table:
             MissingDependencyError: pyarrow is not installed.
         """
         count = whole_number(n, "n", at_least=0)
-        rows: list[dict[str, Any]] = self._collected(self.scan().head(count), "pyarrow", "arrow").to_pylist()
+        rows: list[dict[str, Any]] = self._collected(self.scan().head(count), "pyarrow").to_pylist()
         return rows
 
     def count(self) -> int:
@@ -122,35 +122,27 @@ class Table:
         self._scope.add_read(full_name(self.name))
         found = row_count(self._session.reader, self.name, self._scope.snapshot_id)
         if found is None:
-            counted: pa.Table = self._collected(self.scan().select(nw.len()), "pyarrow", "arrow")
+            counted: pa.Table = self._collected(self.scan().select(nw.len()), "pyarrow")
             found = int(counted.column(0)[0].as_py())
         return found
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
         """The rows as an Arrow table in memory; the arguments are those of `scan`."""
-        found: pa.Table = self._collected(self.scan(columns, where), "pyarrow", "arrow")
+        found: pa.Table = self._collected(self.scan(columns, where), "pyarrow")
         return found
 
     def to_polars(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pl.DataFrame:
         """The rows as a polars frame in memory; the arguments are those of `scan`."""
-        found: pl.DataFrame = self._collected(self.scan(columns, where), "polars", "polars")
+        found: pl.DataFrame = self._collected(self.scan(columns, where), "polars")
         return found
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
         """The rows as a pandas frame in memory; the arguments are those of `scan`."""
-        with required("pandas", extra=None, needed_for="this frame"):
-            import pandas as pd  # noqa: F401 - else numpy, which pandas needs, would be named
-        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas", None)
+        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas")
         return found
 
-    def _collected(
-        self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"], extra: str | None
-    ) -> Any:
-        with (
-            required(library, extra=extra, needed_for="this frame"),
-            required("pyarrow", extra=extra or "arrow", needed_for="this frame"),
-            self._session.reader.connection.errors(),
-        ):
+    def _collected(self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"]) -> Any:
+        with packages_named(library), self._session.reader.connection.errors():
             return frame.collect(library).to_native()
 
     def explain(self, columns: Sequence[str] | None = None, where: Where | None = None) -> ScanSummary:
