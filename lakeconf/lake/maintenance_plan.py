@@ -71,28 +71,17 @@ def maintain(
     """Compacts a lake, expires old snapshots, and removes files that are no longer needed."""
     removal = lake.maintenance.plan_cleanup(older_than=cleanup_older_than, force=force)
     expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, dry_run=True, force=force)
+    plan: tuple[TableCompaction, ...] = ()
+    compacted, removed, gives_up = None, removal.paths, False
     if dry_run:
         plan = tuple(lake.maintenance.plan_compaction())
         gives_up = cleanup_older_than <= timedelta(0) and bool(plan or expired)
-        return MaintenanceResult(
-            dry_run=True,
-            compaction=plan,
-            expired=tuple(expired),
-            removed=tuple(removal.paths),
-            more_removed=gives_up,
-            skipped=removal.skipped,
-            unknown=removal.orphans,
-        )
-    compacted = lake.maintenance.compact()
-    expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
-    removed = lake.maintenance.cleanup(older_than=cleanup_older_than, force=force)
+    else:
+        compacted = lake.maintenance.compact()
+        expired = lake.maintenance.expire_snapshots(older_than=expire_older_than, keep=keep, force=force)
+        removed = lake.maintenance.cleanup(older_than=cleanup_older_than, force=force)
     return MaintenanceResult(
-        dry_run=False,
-        compacted=compacted,
-        expired=tuple(expired),
-        removed=tuple(removed),
-        skipped=removal.skipped,
-        unknown=removal.orphans,
+        dry_run, tuple(expired), tuple(removed), plan, compacted, gives_up, removal.skipped, removal.orphans
     )
 
 
