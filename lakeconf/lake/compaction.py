@@ -14,7 +14,6 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import TableInfo, find_table, joined_name
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, inlined_deletes_table
 from lakeconf.errors import StorageError
-from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, qualified
 from lakeconf.wording import counted, parsed_size
 
@@ -336,6 +335,3 @@ def _inlined(transaction: MetadataTransaction, table_id: int) -> int:
         ((rows,),) = transaction.rows(f"SELECT count(*) FROM {identifier(deletes)}")
         count += rows
     return count
-
-
-_log = EventLogger("maintenance")
