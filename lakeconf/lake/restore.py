@@ -183,20 +183,15 @@ class Restores:
             return True
 
     def _count(self, table: TableInfo, version: int) -> int:
-        ((count,),) = self._session.reader.connection.rows(f"SELECT count(*) FROM {self._at(table, version)}")
+        reader = self._session.reader
+        ((count,),) = reader.connection.rows(f"SELECT count(*) FROM {relation_at(reader, table, version)}")
         return int(count)
 
-    def _at(self, table: TableInfo, version: int) -> str:
-        return relation_at(self._session.reader, table, version)
-
     def _column_changes(self, now: TableInfo, then: TableInfo, version: int) -> tuple[str, ...]:
-        described = [
-            [f"{name} {type_name}{' NOT NULL' * (null != 'YES')}" for name, type_name, null, *_ in rows]
-            for rows in (
-                self._session.reader.connection.rows(f"DESCRIBE FROM {self._at(table, snapshot)}")
-                for table, snapshot in ((now, self._scope.snapshot_id), (then, version))
-            )
-        ]
+        reader, described = self._session.reader, []
+        for table, snapshot in ((now, self._scope.snapshot_id), (then, version)):
+            rows = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, snapshot)}")
+            described.append([f"{name} {kind}{' NOT NULL' * (null != 'YES')}" for name, kind, null, *_ in rows])
         before, after = described
         return (
             *(f"+ {column}" for column in after if column not in before),
