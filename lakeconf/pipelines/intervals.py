@@ -63,7 +63,12 @@ def batches(kind: Incremental, start: datetime, end: datetime, done: Iterable[Ra
     missing = {one for one in wanted if not covered(one, known)}
     ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
     again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
-    return list(_batched(kind, sorted(missing | again), end, missing))
+    groups: list[list[datetime]] = []
+    for one in sorted(missing | again):
+        if not groups or step(groups[-1][-1], kind.interval) != one or len(groups[-1]) == kind.batch:
+            groups.append([])
+        groups[-1].append(one)
+    return [_batch(kind, group, end, missing) for group in groups]
 
 
 def starts(kind: Incremental, start: datetime, end: datetime) -> Iterator[datetime]:
@@ -71,17 +76,6 @@ def starts(kind: Incremental, start: datetime, end: datetime) -> Iterator[dateti
     while start < end:
         yield start
         start = step(start, kind.interval)
-
-
-def _batched(kind: Incremental, chosen: Sequence[datetime], end: datetime, missing: set[datetime]) -> Iterator[Batch]:
-    group: list[datetime] = []
-    for one in chosen:
-        if group and (step(group[-1], kind.interval) != one or len(group) == kind.batch):
-            yield _batch(kind, group, end, missing)
-            group = []
-        group.append(one)
-    if group:
-        yield _batch(kind, group, end, missing)
 
 
 def _batch(kind: Incremental, group: Sequence[datetime], end: datetime, missing: set[datetime]) -> Batch:
