@@ -189,15 +189,11 @@ def _done(one: StepRun) -> ModelResult:
 
 def computing(model: Model, lake: Lake) -> Lake:
     """Returns the lake with the engine that computes a model: DuckDB for DuckDB's SQL, also if the lake is on Spark."""
-    runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
-    if not runs_on_duckdb or _is_on_duckdb(lake):
-        return lake
     session = lake._session  # noqa: SLF001 - not for users
+    runs_on_duckdb = isinstance(model.body, Query) and not isinstance(model.kind, View)
+    if not runs_on_duckdb or session.engine.name == DuckDBEngine.name:
+        return lake
     return Lake(Scope(replace(session.fork(), engine=DuckDBEngine(session.reader, session.writer))))
-
-
-def _is_on_duckdb(lake: Lake) -> bool:
-    return lake._session.engine.name == DuckDBEngine.name  # noqa: SLF001 - not for users
 
 
 def _planned(
