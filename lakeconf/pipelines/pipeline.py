@@ -97,7 +97,12 @@ class Pipeline:
         with _placed(model):
             found = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
             for table in found.values():
-                _check_input(model, table)
+                if table.count(".") != 1:
+                    raise PipelineError(
+                        f"the input {table} of the model {model.table} is not a table of its store, as schema.table",
+                        hint="run lakeconf copy first, if it is a table of another store",
+                        model=model.table,
+                    )
         return {name: self._spelled.get(folded(table), table) for name, table in found.items()}
 
     def stored_inputs(self, model: Model) -> list[str]:
@@ -197,15 +202,6 @@ class Pipeline:
         )
 
 
-def _check_input(model: Model, table: str) -> None:
-    if table.count(".") != 1:
-        raise PipelineError(
-            f"the input {table} of the model {model.table} is not a table of its store, as schema.table",
-            hint="run lakeconf copy first, if it is a table of another store",
-            model=model.table,
-        )
-
-
 def _unknown(name: str, known: Sequence[str]) -> PipelineError:
     tag = name.removeprefix("tag:")
     unknown = f"no model matches {name!r}" if set(name) & set("*?[") else f"unknown model {name!r}"
@@ -261,10 +257,10 @@ def _placed(model: Model) -> Iterator[None]:
     except ModelSqlError:
         raise  # it has a place
     except PipelineError as error:
-        place = model.body.place() if model.body is not None else None
-        if place is None:
+        at = "" if model.body is None else model.body.at()
+        if not at:
             raise
-        raise PipelineError(f"{place}: {error.message}", hint=error.hint, model=model.table) from error
+        raise PipelineError(f"{at}{error.message}", hint=error.hint, model=model.table) from error
 
 
 def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:

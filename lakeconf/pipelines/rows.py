@@ -143,9 +143,8 @@ def computed(
     except LakeconfError:
         raise
     except Exception as error:
-        place = model.body.place(error)
-        at = "" if place is None else f"{place}: "
-        raise PipelineError(f"{at}the model {model.table} failed: {type(error).__name__}: {error}") from error
+        text = f"the model {model.table} failed: {type(error).__name__}: {error}"
+        raise PipelineError(f"{model.body.at(error)}{text}") from error
     found: nw.LazyFrame[Any] = made.lazy() if isinstance(made, nw.DataFrame) else made
     return found
 

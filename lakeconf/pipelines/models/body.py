@@ -98,8 +98,8 @@ _CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 class Function:
     """A function that takes lazy narwhals frames and returns one.
 
-    Each kind of body has `arguments`, the names of its inputs; `code`, without comments; `place`, its file and line or
-    those of an error; and `rows`, a lazy frame of the lake's engine.
+    Each kind of body has `arguments`, the names of its inputs; `code`, without comments; `at`, the start of a message
+    with its file and line, or those of an error; and `rows`, a lazy frame of the lake's engine.
     """
 
     function: Callable[..., Any]
@@ -114,11 +114,11 @@ class Function:
     def code(self) -> str:
         return function_code(self.function, self._source)
 
-    def place(self, error: BaseException | None = None) -> str | None:
+    def at(self, error: BaseException | None = None) -> str:
         file, line = inspect.getfile(self.function), self.function.__code__.co_firstlineno
         for frame in traceback.extract_tb(None if error is None else error.__traceback__):
             line = frame.lineno or line if frame.filename == file else line
-        return f"{shown_place(Path(file))}:{line}"
+        return f"{shown_place(Path(file))}:{line}: "
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - as in other bodies
         wanted = inspect.signature(self.function).parameters
@@ -151,8 +151,8 @@ class Query:
     def code(self) -> str:
         return sql_code(self.text)
 
-    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - as in other bodies
-        return None if self.path is None else shown_place(self.path)
+    def at(self, error: BaseException | None = None) -> str:  # noqa: ARG002 - as in other bodies
+        return "" if self.path is None else f"{shown_place(self.path)}: "
 
     def check_length(self) -> None:
         """Checks that an untrusted query can be parsed within seconds."""
@@ -285,8 +285,8 @@ class SparkQuery:
     def code(self) -> str:
         return f"spark: {self.text.strip()}"
 
-    def place(self, error: BaseException | None = None) -> str | None:  # noqa: ARG002 - as in other bodies
-        return None if self.path is None else shown_place(self.path)
+    def at(self, error: BaseException | None = None) -> str:  # noqa: ARG002 - as in other bodies
+        return "" if self.path is None else f"{shown_place(self.path)}: "
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         engine = spark_operations(lake._session.engine, "a model in Spark's SQL")  # noqa: SLF001 - not for users
@@ -298,8 +298,7 @@ class SparkQuery:
         try:
             return engine.run_sql(self.text.rstrip().rstrip(";"), frames, values)
         except QueryError as error:
-            at = "" if self.path is None else f"{self.place()}: "
-            raise QueryError(scrub(f"{at}{error.message}", self.secrets), hint=error.hint) from None
+            raise QueryError(scrub(f"{self.at()}{error.message}", self.secrets), hint=error.hint) from None
 
 
 # What computes the rows of a model.

@@ -63,7 +63,7 @@ def accepted_values(column: str, values: Sequence[Value]) -> ColumnTest:
             f"the test accepted_values of {column!r} needs values other than NULL",
             hint="list values other than NULL, which is always accepted",
         )
-    listed = ", ".join(map(_constant, values))
+    listed = ", ".join(map(literal, values))
     name = identifier(column)
     # NULL is neither in the list nor outside it.
     return ColumnTest(f"accepted_values {column}", lambda table: f"FROM {table} WHERE {name} NOT IN ({listed})")
@@ -126,10 +126,6 @@ class DeclaredTests(BaseModel):
             table, _, to = target.rpartition(".")
             found.append(relationships(column, table, to))
         return found
-
-
-def _constant(value: Value) -> str:
-    return literal(value) if isinstance(value, str) else str(value).lower()
 
 
 @dataclass(frozen=True)
@@ -215,8 +211,7 @@ class Model:
         """Returns the start of a message about a key: its place in the configuration, or else that of the code."""
         if self.declared_at is not None:
             return f"{self.declared_at(key)}: "
-        place = None if self.body is None else self.body.place()
-        return "" if place is None else f"{place}: "
+        return "" if self.body is None else self.body.at()
 
     def definition(self) -> str:
         """Returns the hash of what decides about the rows: not of comments, audits and tests."""
