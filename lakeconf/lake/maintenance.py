@@ -18,7 +18,7 @@ from lakeconf.commit.session import Session
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses
 from lakeconf.lake.cleanup import Cleanup, Removal
-from lakeconf.lake.compaction import RewrittenFiles, TableCompaction, plan_compaction
+from lakeconf.lake.compaction import TableCompaction, plan_compaction
 from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.lake.rewriting import StagedRewriting, flush_lake, merge_files, rewrite_files
 from lakeconf.logs import EventLogger
@@ -82,7 +82,15 @@ class Maintenance:
     def _limited(self, *steps: Step) -> CompactionResult:
         limit = TimeLimit.after(self._session.deadline)
         with limited_memory(self._session):
-            return self._done(*steps, limit=limit)
+            self._scope.check_maintainable()
+            files_before, bytes_before = _size(self._session)
+            StoredQueries.load(self._session.reader).check_expressions()
+            for step in steps:
+                if not limit.is_over:
+                    step(self._session, limit)
+            files_after, bytes_after = _size(self._session)
+            self._session.advance(latest(self._session.reader).snapshot_id)
+            return CompactionResult(files_before, files_after, bytes_before, bytes_after, complete=not limit.is_over)
 
     def flush(self) -> CompactionResult:
         """Writes the rows and deletes in the catalog to files.
@@ -173,11 +181,7 @@ class Maintenance:
 
     def plan_compaction(self) -> list[TableCompaction]:
         """The tables that `compact` would change, according to the catalog; no data file is read."""
-
-        def planned(table: RewrittenFiles) -> int:
-            return StagedRewriting(self._session, TimeLimit()).planned(table)
-
-        return plan_compaction(self._session.reader, planned)
+        return plan_compaction(self._session.reader, StagedRewriting(self._session, TimeLimit()).planned)
 
     def _cleanup(self) -> Cleanup:
         self._scope.check_maintainable()
@@ -216,17 +220,6 @@ class Maintenance:
                 hint="pass a day or more; or, if nothing else uses the lake, --force (force=True)",
             )
         return moment
-
-    def _done(self, *steps: Step, limit: TimeLimit) -> CompactionResult:
-        self._scope.check_maintainable()
-        files_before, bytes_before = _size(self._session)
-        StoredQueries.load(self._session.reader).check_expressions()
-        for step in steps:
-            if not limit.is_over:
-                step(self._session, limit)
-        files_after, bytes_after = _size(self._session)
-        self._session.advance(latest(self._session.reader).snapshot_id)
-        return CompactionResult(files_before, files_after, bytes_before, bytes_after, complete=not limit.is_over)
 
 
 def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
