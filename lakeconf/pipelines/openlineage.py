@@ -84,6 +84,7 @@ class LineageEvents:
             self.lost.append(type(error).__name__)
 
     def _event(self, state: RunState, table: str, run_id: str, result: ModelResult | None) -> RunEvent:
+        read = self._pipeline.inputs(self._pipeline.by_table[table])
         parent = parent_run.Job(namespace=self._namespace, name="lakeconf run")
         facets: dict[str, Any] = {"parent": parent_run.ParentRunFacet(run=self._parent, job=parent)}
         if result is not None and result.error is not None:
@@ -94,13 +95,9 @@ class LineageEvents:
             run=Run(run_id, facets),
             job=Job(self._namespace, table),
             eventType=state,
-            inputs=self._inputs(self._pipeline.by_table[table]),
+            inputs=[InputDataset(self._namespace, one) for one in dict.fromkeys(read.values())],
             outputs=[self._output(table, result)],
         )
-
-    def _inputs(self, model: Model) -> list[InputDataset]:
-        tables = dict.fromkeys(self._pipeline.inputs(model).values())
-        return [InputDataset(self._namespace, table) for table in tables]
 
     def _output(self, table: str, result: ModelResult | None) -> OutputDataset:
         output = OutputDataset(self._namespace, table)
