@@ -29,6 +29,7 @@ _REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
 # DuckLake lists files with a glob pattern that starts with the data path. If the path contains one of these
 # characters, it lists other folders.
 _PATTERN = re.compile(r"[*?\[{\\]")
+_HINT = "find out what wrote these rows to ducklake_files_scheduled_for_deletion"
 _LISTINGS = 5
 _FOLDERS = """
     SELECT DISTINCT s.path, s.path_is_relative, t.path, t.path_is_relative
@@ -114,31 +115,18 @@ class Cleanup:
         if not paths:
             return {}
         foreign = [path for path in paths if not self._is_below_data_path(path)]
-        if foreign:
-            raise CatalogError(
-                f"the catalog lists files for removal that are not below {self.reader.data_path}, so no file was "
-                f"removed: {', '.join(foreign)}",
-                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion; to keep the files, "
-                "delete the rows in the catalog's database",
-            )
+        _refuse(
+            foreign,
+            f"that are not below {self.reader.data_path}",
+            hint=f"{_HINT}; to keep the files, delete the rows in the catalog's database",
+        )
         other = self._other_lakes([*paths])
         nested = [path for path in paths if _is_below(_real(path), other)]
-        if nested:
-            raise CatalogError(
-                f"the catalog lists files for removal below the marker of another lake, so no file was removed: "
-                f"{', '.join(nested)}",
-                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion; give each lake its own "
-                "data path",
-            )
+        _refuse(nested, "below the marker of another lake", hint=f"{_HINT}; give each lake its own data path")
         with self.reader.transaction() as transaction:
             live = {_name(path) for (path,) in transaction.rows(_LIVE)}
-        needed = [path for path in paths if _name(path) in live or _name(path) == _name(self._marker_path())]
-        if needed:
-            raise CatalogError(
-                f"the catalog lists files for removal that snapshots still need, so no file was removed: "
-                f"{', '.join(needed)}",
-                hint="find out what wrote these rows to ducklake_files_scheduled_for_deletion",
-            )
+        live.add(_name("" if self.marker is None else self.marker.path))
+        _refuse([path for path in paths if _name(path) in live], "that snapshots still need", hint=_HINT)
         return paths
 
     def _given_up(self, older_than: datetime) -> dict[str, tuple[int, str]]:
@@ -163,8 +151,11 @@ class Cleanup:
                 hint="delete them yourself if they are not needed: they may belong to a lost catalog",
             )
         with self.reader.transaction() as transaction:
-            known = {_name(path) for (path,) in transaction.rows(_KNOWN)}
-            folders = {self._folder(*row) for row in transaction.rows(_FOLDERS)}
+            known, root = {_name(path) for (path,) in transaction.rows(_KNOWN)}, self.reader.data_path
+            folders = {
+                compose_path(compose_path(root, schema, is_relative=in_root), table, is_relative=in_schema)
+                for schema, in_root, table, in_schema in transaction.rows(_FOLDERS)
+            }
         manifests = {
             path
             for path in paths
@@ -201,21 +192,22 @@ class Cleanup:
                 return [str(path) for (path,) in listed()]
         return [str(path) for (path,) in listed()]
 
-    def _folder(self, schema: str | None, schema_is_relative: bool, table: str | None, table_is_relative: bool) -> str:  # noqa: FBT001 - columns of a row
-        parent = compose_path(self.reader.data_path, schema, is_relative=schema_is_relative)
-        return compose_path(parent, table, is_relative=table_is_relative)
-
     def _is_below_data_path(self, path: str) -> bool:
         return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
-
-    def _marker_path(self) -> str:
-        return "" if self.marker is None else self.marker.path
 
     def _skipped(self) -> str | None:
         found = _PATTERN.search(self.reader.data_path)
         if found is None:
             return None
         return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
+
+
+def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:
+    """Refuses scheduled files that a cleanup must not remove."""
+    if paths:
+        raise CatalogError(
+            f"the catalog lists files for removal {which}, so no file was removed: {', '.join(paths)}", hint=hint
+        )
 
 
 def _real(path: str) -> str:
