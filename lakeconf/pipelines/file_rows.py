@@ -241,9 +241,12 @@ def check_files(files: Files, lake: Lake) -> None:
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     given = dict(files.found)
     if files.ending == "json":
+        source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
         if columns:
-            _check_keys(files, lake, columns)
-        _check_digits(files, lake, columns or given)
+            keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
+            for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
+                raise _left_out(files, file, (tuple(path), "VARCHAR"))
+        _check_digits(files, lake, source, columns or given)
     if files.ending == "parquet":
         if given:
             check_decimals(lake._session.reader.connection, files.paths)  # noqa: SLF001 - not for users
@@ -359,18 +362,10 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
     return [*unknown_fields(given, {one: columns[name] for name, one in _names(given, columns).items()})]
 
 
-def _check_keys(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
-    source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
-    keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
-    for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
-        raise _left_out(files, file, (tuple(path), "VARCHAR"))
-
-
-def _check_digits(files: Files, lake: Lake, columns: Mapping[str, str]) -> None:
+def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
     """Refuses numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
     kinds = {name: parsed_type(kind) for name, kind in columns.items()}
     exact = [name for name, kind in kinds.items() if kind.id not in FLOATS]
-    source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
     rows = sql_rows(lake, f"SELECT {_FILE}, json FROM {source} WHERE regexp_matches(json, {literal(_DIGITS)})")
     for file, text in rows:
         row = json.loads(text, parse_float=Decimal)
@@ -407,7 +402,7 @@ def _decimals(value: Any) -> Iterator[Decimal]:
 
 def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
     path, kind = unknown
-    what, others, hint = f"column {path[0]!r}", "columns", f"add {_key(path[0], kind)} to columns"
+    what, others, hint = f"column {path[0]!r}", "columns", f"add {column_key(path[0], kind)} to columns"
     if len(path) > 1:
         what, others = f"field {path_text(path)!r}", "fields"
         hint = f"add {identifier(path[-1])} {kind} to the type of {path_text(path[:-1])!r} in columns"
@@ -420,7 +415,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
 def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> SchemaError:
     whole = "VARCHAR" if files.ending == "csv" else "JSON"
     exact = whole if parsed_type(kind).id in NESTED_IDS else "DECIMAL(38, 10)"
-    hint = f"set a type that holds it in columns, such as {_key(name, exact)}"
+    hint = f"set a type that holds it in columns, such as {column_key(name, exact)}"
     if isinstance(files.model.kind, Append):
         cast = f"SELECT CAST({identifier(name)} AS {kind}) FROM files"
         hint += f"; to round it, also cast it in the SQL of the model: {cast}"
@@ -438,7 +433,8 @@ def _of_column(column: str, message: str, hint: str) -> SchemaError:
     return error
 
 
-def _key(name: str, kind: str) -> str:
+def column_key(name: str, kind: str) -> str:
+    """Returns what declares a column in the table `columns` of a model."""
     return f"{dotted((name,))} = {toml_value(kind)}"
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeconf.catalog.column_types import parsed_type
-from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.engines.schema_check import fits
 from lakeconf.errors import DataLossError, PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.lake.table import Table
+from lakeconf.pipelines.file_rows import column_key
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.late_rows import Late
 from lakeconf.pipelines.models.body import Query
@@ -114,7 +114,7 @@ def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[s
         return
     listed = ", ".join(f'"{name}"' for name in dropped)
     if isinstance(model.kind, Append) and not model.kind.columns:
-        declared = ", ".join(f"{dotted((name,))} = {toml_value(kind)}" for name, kind in existing.items())
+        declared = ", ".join(column_key(name, kind) for name, kind in existing.items())
         hint = (
             f"declare the columns of the files, so that rows without a column have NULL: columns = {{ {declared} }}; "
             f"or, to delete the column and its values, write dropped = [{listed}] in the model"
@@ -231,7 +231,10 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
             return Step(model, "computed when it is read", runs=False)
         return Step(model, fresh or _UNCHANGED, runs=fresh is not None)
     if bounds.rebuild:
-        fresh = _requested(model, known)
+        by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
+        # The intervals follow later.
+        is_replaced = known.exists and not isinstance(model.kind, Incremental)
+        fresh = f"{_REQUESTED}: replaces all rows{by}" if is_replaced else _REQUESTED
     if isinstance(model.kind, Append) and model.kind.files is not None:
         step = _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
         # Rows that a run of another kind wrote may be those of the files.
@@ -271,14 +274,6 @@ def _changed_definition(pipeline: Pipeline, model: Model, last: ModelRun | None)
     if last.definition != pipeline.definition(model):
         return "its file has changed" if isinstance(model.kind, Seed) else "its definition has changed"
     return None
-
-
-def _requested(model: Model, known: Known) -> str:
-    """Returns the reason of a rebuild, with what happens to existing rows; the intervals follow later."""
-    if isinstance(model.kind, Incremental) or not known.exists:
-        return _REQUESTED
-    by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
-    return f"{_REQUESTED}: replaces all rows{by}"
 
 
 def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:

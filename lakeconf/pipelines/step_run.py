@@ -10,7 +10,6 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.tables import split_name
-from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import (
     CommitError,
     CommitUnknownError,
@@ -23,7 +22,7 @@ from lakeconf.errors import (
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.file_rows import Files, check_files, files_of
+from lakeconf.pipelines.file_rows import Files, check_files, column_key, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
@@ -51,8 +50,8 @@ def write(
                 hint="return one row for each key, such as the last change: … QUALIFY row_number() OVER (…) = 1",
             )
     if model.table not in transaction.tables():
-        transaction.create_table(model.table, rows, partitioned_by=model.partitioned_by, comment=model.comment)
-        table = transaction.table(model.table)
+        partitions, comment = model.partitioned_by, model.comment
+        table = transaction.create_table(model.table, rows, partitioned_by=partitions, comment=comment)
     else:
         table = transaction.table(model.table)
         changes = column_changes(model, table.schema, transaction.columns_of(rows), replaces=step.replaces_all)
@@ -60,7 +59,7 @@ def write(
             check_dropped(model, table.schema, changes.dropped)
         apply(table, changes)
     if isinstance(kind, Incremental) and batch is not None:
-        table.overwrite(rows, _range(model, kind, batch, transaction.table(model.table).schema), evolve=True)
+        table.overwrite(rows, _range(model, kind, batch, table.schema), evolve=True)
     elif isinstance(kind, Append) and not step.rebuild:
         table.append(rows, evolve=True)
     elif isinstance(kind, Merge) and not step.rebuild:
@@ -115,8 +114,8 @@ def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, st
 def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
     """Returns an error of a write about the columns of files, with their names and what to declare."""
     hint = error.hint
-    if isinstance(error, SchemaError) and error.column is not None:
-        key = f"{dotted((error.column,))} = {toml_value(error.wanted)}"
+    if isinstance(error, SchemaError) and error.column is not None and error.wanted is not None:
+        key = column_key(error.column, error.wanted)
         hint = f"set {key} in columns of the model, next to the other columns, if all values have this type"
     return type(error)(f"{listed(files.names)}: {error.message}", hint=hint)
 
