@@ -261,6 +261,8 @@ def storage_errors(what: str, *, hint: str) -> Iterator[None]:
     """Reports what the operating system refuses in the block, with its reason."""
     try:
         yield
+    except LakeconfError:  # some are errors of the operating system, too
+        raise
     except OSError as error:
         raise StorageError(f"{what}: {error.strerror or error}", hint=hint) from error
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lakeconf.catalog.column_types import parsed_type
 from lakeconf.catalog.tables import split_name
 from lakeconf.connection.connection import Connection
+from lakeconf.engines.schema_check import fits
 from lakeconf.errors import QueryError, SchemaError, TableNotFoundError
 from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading, open_connection
@@ -78,6 +80,8 @@ def difference(
     if missing:
         hint = f"use a column of both stores: {', '.join(common)}"
         raise SchemaError(f"{table} has no column {missing[0]!r} in both stores", hint=hint)
+    for name in on:
+        _check_comparable(*(kinds[name] for kinds in types))
     same = types[0].items() & types[1].items()
     texts = {name: kind for name, kind in same if name not in on and _AS_TEXT.search(kind)}
     names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
@@ -96,6 +100,13 @@ def difference(
         table, stores, schema, (counts[0], counts[1]), (only[0], only[1]),
         counts[0] - only[0] - differing, *changed[:1], (shown[0], shown[1]), changed[1],
     )  # fmt: skip
+
+
+def _check_comparable(*types: str) -> None:
+    """Refuses types of which one has several values for a value of the other, such as '1' and '01' for 1."""
+    one, other = map(parsed_type, types)
+    if not (fits(one, other) or fits(other, one)):
+        raise SchemaError(f"the key has the types {one} and {other}", hint="compare whole rows, without --on")
 
 
 def _samples(

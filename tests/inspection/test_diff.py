@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakeconf
-from lakeconf.errors import QueryError
+from lakeconf.errors import QueryError, SchemaError
 from lakeconf.inspection.diff import TableDiff, compare
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ DEV = {
     "keyed": KEYED.format("(1, 10, 'x'), (2, 20, NULL), (3, 30, 'z'), (NULL, 40, 'n'), (5, 50, 'v')"),
     "typed": "SELECT 1 AS a, 2 AS only_dev",
     "many": "SELECT unnest(range(10)) AS a",
+    "texts": "SELECT unnest(['1', '01']) AS k",
     "alike": "SELECT 1 AS id, INTERVAL 1 MONTH AS i, '-0.0'::DOUBLE AS f, ['-0.0'::FLOAT] AS l, [INTERVAL 1 DAY] AS s",
 }
 PROD = {
@@ -50,6 +51,7 @@ PROD = {
     "keyed": KEYED.format("(1, 11, 'x'), (2, 20, 'y'), (NULL, 41, 'n'), (5, 50, 'v'), (6, 60, 'w')"),
     "typed": "SELECT CAST(1 AS BIGINT) AS a, 3 AS only_prod",
     "many": "SELECT unnest(range(100, 120)) AS a",
+    "texts": "SELECT 1 AS k",
     "alike": "SELECT 1 AS id, INTERVAL 30 DAY AS i, 0::DOUBLE AS f, [0::FLOAT] AS l, [INTERVAL 24 HOUR] AS s",
 }
 
@@ -103,5 +105,7 @@ def test_what_cannot_be_compared_is_an_error(stores: tuple[Store, Store]) -> Non
     with pytest.raises(QueryError, match=r"the key a of t\.twice is not unique in dev: 2 rows have the same") as found:
         diff(stores, "twice", ("a",))
     assert "without --on" in str(found.value.hint)
+    with pytest.raises(SchemaError, match="the key has the types VARCHAR and INTEGER"):
+        diff(stores, "texts", ("k",))
     with pytest.raises(QueryError, match="not unique in prod"):
         diff((stores[1], stores[0]), "twice", ("a",))
