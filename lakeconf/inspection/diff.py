@@ -80,8 +80,7 @@ def difference(
     if missing:
         hint = f"use a column of both stores: {', '.join(common)}"
         raise SchemaError(f"{table} has no column {missing[0]!r} in both stores", hint=hint)
-    for name in on:
-        _check_comparable(*(kinds[name] for kinds in types))
+    _check_comparable(types, on)
     same = types[0].items() & types[1].items()
     texts = {name: kind for name, kind in same if name not in on and _AS_TEXT.search(kind)}
     names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
@@ -102,11 +101,12 @@ def difference(
     )  # fmt: skip
 
 
-def _check_comparable(*types: str) -> None:
-    """Refuses types of which one has several values for a value of the other, such as '1' and '01' for 1."""
-    one, other = map(parsed_type, types)
-    if not (fits(one, other) or fits(other, one)):
-        raise SchemaError(f"the key has the types {one} and {other}", hint="compare whole rows, without --on")
+def _check_comparable(types: Sequence[Mapping[str, str]], on: Sequence[str]) -> None:
+    """Refuses keys of types of which one has several values for a value of the other, such as '1' and '01' for 1."""
+    for name in on:
+        one, other = (parsed_type(columns[name]) for columns in types)
+        if not (fits(one, other) or fits(other, one)):
+            raise SchemaError(f"the key has the types {one} and {other}", hint="compare whole rows, without --on")
 
 
 def _samples(
