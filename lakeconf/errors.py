@@ -258,7 +258,7 @@ class CommitUnknownError(CommitError):
 
 @contextlib.contextmanager
 def storage_errors(what: str, *, hint: str) -> Iterator[None]:
-    """Reports what the operating system refuses in the block, with its reason."""
+    """Raises StorageError for errors of the operating system in the block, with the reason."""
     try:
         yield
     except LakeconfError:  # some are errors of the operating system, too

@@ -120,12 +120,9 @@ def _merged(parent: Table, child: Table) -> Table:
     values = {key: value for key, value in parent.items() if key != "extends"}
     for key, value in child.items():
         above, own = values.get(key), value
-        if (
-            isinstance(above, Mapping)
-            and isinstance(own, Mapping)
-            and not (key in BACKENDS and {"type"} <= above.keys() & own.keys() and above["type"] != own["type"])
-        ):
-            own = _merged(above, own)
+        if isinstance(above, Mapping) and isinstance(own, Mapping):
+            is_other = "type" in above and "type" in own and above["type"] != own["type"]
+            own = own if key in BACKENDS and is_other else _merged(above, own)
         values[key] = own
     return values
 

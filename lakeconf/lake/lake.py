@@ -273,8 +273,7 @@ class Lake:
         source = files_sql("read_parquet", given, "union_by_name = true")
         files = self._session.reader.connection.relation(f"FROM {source}")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
-        if any("DOUBLE" in kind for kind in types.values()):
-            check_decimals(self._session.reader.connection, given)
+        check_decimals(self._session.reader.connection, given, types.values())
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found

@@ -248,12 +248,14 @@ def check_files(files: Files, lake: Lake) -> None:
                 raise _left_out(files, file, (tuple(path), "VARCHAR"))
         _check_digits(files, lake, source, columns or given)
     if files.ending == "parquet":
-        if given:
-            check_decimals(lake._session.reader.connection, files.paths)  # noqa: SLF001 - not for users
-        _check_floats(files, lake, given)
-        pairs = {name: (given[one], columns[name]) for name, one in _names(given, columns).items()}
-        maps = {} if columns else {name: kind for name, kind in _found(lake, files).items() if "MAP(" in kind}
-        pairs |= {name: (kind, kind) for name, kind in maps.items()}
+        every = given or _found(lake, files)
+        if columns:  # else `Lake.read_parquet` has checked them
+            check_decimals(lake._session.reader.connection, files.paths, every.values())  # noqa: SLF001 - not for users
+        _check_floats(files, lake, every)
+        if columns:
+            pairs = {name: (every[one], columns[name]) for name, one in _names(every, columns).items()}
+        else:
+            pairs = {name: (kind, kind) for name, kind in every.items() if "MAP(" in kind}
     else:
         wanted = columns or given
         found = _names(given, wanted) if files.ending == "csv" else {name: name for name in wanted}
@@ -286,11 +288,10 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
         raise error(files, path, name, value, pairs[name][1])
 
 
-def _check_floats(files: Files, lake: Lake, given: Mapping[str, str]) -> None:
+def _check_floats(files: Files, lake: Lake, every: Mapping[str, str]) -> None:
     """Refuses Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
     if len(files.paths) == 1:
         return
-    every = given or _found(lake, files)
     floats = {folded(name): kind for name, kind in every.items() if re.search("FLOAT|DOUBLE", kind)}
     for path in files.paths if floats else ():
         for name, kind in _found(lake, files, path).items():
