@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from server_project import TOML, Project
+from server_project import Project, make_project
 
 from lakeconf.connection.connection import _extension_wheel
 
@@ -21,24 +21,12 @@ def server_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer, s3_server: S3Server
 ) -> Project:
     """The working directory, with the stores `prod` and `analytics` on PostgreSQL and S3; secrets are in variables."""
-    secrets = {"LAKE_PG_PASSWORD": postgres_server.password, "LAKE_S3_SECRET": s3_server.keys.secret}
-    settings = {**secrets, "LAKE_PG_HOST": postgres_server.host, "LAKE_S3_KEY_ID": s3_server.keys.key_id}
-    settings |= {"SQLMESH__DISABLE_ANONYMIZED_ANALYTICS": "true", "RUNTIME__DLTHUB_TELEMETRY": "false"}
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SQLMESH__DISABLE_ANONYMIZED_ANALYTICS", "true")
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
     folder = tmp_path / "project"
     folder.mkdir()
-    toml = TOML.format(
-        port=postgres_server.port,
-        database=postgres_server.create_database(),
-        user=postgres_server.user,
-        bucket=s3_server.create_bucket(),
-        region=s3_server.region,
-        endpoint=s3_server.endpoint,
-    )
-    (folder / "lakeconf.toml").write_text(toml)
     monkeypatch.chdir(folder)
-    return Project(folder, secrets)
+    return make_project(folder, monkeypatch, postgres_server, s3_server)
 
 
 @pytest.fixture(scope="session")

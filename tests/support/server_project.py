@@ -11,6 +11,9 @@ import lakeconf
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
+    from servers import PostgresServer, S3Server
+
 # Two stores, each with its own catalog and folder. The file contains no credentials and can be committed.
 TOML = """\
 default_store = "prod"
@@ -65,3 +68,22 @@ class Project:
     def _files(self, *others: Path) -> Iterator[Path]:
         for folder in (self.folder, *others):
             yield from (path for path in folder.rglob("*") if path.is_file())
+
+
+def make_project(
+    folder: Path, patch: pytest.MonkeyPatch, catalog: PostgresServer, storage: S3Server, endpoint: str = ""
+) -> Project:
+    """Writes the file for a new database and a new bucket, and sets its variables in this process."""
+    secrets = {"LAKE_PG_PASSWORD": catalog.password, "LAKE_S3_SECRET": storage.keys.secret}
+    for name, value in {**secrets, "LAKE_PG_HOST": catalog.host, "LAKE_S3_KEY_ID": storage.keys.key_id}.items():
+        patch.setenv(name, value)
+    toml = TOML.format(
+        port=catalog.port,
+        database=catalog.create_database(),
+        user=catalog.user,
+        bucket=storage.create_bucket(),
+        region=storage.region,
+        endpoint=endpoint or storage.endpoint,
+    )
+    (folder / "lakeconf.toml").write_text(toml)
+    return Project(folder, secrets)

@@ -40,7 +40,8 @@ class SparkCluster:
 
     def executors(self) -> list[int]:
         """The ids of the processes of all executors."""
-        return [process for process in _processes() if str(self.folder) in _read(process, "cwd_of_executor")]
+        java = [process for process in _processes() if "CoarseGrainedExecutorBackend" in _read(process, "cmdline")]
+        return [process for process in java if str(self.folder) in _working_folder(process)]
 
     def kill_executor_with(self, port: int) -> None:
         """Kills the executor that has a connection from a port."""
@@ -59,13 +60,15 @@ def _processes() -> list[int]:
 
 
 def _read(process: int, name: str) -> str:
-    """A file about a process; empty if the process has ended. For executors, their folder."""
-    folder = Path("/proc") / str(process)
+    """A file about a process; empty if the process has ended."""
     with contextlib.suppress(OSError):
-        if name != "cwd_of_executor":
-            return (folder / name).read_text(errors="replace")
-        if "CoarseGrainedExecutorBackend" in (folder / "cmdline").read_text(errors="replace"):
-            return os.readlink(folder / "cwd")
+        return (Path("/proc") / str(process) / name).read_text(errors="replace")
+    return ""
+
+
+def _working_folder(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{process}/cwd")
     return ""
 
 

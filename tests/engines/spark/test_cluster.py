@@ -17,7 +17,7 @@ from cluster_job import TABLE
 from doc_pages import block, named
 from pyarrow import parquet
 from server_process import HOST
-from server_project import TOML, Project
+from server_project import Project, make_project
 from spark_classes import java_options
 from spark_cluster import PYTHON, SPARK_HOME, SparkCluster, spark_cluster
 
@@ -80,21 +80,11 @@ def server_project(
     s3_proxy: FaultProxy,
 ) -> Project:
     """A store on PostgreSQL and behind a proxy of S3, whose secrets are in variables of this process."""
-    secrets = {"LAKE_PG_PASSWORD": postgres_server.password, "LAKE_S3_SECRET": s3_server.keys.secret}
-    settings = {**secrets, "LAKE_PG_HOST": postgres_server.host, "LAKE_S3_KEY_ID": s3_server.keys.key_id}
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    toml = TOML.format(
-        port=postgres_server.port,
-        database=postgres_server.create_database(),
-        user=postgres_server.user,
-        bucket=s3_server.create_bucket(),
-        region=s3_server.region,
-        endpoint=f"{HOST}:{s3_proxy.port}",
-    )
+    found = make_project(tmp_path, monkeypatch, postgres_server, s3_server, f"{HOST}:{s3_proxy.port}")
     # With a schema of its own, no staged commit is possible.
-    (tmp_path / "lakeconf.toml").write_text(toml.replace('metadata_schema = "prod"', ""))
-    return Project(tmp_path, secrets)
+    file = tmp_path / "lakeconf.toml"
+    file.write_text(file.read_text().replace('metadata_schema = "prod"', ""))
+    return found
 
 
 def made(start: int, end: int, value: str | None = None) -> Rows:
