@@ -69,12 +69,13 @@ class Surroundings:
 
     project: Path
     server: socket.socket
+    sockets: frozenset[str]
 
     def state(self) -> tuple[object, ...]:
         files = [(path, path.stat().st_mtime_ns) for path in sorted((self.project / "data").rglob("*"))]
         others = sorted(path for path in self.project.iterdir() if not path.name.startswith("catalog.sqlite"))
         with contextlib.closing(sqlite3.connect(self.project / "catalog.sqlite")) as catalog:
-            return files, others, list(catalog.iterdump()), hash(frozenset(os.environ.items())), self._open_sockets()
+            return files, others, list(catalog.iterdump()), hash(frozenset(os.environ.items())), open_sockets() - self.sockets
 
     def was_reached(self) -> bool:
         try:
@@ -83,17 +84,17 @@ class Surroundings:
             return False
         return True
 
-    def _open_sockets(self) -> int:
-        """The number of open sockets, except those of Py4J."""
-        tables = [Path(f"/proc/self/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
-        rows = [line.split() for lines in tables for line in lines]
-        others = {f"socket:[{row[9]}]" for row in rows for port in _py4j_ports() if row[2].endswith(f":{port:04X}")}
-        count = 0
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/self/fd/{number}")
-                count += target.startswith("socket:") and target not in others
-        return count
+
+def open_sockets() -> frozenset[str]:
+    """The open sockets, except those of Py4J."""
+    tables = [Path(f"/proc/self/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for lines in tables for line in lines]
+    others = {f"socket:[{row[9]}]" for row in rows for port in _py4j_ports() if row[2].endswith(f":{port:04X}")}
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{number}"))
+    return frozenset(name for name in found - others if name.startswith("socket:"))
 
 
 def _py4j_ports() -> set[int]:
@@ -131,7 +132,8 @@ def store(project: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def surroundings(store: Store, project: Path) -> Iterator[Surroundings]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
-        yield Surroundings(project, server)
+        # Sockets that an earlier test left open may close at any time.
+        yield Surroundings(project, server, open_sockets())
 
 
 @pytest.fixture
