@@ -16,7 +16,7 @@ _MOST = 2**63 - 1
 
 
 def check_flags(**flags: object) -> None:
-    """Refuses arguments that are neither True nor False: the text "no" would mean True."""
+    """Rejects arguments that are neither True nor False: the text "no" would mean True."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise LakeconfError(

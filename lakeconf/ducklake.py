@@ -39,7 +39,7 @@ INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE tabl
 # different states, except in a transaction that writes.
 SEPARATE_READS = frozenset({"sqlite"})
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
-# whole tables. All columns of their results are texts.
+# whole tables. All columns of their results are strings.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
 # Those that run a query on the server, for catalogs on one.
 SERVER_QUERIES = {"postgres": "postgres_query"}
@@ -103,7 +103,7 @@ def _order(version: str) -> tuple[int, int, bool] | None:
 
 
 def check_placeholders(text: str | None, what: str) -> None:
-    """Refuses a text that contains a word that DuckLake replaces."""
+    """Rejects a string that contains a word that DuckLake replaces."""
     found = _PLACEHOLDER.search(text or "")
     if found:
         raise SchemaError(
@@ -113,9 +113,9 @@ def check_placeholders(text: str | None, what: str) -> None:
 
 
 def check_commit_text(text: object, what: str) -> None:
-    """Refuses a message, an author or a key of a commit that the catalog cannot store."""
+    """Rejects a message, an author or a key of a commit that the catalog cannot store."""
     if not isinstance(text, str | None):
-        raise SchemaError(f"{what} is {text!r}, and not a text", hint="write it as text")
+        raise SchemaError(f"{what} is {text!r}, and not a string", hint="write it as a string")
     if text is not None and ("\0" in text or any("\ud800" <= character <= "\udfff" for character in text)):
         raise SchemaError(f"{what} {text!r} contains NUL or half a character", hint="remove it")
     check_placeholders(text, what)

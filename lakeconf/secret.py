@@ -38,7 +38,7 @@ _CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\v": "v", "\
 
 
 def without(text: str, value: str) -> str:
-    """Replaces a value in a text with `***`.
+    """Replaces a value in a string with `***`.
 
     A value of 8 characters or more is found anywhere, a shorter one only as a whole word. A value of fewer than 4
     characters, or of fewer than 12 letters only, is found only between quotes or characters such as `=`, `:` and `@`.
@@ -78,7 +78,7 @@ def _is_long(value: str) -> bool:
 
 def _placed(value: str) -> str:
     """Returns a pattern for all encodings of a value, with the required delimiters."""
-    # Each backslash can also start the next character: with many of them, a text could match in too many ways.
+    # Each backslash can also start the next character: with many of them, a string could match in too many ways.
     backslash = r"\\+" if value.count("\\") <= _MOST_BACKSLASHES else r"\\++"
     pattern = "".join(_run(character, len([*same]), backslash) for character, same in groupby(value))
     if _is_long(value):
@@ -324,7 +324,7 @@ def masked(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def scrub(text: str, secrets: Iterable[Secret]) -> str:
-    """Masks the values of `secrets` in a text, including values encoded for SQL, URLs, JSON, XML or Python."""
+    """Masks the values of `secrets` in a string, including values encoded for SQL, URLs, JSON, XML or Python."""
     for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
         text = without(text, secret.reveal())
     return text

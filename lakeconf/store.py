@@ -472,14 +472,14 @@ def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreName
 
 def check_arguments(name: object, metadata_backend: object, storage_backend: object, alias: object) -> None:
     """Checks the location and the names of a store. No error contains a value: it may be a secret."""
-    _check("name", name, str, "a text", _NAME)
+    _check("name", name, str, "a string", _NAME)
     if not name:
         raise LakeconfError("the name of the store is empty", hint=_NAME)
     _check("metadata_backend", metadata_backend, MetadataBackend, "a metadata backend", _METADATA)
     if storage_backend is not None:
         _check("storage_backend", storage_backend, StorageBackend, "a storage backend", _STORAGE)
     if alias:
-        _check("alias", alias, str, "a text", "omit it to attach the lake under the name of the store")
+        _check("alias", alias, str, "a string", "omit it to attach the lake under the name of the store")
 
 
 def _check(argument: str, value: object, kind: type, what: str, hint: str) -> None:

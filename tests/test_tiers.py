@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from source_tree import REPOSITORY
 from strength import PROVE
-from tiers import CHEAP, END_TO_END, LEFT_FILE, ONE_CATALOG, Choice, Cost, read_costs
+from tiers import CHEAP, END_TO_END, FUNCTION, LEFT_FILE, ONE_CATALOG, Choice, Cost, read_costs
 
 # On two cores, with the collection of the tests and the start of Spark, five minutes.
 SECONDS = 420
@@ -61,6 +61,12 @@ def test_dear_functions_run_on_one_catalog_except_those_about_catalogs() -> None
         *[False] * 2,
     ]
     assert not any(Choice(dict(zip(names, cheap, strict=True))).on_one_catalog(name) for name in names)
+
+
+def test_dear_functions_run_some_of_their_cases_except_those_about_catalogs() -> None:
+    costs = {"tests/lake/test_a.py::cheap": Cost(CHEAP, 900), "tests/histories/test_a.py::f": Cost(9.0, 3)}
+    costs |= {"tests/lake/test_a.py::f": Cost(FUNCTION / 2, 9), "tests/lake/test_a.py::g": Cost(FUNCTION + 1, 9)}
+    assert [Choice(costs).share(group) for group in costs] == [None, None, *([None, None] if PROVE else [2, 1])]
 
 
 def test_the_files_of_the_rule_exist() -> None:

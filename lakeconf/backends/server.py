@@ -99,11 +99,11 @@ class CatalogServer:
         return _query(database, _IDLE_TIMEOUT)
 
     def catalog_id(self, database: str, schema: str | None) -> str:
-        """The query for a text that differs between a catalog and a copy of it on the same server."""
+        """The query for a string that differs between a catalog and a copy of it on the same server."""
         return _query(database, _CATALOG_ID.format(literal(schema or DEFAULT_SCHEMA)))
 
     def server_id(self, database: str) -> str:
-        """The query for a text that differs between servers. It may fail if the role lacks the right."""
+        """The query for a string that differs between servers. It may fail if the role lacks the right."""
         return _query(database, _SERVER_ID)
 
     def prepare_locks(self, database: str, *, wait_seconds: float, holder: str) -> str:

@@ -441,7 +441,7 @@ def _first_since(reader: CatalogReader, moment: datetime | str) -> int:
 
 
 def refuse_hidden(info: TableInfo) -> None:
-    """Refuses a table with a column that hides a column of the change feed."""
+    """Rejects a table with a column that hides a column of the change feed."""
     hidden = [column.name for column in info.columns if folded(column.name) in KEY]
     if hidden:
         # DuckLake silently returns the table's value instead of its own.

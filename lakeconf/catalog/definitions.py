@@ -56,7 +56,7 @@ class _Seen(NamedTuple):
     """A snapshot that a reader knows to be in its catalog."""
 
     snapshot_id: int = -1  # the snapshot; -1 for none
-    moment: datetime | str = ""  # its time; as a text if Python cannot read what the catalog writes
+    moment: datetime | str = ""  # its time; as a string if Python cannot read what the catalog writes
     token: str = ""  # instead of the time, the id of the write that committed it
 
     def check(self, moment: datetime | str, info: str | None) -> None:
@@ -64,7 +64,7 @@ class _Seen(NamedTuple):
         if self.token:
             is_same = self.token in (info or "")
         else:
-            # A time and a text cannot be compared.
+            # A time and a string cannot be compared.
             is_same = self.moment == moment or type(self.moment) is not type(moment)
         if not is_same:
             message = f"{_REPLACED}: snapshot {self.snapshot_id} is another one now"
@@ -144,7 +144,7 @@ def _remember(known: dict[Any, Any], key: Hashable, value: object) -> None:
 
 
 def check_not_replaced(known: int, newest: int) -> None:
-    """Refuses a catalog without a snapshot that was the newest one before: DuckLake never removes the newest."""
+    """Rejects a catalog without a snapshot that was the newest one before: DuckLake never removes the newest."""
     if newest < known:
         raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
 

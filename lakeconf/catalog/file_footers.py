@@ -13,7 +13,7 @@ from lakeconf.errors import SchemaError, StorageError
 from lakeconf.sql import files_sql, literal
 
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
-# rows from DuckDB. So a text column always has bounds. The upper one is above every text that does not begin with 64
+# rows from DuckDB. So a text column always has bounds. The upper one is above every string that does not begin with 64
 # times the last code point, which is no character.
 WIDEST_TEXT = ("", chr(1114111) * 64)
 _WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
@@ -96,7 +96,7 @@ def files_with(connection: Connection, paths: Iterable[str], column: str) -> set
 
 
 def check_decimals(connection: Connection, paths: Sequence[str], types: Iterable[str]) -> None:
-    """Refuses files with decimals that DuckDB reads as other numbers, of DOUBLE; `types` are those of the columns."""
+    """Rejects files with decimals that DuckDB reads as other numbers, of DOUBLE; `types` are those of the columns."""
     if not any("DOUBLE" in kind for kind in types):
         return
     wide = f"FROM {files_sql('parquet_schema', paths)} WHERE converted_type = 'DECIMAL' AND precision > 38 LIMIT 1"

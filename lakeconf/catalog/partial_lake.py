@@ -48,7 +48,7 @@ def name_in_lake(column: Column) -> str:
 
 
 def refuse_encrypted(plan: ScanPlan) -> None:
-    """Refuses a plan with encrypted files: their keys would be a part of what describes the files."""
+    """Rejects a plan with encrypted files: their keys would be a part of what describes the files."""
     for file in plan.files:
         if file.encryption_key is not None or (file.delete_file and file.delete_file.encryption_key is not None):
             raise UnsupportedError(
@@ -92,7 +92,7 @@ def _contents(plan: ScanPlan) -> Iterator[tuple[str, _Rows]]:
 
 
 class _Sql(str):
-    """A text that is SQL already."""
+    """A string that is SQL already."""
 
     __slots__ = ()
 

@@ -386,7 +386,7 @@ def own_rows(
 ) -> list[tuple[Any, ...]]:
     """Runs a query on the metadata tables that DuckDB and the catalog understand alike, as the transaction sees them.
 
-    `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return texts.
+    `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
     """
     text, unbound = with_literals(sql, parameters)
     ordered = f" ORDER BY {order}" if order else ""

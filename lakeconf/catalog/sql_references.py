@@ -136,7 +136,7 @@ def _parse(connection: Connection, sql: str) -> Any:
         return None
 
 
-# Where a part of a text begins and ends, in characters.
+# Where a part of a string begins and ends, in characters.
 Span = tuple[int, int]
 # DuckDB's number for a place that it does not know.
 _UNKNOWN = 2**64 - 1
@@ -348,7 +348,7 @@ def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
 
 
 def replaced(text: str, changes: Mapping[Span, str]) -> str:
-    """A text with other parts."""
+    """A string with other parts."""
     made, last = [], 0
     for (start, end), part in sorted(changes.items()):
         made += [text[last:start], part]
@@ -357,7 +357,7 @@ def replaced(text: str, changes: Mapping[Span, str]) -> str:
 
 
 def original_offset(changes: Mapping[Span, str], offset: int) -> int:
-    """The offset in a text of an offset in the text that `replaced` makes of it; the start of a replaced part."""
+    """The offset in a string of an offset in the text that `replaced` makes of it; the start of a replaced part."""
     shift = 0
     for (start, end), part in sorted(changes.items()):
         if offset < start + shift:

@@ -102,7 +102,7 @@ SAFE_TABLE_FUNCTIONS = frozenset(
 _UNSAFE_FUNCTIONS = frozenset(
     {
         *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
-        *("json_serialize_plan", "write_log"),  # the first one binds a query in a text, so it reads files
+        *("json_serialize_plan", "write_log"),  # the first one binds a query in a string, so it reads files
     }
 )
 
@@ -351,7 +351,7 @@ _OTHERS = frozenset(
     }
 )
 
-# Functions that run a query in a text, which may be computed.
+# Functions that run a query in a string, which may be computed.
 _RUNNING_SQL = frozenset({"json_execute_serialized_sql", "query"})
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
 _NOT_ONE_QUERY = (
@@ -361,13 +361,13 @@ _NOT_ONE_QUERY = (
 
 
 def check_only_reads(connection: Connection, sql: str) -> None:
-    """Refuses SQL that is more than one query that reads.
+    """Rejects SQL that is more than one query that reads.
 
     A PIVOT is allowed, and a CALL of a function that is known to only read.
     """
     with translated_errors():
         statements = duckdb.extract_statements(sql)
-    # DuckDB's parser adds statements without a text to a PIVOT, and reports a PRAGMA as a query.
+    # DuckDB's parser adds statements without any text to a PIVOT, and reports a PRAGMA as a query.
     written = [one.type for one in statements if one.query or one.type != duckdb.StatementType.CREATE]
     first = next(iter(_words(sql)), "")
     # DuckDB's parser reports CHECKPOINT as a CALL.
@@ -385,7 +385,7 @@ def check_only_reads(connection: Connection, sql: str) -> None:
 
 
 def check_functions(names: Iterable[str]) -> None:
-    """Refuses functions that change the lake, or may do so."""
+    """Rejects functions that change the lake, or may do so."""
     for name in sorted(names):
         if name in _RUNNING_SQL:
             raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
@@ -403,7 +403,7 @@ def called_functions(sql: str) -> Sequence[str]:
 
 
 def _words(sql: str) -> list[str]:
-    """The tokens: names and keywords in lower case and without quotes, `(`, and an empty text for all others."""
+    """The tokens: names and keywords in lower case and without quotes, `(`, and an empty string for all others."""
     text = sql.encode()  # the offsets count bytes
     found = []
     with translated_errors():

@@ -28,7 +28,7 @@ def split_name(name: str) -> tuple[str, str]:
     """Splits a name into schema and table."""
     try:
         parts = re.fullmatch(rf"(?:({_PART})\.)?({_PART})", name)
-    except TypeError:  # it is not a text
+    except TypeError:  # it is not a string
         parts = None
     if not parts:
         raise TableNotFoundError(f"{name!r} is not a valid table name", hint="write schema.table, or table")
@@ -340,14 +340,14 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def name_list(names: object, argument: str) -> list[str]:
-    """An argument that lists names: a text alone would be read as a list of its letters."""
+    """An argument that lists names: a string alone would be read as a list of its letters."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
         raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
     found = list(names)
     for name in found:
         if not isinstance(name, str):
-            raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as text")
+            raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as strings")
     return found
 
 

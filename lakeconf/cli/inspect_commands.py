@@ -180,7 +180,7 @@ def _show_csv(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _check_keys(names: Sequence[str]) -> None:
-    """Refuses columns of the same name: an object of JSON would keep only the last one."""
+    """Rejects columns of the same name: an object of JSON would keep only the last one."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise QueryError(

@@ -19,7 +19,7 @@ from lakeconf.logs import escaped
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# The texts of floats that are no numbers in JSON, as PostgreSQL writes them.
+# The strings of floats that are no numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
@@ -161,7 +161,7 @@ def _relative(path: Path) -> str:
 
 
 def check_new(path: Path, *, force: bool) -> None:
-    """Refuses a file that exists, unless it may be overwritten."""
+    """Rejects a file that exists, unless it may be overwritten."""
     if path.exists() and not force:
         raise click.UsageError(f"{path} already exists; use --force to overwrite it")
 

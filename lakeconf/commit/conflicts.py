@@ -166,7 +166,7 @@ def _named(reader: CatalogReader, dependencies: Iterable[ReadDependency], since:
 
 
 def check_not_overtaken(reader: CatalogReader, begun: int) -> None:
-    """Refuses a commit if another one was faster, because it may have flushed rows while a statement looked for them.
+    """Rejects a commit if another one was faster, because it may have flushed rows while a statement looked for them.
 
     Such a commit fails anyway, unless its statements found no row, so that it commits nothing.
     """
@@ -175,7 +175,7 @@ def check_not_overtaken(reader: CatalogReader, begun: int) -> None:
 
 
 def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun: int) -> None:
-    """Refuses rows if the columns or partition keys of their table changed before the snapshot `begun`.
+    """Rejects rows if the columns or partition keys of their table changed before the snapshot `begun`.
 
     Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows. DuckLake
     itself detects changes after `begun`, on which the commit builds.

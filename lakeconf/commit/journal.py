@@ -148,7 +148,7 @@ def models_of(connection: Connection, alias: str, table: str) -> list[str]:
 
 
 def check_events(connection: Connection, alias: str, events: Sequence[Event]) -> None:
-    """Refuses events of models that another process has run since they began."""
+    """Rejects events of models that another process has run since they began."""
     is_new = bool(events) and not _exists(connection, alias)
     query = f"SELECT count(*) FROM {identifier(alias)}.{TABLE} WHERE model = ?"
     for event in events:

@@ -98,7 +98,7 @@ class Scope:
         return self.session.guard.writing()
 
     def check_writable(self) -> None:
-        """Refuses a write."""
+        """Rejects a write."""
         if self.transaction is not None:
             self.transaction.check_open()
         if self.at is not None:
@@ -109,7 +109,7 @@ class Scope:
         self.session.check_writable()
 
     def check_maintainable(self) -> None:
-        """Refuses maintenance, which commits by itself."""
+        """Rejects maintenance, which commits by itself."""
         self.check_writable()
         if self.transaction is not None:
             raise LakeconfError(

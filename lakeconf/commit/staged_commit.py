@@ -120,7 +120,7 @@ ReplacedRows = Mapping[str, list[tuple[object, ...]]]
 
 
 def check_replaced(reader: CatalogReader, table: TableInfo, replacements: Sequence[Replacement], begun: int) -> None:
-    """Refuses replacements if another writer has changed rows of the files, or if the new files have other rows."""
+    """Rejects replacements if another writer has changed rows of the files, or if the new files have other rows."""
     wanted = {file.data_file_id: file for replacement in replacements for file in replacement.group.files}
     with reader.transaction() as transaction:
         groups = groups_of(transaction, table, begun)

@@ -109,7 +109,7 @@ class Transaction:
         self.author = self.author or default_author()
 
     def check_open(self) -> None:
-        """Refuses writes, audits and runs in a transaction that has ended."""
+        """Rejects writes, audits and runs in a transaction that has ended."""
         if self._ended:
             raise LakeconfError("nothing can be written: the transaction has ended", hint="start another transaction")
 

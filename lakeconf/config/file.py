@@ -68,7 +68,7 @@ def path_of(path: object) -> Path:
     """An argument that is the path of a file."""
     if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
         return Path(path)
-    raise failure(Code.UNREADABLE, f"{path!r} is not a path", hint="pass the path of a file as text")
+    raise failure(Code.UNREADABLE, f"{path!r} is not a path", hint="pass the path as a string")
 
 
 def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> Source:
@@ -183,13 +183,13 @@ def _parsed(path: Path, text: str) -> Table:
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:
-    """Rejects tables and lists nested too deeply, keys that are long or no text, and integers of over 64 bits."""
+    """Rejects tables and lists nested too deeply, keys that are long or no string, and integers of over 64 bits."""
     level: list[tuple[Key, Any]] = [((), data)]
     for _ in range(MAX_DEPTH):
         tables = [(key, table.items() if isinstance(table, Mapping) else enumerate(table)) for key, table in level]
         items = [((*key, name), value) for key, table in tables for name, value in table]
         if not all(isinstance(name, str) for _, table in level if isinstance(table, Mapping) for name in table):
-            raise failure(Code.WRONG_TYPE, "a key is not a text", hint="write keys as text")
+            raise failure(Code.WRONG_TYPE, "a key is not a string", hint="write keys as strings")
         for key, value in items:
             if isinstance(key[-1], str) and len(key[-1]) > MAX_KEY:
                 message = f"a key is longer than {MAX_KEY} characters"

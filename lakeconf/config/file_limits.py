@@ -20,7 +20,7 @@ MAX_DEPTH = 30
 MAX_KEY = 255
 Language: TypeAlias = Literal["TOML", "SQL"]
 
-# A text or comment without an end reaches to the end of the file. A `step` or `link` nests one level up to an `end`:
+# A string or comment without an end reaches to the end of the file. A `step` or `link` nests one level up to an `end`:
 # `a.b.c = 1`, `NOT NOT true` and `a[1][2]` are as deep as brackets in brackets.
 _TOKENS: dict[Language, str] = {
     "TOML": r'''
@@ -38,7 +38,7 @@ _TOKENS: dict[Language, str] = {
 
 
 def too_deep(text: str, language: Language) -> int | None:
-    """The offset at which a text, which may be invalid, nests more than `MAX_DEPTH` levels; None if it does not."""
+    """The offset at which a string, which may be invalid, nests more than `MAX_DEPTH` levels; None if it does not."""
     steps = [0]  # since the last end, at each open bracket
     for token in _tokens(text, language):
         kind = token.lastgroup

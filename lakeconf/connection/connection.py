@@ -220,7 +220,7 @@ class Connection:
 
     @contextlib.contextmanager
     def errors_with_places(self) -> Iterator[None]:
-        """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's own statement.
+        """Errors inside have the place in the SQL that DuckDB was given first, and no text of lakeconf's statement.
 
         DuckDB shows the place of an error in a relation in the wrong text: that of the statement that reads it.
         """

@@ -72,7 +72,7 @@ def options_of(given: Mapping[str, str], kind: str) -> Options:
         if key not in allowed:
             problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
             raise LakeconfError(problem, hint=suggestion(key, allowed, f"use one of its options: {', '.join(allowed)}"))
-        convert, expected = _VALUES.get(key, (str, "a text"))
+        convert, expected = _VALUES.get(key, (str, "a string"))
         try:
             values[key] = convert(text)
         except ValueError:
@@ -100,7 +100,7 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-# How to read the text of an option, and what it is; others are texts.
+# How to read the text of an option, and what it is; others are strings.
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
     **dict.fromkeys(("version", "since", "snapshots_per_batch"), (_whole_number, "a whole number")),
     "timestamp": (datetime.fromisoformat, "a time such as 2026-01-31T12:00:00+00:00"),

@@ -193,7 +193,7 @@ _KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
 def check_types(schema: Any) -> None:
-    """Refuses an Arrow table with a column that DuckDB cannot hold as it is."""
+    """Rejects an Arrow table with a column that DuckDB cannot hold as it is."""
     for field in schema:
         for found in _types(field.type):
             problem = _problem(found)
@@ -289,7 +289,7 @@ def _unconvertible(frame: nw.DataFrame[Any], error: Exception) -> SchemaError:
 
 
 def _check_columns(frame: nw.DataFrame[Any]) -> None:
-    """Refuses names that DuckDB would change, and columns of Python objects that would change."""
+    """Rejects names that DuckDB would change, and columns of Python objects that would change."""
     if not frame.columns:
         raise SchemaError("the frame has no columns", hint="pass a frame with columns")
     check_distinct(list(map(str, frame.columns)))

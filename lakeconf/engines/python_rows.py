@@ -27,7 +27,7 @@ def is_null(value: object) -> bool:
 
 
 def check_values(column: str, values: Iterable[object]) -> None:
-    """Refuses values of one column that pyarrow would change."""
+    """Rejects values of one column that pyarrow would change."""
     known = [value for value in values if not (is_null(value) or (isinstance(value, float) and isnan(value)))]
     if set(map(type, known)) in _KEPT:
         return
@@ -158,7 +158,7 @@ def _folded(row: Mapping[str, object]) -> dict[str, object]:
     """A row with names in lower case."""
     for name in row:
         if not isinstance(name, str):
-            raise SchemaError(f"the key {name!r} of a row is not a text", hint="write the keys as text")
+            raise SchemaError(f"the key {name!r} of a row is not a string", hint="write the keys as strings")
     found = {folded(name): value for name, value in row.items()}
     if len(found) < len(row):
         raise SchemaError(

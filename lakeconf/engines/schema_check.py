@@ -251,10 +251,10 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses names that are no text, and column names that lakeconf reserves."""
+    """Rejects names that are no string, and column names that lakeconf reserves."""
     for name in names:
         if not isinstance(name, str):
-            raise SchemaError(f"the column name {name!r} is not a text", hint="write names as text")
+            raise SchemaError(f"the column name {name!r} is not a string", hint="write names as strings")
         if not name or "\0" in name:
             raise SchemaError(
                 f"{name!r} is not a column name", hint="use a name of at least one character, without NUL"
@@ -267,13 +267,13 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_writable(column: str, found: DuckDBPyType) -> None:
-    """Refuses types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable."""
+    """Rejects types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable."""
     for instead in (_UNSTORED[one.id] for one in types_in(found) if one.id in _UNSTORED):
         raise SchemaError(f"files cannot store the column {column!r} of the type {found}", hint=f"use {instead}")
 
 
 def check_promotion(found: DuckDBPyType, new: DuckDBPyType) -> None:
-    """Refuses a wider type that would change some of the existing values, which DuckLake allows."""
+    """Rejects a wider type that would change some of the existing values, which DuckLake allows."""
     if not fits(found, new) or (found != new and rounded_columns({"x": str(found)}, {"x": str(new)})):
         raise SchemaError(
             f"the type {new} cannot hold all values of the type {found} exactly",

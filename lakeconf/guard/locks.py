@@ -365,7 +365,7 @@ class ServerLocks:
 
 
 def check_privileges(server: CatalogServer, database: str, schema: str | None, connection: Connection) -> None:
-    """Refuses a role that may not change all tables of the catalog."""
+    """Rejects a role that may not change all tables of the catalog."""
     refused = connection.rows(server.unwritable(database, schema))
     if refused:
         raise CatalogError(

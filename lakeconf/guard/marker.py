@@ -38,7 +38,7 @@ class LakeMarker:
         return self.reader.data_path + MARKER
 
     def before_write(self) -> None:
-        """Refuses writes below the data path of another lake, and creates the marker of a new lake.
+        """Rejects writes below the data path of another lake, and creates the marker of a new lake.
 
         If the lake has files but no marker, this creates none; `lakeconf doctor --store STORE --repair` does.
         """
@@ -49,7 +49,7 @@ class LakeMarker:
         self._checked = True
 
     def check_free(self) -> bool:
-        """Refuses the data path of another lake; true if a new lake would create its marker there."""
+        """Rejects the data path of another lake; true if a new lake would create its marker there."""
         found = self._read()
         if found is not None and found.get("lake") != self.reader.lake_id:
             raise self._other()
@@ -177,7 +177,7 @@ class LakeMarker:
         return bool(found[0][0])
 
     def _check_empty(self) -> None:
-        """Refuses a data path with files if the catalog has none."""
+        """Rejects a data path with files if the catalog has none."""
         if self._has_files():
             raise CatalogError(
                 f"the catalog has no files, but there are Parquet files below {self.reader.data_path}: "

@@ -102,7 +102,7 @@ def difference(
 
 
 def _check_comparable(types: Sequence[Mapping[str, str]], on: Sequence[str]) -> None:
-    """Refuses keys of types of which one has several values for a value of the other, such as '1' and '01' for 1."""
+    """Rejects keys of types of which one has several values for a value of the other, such as '1' and '01' for 1."""
     for name in on:
         one, other = (parsed_type(columns[name]) for columns in types)
         if not (fits(one, other) or fits(other, one)):

@@ -179,7 +179,7 @@ def _catalog(examination: Examination) -> str:
 
 
 def _check_creatable(store: Store, connection: Connection) -> None:
-    """Refuses a role that cannot create the catalog."""
+    """Rejects a role that cannot create the catalog."""
     server, database = store.metadata_backend.server(), "lakeconf_doctor"
     query = None if server is None else server.uncreatable(database, store.metadata_backend.catalog_schema(store.names))
     if query is None or creates_nothing(store.attach_options):

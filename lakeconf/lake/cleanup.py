@@ -203,7 +203,7 @@ class Cleanup:
 
 
 def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:
-    """Refuses scheduled files that a cleanup must not remove."""
+    """Rejects scheduled files that a cleanup must not remove."""
     if paths:
         raise CatalogError(
             f"the catalog lists files for removal {which}, so no file was removed: {', '.join(paths)}", hint=hint

@@ -142,7 +142,7 @@ class Lake:
 
         Args:
             version: The version of a snapshot.
-            timestamp: A time with a time zone, instead of a version; or a text in ISO 8601, such as
+            timestamp: A time with a time zone, instead of a version; or a string in ISO 8601, such as
                 `2026-01-31T12:00:00+00:00`.
 
         Raises:
@@ -543,4 +543,4 @@ def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
 
 def _check_query(sql: object) -> None:
     if not isinstance(sql, str):
-        raise QueryError(f"the SQL is not a text: {type(sql).__name__}", hint="write it as text")
+        raise QueryError(f"the SQL is not a string: {type(sql).__name__}", hint="write it as a string")

@@ -404,7 +404,7 @@ def add_replacement(transaction: Transaction, request: SortRequest) -> None:
 
 
 def _check_row_ids(session: Session, request: SortRequest, file: SortedFile) -> None:
-    """Refuses a file that does not contain exactly the ids of the rows that they replace."""
+    """Rejects a file that does not contain exactly the ids of the rows that they replace."""
     info = request.table
     listed = ", ".join(literal(file.path) for file in request.group.files)
     table = f"{quoted(session, info)} AT (VERSION => {request.snapshot_id})"

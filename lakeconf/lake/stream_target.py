@@ -44,7 +44,7 @@ class StreamSink:
         self._table.append(batch, idempotency_key=f"stream {query} batch {batch_id}")
 
     def _check_checkpoint(self, query_id: str, batch_id: int) -> None:
-        """Refuses a batch if the query has written from another checkpoint: its numbers mean other rows."""
+        """Rejects a batch if the query has written from another checkpoint: its numbers mean other rows."""
         if query_id in self._checked:
             return
         written = re.compile(rf"stream {re.escape(self._query or '')} query (\S+) batch \d+")

@@ -414,7 +414,7 @@ class Table:
         """Describes the table and its columns, in one snapshot.
 
         Args:
-            comment: The description of the table; None keeps the present one, an empty text removes it.
+            comment: The description of the table; None keeps the present one, an empty string removes it.
             columns: Descriptions by column; None removes one.
 
         Returns:

@@ -127,7 +127,7 @@ def _value(files: Files, path: str, column: str, text: str) -> str:
 
 
 def _guess(files: Files, path: str, column: str, text: str, kind: str) -> SchemaError:
-    """Returns the error about a text."""
+    """Returns the error about a string."""
     message = f"{_value(files, path, column, text)}, which is no {kind}"
     type_id = parsed_type(kind).id
     if type_id in INTEGERS:
@@ -266,7 +266,7 @@ def check_files(files: Files, lake: Lake) -> None:
 
 
 def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Refuses values that another type would change."""
+    """Rejects values that another type would change."""
     whens, checked = [], set()
     for check in (is_guessed, is_rewritten, rounds, has_repeated_key):
         for name, kinds in pairs.items():
@@ -289,7 +289,7 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
 
 
 def _check_floats(files: Files, lake: Lake, every: Mapping[str, str]) -> None:
-    """Refuses Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
+    """Rejects Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
     if len(files.paths) == 1:
         return
     floats = {folded(name): kind for name, kind in every.items() if re.search("FLOAT|DOUBLE", kind)}
@@ -312,7 +312,7 @@ def _has_no_float(given: DuckDBPyType, read: DuckDBPyType) -> bool:
 
 
 def _check_paths(files: Files) -> None:
-    """Refuses folders, and files without a single byte, which have no columns."""
+    """Rejects folders, and files without a single byte, which have no columns."""
     for name, path in zip(files.names, files.paths, strict=True):
         if "://" in path:
             continue
@@ -364,7 +364,7 @@ def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -
 
 
 def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
-    """Refuses numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
+    """Rejects numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
     kinds = {name: parsed_type(kind) for name, kind in columns.items()}
     exact = [name for name, kind in kinds.items() if kind.id not in FLOATS]
     rows = sql_rows(lake, f"SELECT {_FILE}, json FROM {source} WHERE regexp_matches(json, {literal(_DIGITS)})")

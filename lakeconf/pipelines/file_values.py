@@ -105,7 +105,7 @@ def _only_if(cheap: str, condition: str) -> str:
 
 
 def _has_more_digits(column: str, scale: int) -> str:
-    """The condition that a number in a text has more digits after the point than a type."""
+    """The condition that a number in a string has more digits after the point than a type."""
     mantissa = f"regexp_replace(trim({column}), '[eE].*$', '')"
     exponent = f"coalesce(TRY_CAST(regexp_extract({column}, '[eE]([+-]?\\d+)', 1) AS INTEGER), 0)"
     digits = f"regexp_replace({mantissa}, '\\D', '', 'g')"
@@ -123,12 +123,12 @@ ZONED = frozenset({"timestamp with time zone", "time with time zone"})
 # The types of DuckDB whose values have a date.
 DATED = ids_with(Fact.DATED)
 _ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
-# Almost all texts: the regular expression takes several times as long.
+# Almost all strings: the regular expression takes several times as long.
 _PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def is_guessed(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text has no date in ISO 8601, or that DuckDB leaves out its offset, or all of it."""
+    """Returns the condition that a string has no date in ISO 8601, or that DuckDB omits its offset or all of it."""
     kind = parsed_type(wanted).id
     if parsed_type(given).id != "varchar" or kind not in DATED | ZONED | {"time"}:
         return None
@@ -145,7 +145,7 @@ def is_guessed(column: str, given: str, wanted: str) -> str | None:
 
 
 def is_rewritten(column: str, given: str, wanted: str) -> str | None:
-    """Returns the condition that a text for which DuckDB infers an integer is written in another way, such as 007."""
+    """Returns the condition that a string for which DuckDB infers an integer is written in another way, such as 007."""
     if parsed_type(given).id != "varchar" or parsed_type(wanted).id not in INTEGERS:
         return None
     changes = f"CAST(TRY_CAST({column} AS {wanted}) AS VARCHAR) IS DISTINCT FROM trim({column})"

@@ -110,7 +110,7 @@ def comment_statements(
         raise SchemaError("the comments of columns are not a dictionary", hint="write {'column': 'its comment'}")
     for one in (comment, *column_comments.values()):
         if not isinstance(one, str | None):
-            raise SchemaError(f"a comment is not a text: {one!r}", hint="write comments as text")
+            raise SchemaError(f"a comment is not a string: {one!r}", hint="write comments as strings")
     made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
     for name, text in column_comments.items():
         column = identifier(known_column(name, known, "a comment describes an unknown column:"))
@@ -142,10 +142,10 @@ def type_sql(name: str, text: str) -> str:
 
 
 def _check_text(name: str, text: object) -> None:
-    """Refuses types of other libraries and of Python."""
+    """Rejects types of other libraries and of Python."""
     if not isinstance(text, str):
         raise SchemaError(
-            f"the type of the column {name!r} is not a text: {text!r}",
+            f"the type of the column {name!r} is not a string: {text!r}",
             hint="write the name of a type of DuckDB, such as 'BIGINT'; or pass a frame with the columns",
         )
 
@@ -203,7 +203,7 @@ def _sort_key(key: str, columns: Mapping[str, str]) -> str:
 def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
     """The column with this name, ignoring case."""
     if not isinstance(name, str):
-        raise SchemaError(f"{why} {name!r}", hint="write names as text")
+        raise SchemaError(f"{why} {name!r}", hint="write names as strings")
     names = {folded(column): column for column in columns}
     if folded(name) in names:
         return names[folded(name)]
@@ -214,7 +214,7 @@ def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
 _INTEGERS = integers()
 # The text of other objects is no value: an expression of polars, a function. Scalars of numpy have a `dtype`.
 _KINDS = (str, bytes, bytearray, Number, date, time, timedelta, UUID, PurePath, Mapping, list, tuple, set)
-_KNOWN = "pass a constant of Python, such as a number, a text or a date, or an expression of narwhals"
+_KNOWN = "pass a constant of Python, such as a number, a string or a date, or an expression of narwhals"
 _OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d|Z$)")
 _FRACTION = re.compile(r":\d\d\.(\d+)")
 

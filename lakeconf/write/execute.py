@@ -249,7 +249,7 @@ def _add(transaction: Transaction, name: str, *, statement: Statement, frames: M
 
 
 def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
-    """Refuses frames that the statement changes, does not use, or uses as tables of the lake too."""
+    """Rejects frames that the statement changes, does not use, or uses as tables of the lake too."""
     target, names = statement.target, set(map(folded, frames))
     used = {table.name for table in statement.reads.relations if not table.schema}
     for frame in frames:
@@ -264,7 +264,7 @@ def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
 
 
 def _check_names(transaction: Transaction, statement: Statement, frames: Mapping[str, object]) -> None:
-    """Refuses names of tables without a schema that DuckDB would find in another schema than `main`."""
+    """Rejects names of tables without a schema that DuckDB would find in another schema than `main`."""
     tables = {statement.target, *statement.reads.relations}
     names = frozenset(
         Name("", "", table.name) if statement.is_in_default_schema(table) and not table.database else table
@@ -319,7 +319,7 @@ def _depend_on(transaction: Transaction, names: Iterable[str]) -> None:
 
 
 def _check_stored_types(execution: _Execution) -> None:
-    """Refuses values that the files would round: nothing else checks those that DuckDB computes."""
+    """Rejects values that the files would round: nothing else checks those that DuckDB computes."""
     statement = execution.statement
     if statement.kind == "delete":
         return

@@ -54,7 +54,7 @@ def _values(writer: Connection, files: Sequence[str], key: Column) -> list[Predi
             return []
         return [one_of(key, list(values))]
     except LakeconfError:
-        return []  # such as a date after the year 9999, or bytes that are no text
+        return []  # such as a date after the year 9999, or bytes that are no string
 
 
 def _key_bounds(writer: Connection, files: Sequence[str], key: Column) -> list[Predicate]:

@@ -166,7 +166,7 @@ _RANGES = {
 
 
 def check_recurring(info: TableInfo) -> None:
-    """Refuses partition keys that recur: `month(day)` alone puts the same month of all years into one partition."""
+    """Rejects partition keys that recur: `month(day)` alone puts the same month of all years into one partition."""
     larger = {"month": ("year",), "day": ("year", "month"), "hour": ("year", "month", "day")}
     keys = {(part.field_id, part.transform) for part in info.partition_fields}
     names = {column.field_id: column.name for column in info.columns}

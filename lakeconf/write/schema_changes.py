@@ -177,7 +177,7 @@ class Evolution:
                 raise SchemaError(f"{name} is not a dictionary: {value!r}", hint=f"write {name}={{'column': …}}")
 
     def _check_distinct(self, types: Mapping[str, str]) -> None:
-        """Refuses two columns, or two fields of a column, with the same name at any step."""
+        """Rejects two columns, or two fields of a column, with the same name at any step."""
         names = ColumnNames(types)
         for name in self.drop:
             names.drop(_parts(name))
@@ -235,7 +235,7 @@ def _new_fields(given: DuckDBPyType, own: DuckDBPyType, path: str) -> dict[str, 
 def _parts(name: str) -> list[str]:
     """The parts of a dotted name; a part that contains a dot is quoted."""
     if not isinstance(name, str):
-        raise SchemaError(f"{name!r} is not the name of a column", hint="write names as text")
+        raise SchemaError(f"{name!r} is not the name of a column", hint="write names as strings")
     found = [(quoted.replace('""', '"') or plain) for quoted, plain in _PART.findall(name)]
     if not found or ".".join(match.group() for match in _PART.finditer(name)) != name:
         raise SchemaError(f"{name!r} is not the name of a column", hint='write column, column.field, or "odd.column"')
@@ -491,4 +491,4 @@ def _described(
         if read is not None:
             reader = transaction.session.reader
             check_columns(reader, [read], latest(reader).snapshot_id)
-        raise SchemaError(f"DuckLake refused the change: {error.message}") from error
+        raise SchemaError(f"DuckLake rejected the change: {error.message}") from error

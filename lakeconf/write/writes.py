@@ -209,7 +209,7 @@ def commit_key(scope: Scope, name: str, key: str | None) -> CommitKey | None:
     if key is None:
         return None
     if not isinstance(key, str):
-        raise LakeconfError(f"the idempotency key {key!r} is not a text", hint="write it as text")
+        raise LakeconfError(f"the idempotency key {key!r} is not a string", hint="write it as a string")
     check_commit_text(key, "the idempotency key")
     reader = scope.session.reader
     pending = scope.transaction.targets.get(table_key(name)) if scope.transaction else None
@@ -273,7 +273,7 @@ def table_key(name: str) -> str:
 
 
 def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
-    """Refuses staged rows that do not satisfy a condition."""
+    """Rejects staged rows that do not satisfy a condition."""
     outside = f"SELECT count(*) FROM ({staged.source}) WHERE ({condition}) IS NOT TRUE"
     ((count,),) = writer.rows(outside)
     if count:
@@ -284,7 +284,7 @@ def check_condition(writer: Connection, staged: Staged, condition: str) -> None:
 
 
 def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Sequence[str], where: str = "true") -> None:
-    """Refuses a merge in which several rows of the frame match one row of the table."""
+    """Rejects a merge in which several rows of the frame match one row of the table."""
     acted = f"FROM ({staged.source}) WHERE {ROW_ID} IS NOT NULL AND ({where})"
     twice = repeated_id(writer, f"SELECT {ROW_ID} {acted}")
     if twice is None:
@@ -299,7 +299,7 @@ def check_matches(writer: Connection, info: TableInfo, staged: Staged, on: Seque
 
 
 def check_row_ids(info: TableInfo) -> None:
-    """Refuses a table with a column that hides the row ids."""
+    """Rejects a table with a column that hides the row ids."""
     if any(folded(column.name) == "rowid" for column in info.columns):
         raise UnsupportedError(
             f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
@@ -310,7 +310,7 @@ def check_row_ids(info: TableInfo) -> None:
 def check_required(
     writer: Connection, info: TableInfo, staged: Staged, columns: Collection[str], where: str = "true"
 ) -> None:
-    """Refuses NULLs in NOT NULL columns: DuckLake checks them too late, or not at all."""
+    """Rejects NULLs in NOT NULL columns: DuckLake checks them too late, or not at all."""
     required = [column.name for column in info.columns if not column.nullable and column.name in columns]
     if not required:
         return
@@ -373,7 +373,7 @@ def readable(transaction: Transaction, target: Target, names: Collection[str] | 
 
 
 def _check_names(info: TableInfo, selected: Collection[str]) -> None:
-    """Refuses columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
+    """Rejects columns that narwhals cannot name in an expression, or that collide with lakeconf's own columns."""
     for column in info.columns:
         reserved = column.name.lower().startswith(RESERVED)
         if reserved or (column.name in selected and (column.name == "*" or set(column.name) & set('."`'))):

@@ -119,13 +119,13 @@ PLANTED = "planted-in-an-argument"
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
-        ("name", None, "name is None, and not a text"),
-        ("name", 5, "name is a value of the type int, and not a text"),
+        ("name", None, "name is None, and not a string"),
+        ("name", 5, "name is a value of the type int, and not a string"),
         ("name", "", "the name of the store is empty"),
         ("metadata_backend", None, "metadata_backend is None, and not a metadata backend"),
         ("metadata_backend", PLANTED, "metadata_backend is a value of the type str, and not a metadata backend"),
         ("storage_backend", PLANTED, "storage_backend is a value of the type str, and not a storage backend"),
-        ("alias", 5, "alias is a value of the type int, and not a text"),
+        ("alias", 5, "alias is a value of the type int, and not a string"),
     ],
 )
 def test_wrong_argument_of_a_store_is_named(argument: str, value: Any, message: str, tmp_path: Path) -> None:

@@ -190,9 +190,9 @@ def test_problems_of_storage_show_no_values(key: str, value: object) -> None:
 
 @pytest.mark.parametrize("source", [5, True, b"lakeconf.toml", [], {5: 5}, {"stores": {5: {}}}])
 def test_source_that_is_no_path_and_no_table_is_refused(source: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is not a path|a key is not a text") as refused:
+    with pytest.raises(ConfigError, match=r"is not a path|a key is not a string") as refused:
         init(source)
-    assert refused.value.problems[0].hint in ("pass the path of a file as text", "write keys as text")
+    assert refused.value.problems[0].hint in ("pass the path as a string", "write keys as strings")
 
 
 @pytest.mark.parametrize("name", [5, ["dev"]])

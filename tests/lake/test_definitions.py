@@ -94,7 +94,7 @@ def test_names_that_a_table_cannot_take_or_lose_are_refused(two_tables: Lake) ->
     for new, message in (
         ("U", r"^the table main\.U already exists"),
         ("other.t", "DuckLake cannot move main.t to the schema 'other'"),
-        ("v", "^DuckLake refused the change: "),
+        ("v", "^DuckLake rejected the change: "),
         ("{DATA_PATH}", r"the new name of main\.t contains \{DATA_PATH\}"),
     ):
         with pytest.raises(SchemaError, match=message):
@@ -304,7 +304,7 @@ def test_change_that_ducklake_refuses_is_a_schema_error(two_tables: Lake) -> Non
     before = two_tables.snapshot_id
     changes: list[dict[str, Any]] = [{"drop": ["at"]}, {"add": {"n": "INTEGER"}, "defaults": {"n": "many"}}]
     for change in changes:
-        with pytest.raises(SchemaError, match=r"^DuckLake refused the change: "):
+        with pytest.raises(SchemaError, match=r"^DuckLake rejected the change: "):
             table.evolve(**change)
     assert two_tables.refresh() == before
 

@@ -75,7 +75,13 @@ class Surroundings:
         files = [(path, path.stat().st_mtime_ns) for path in sorted((self.project / "data").rglob("*"))]
         others = sorted(path for path in self.project.iterdir() if not path.name.startswith("catalog.sqlite"))
         with contextlib.closing(sqlite3.connect(self.project / "catalog.sqlite")) as catalog:
-            return files, others, list(catalog.iterdump()), hash(frozenset(os.environ.items())), open_sockets() - self.sockets
+            return (
+                files,
+                others,
+                list(catalog.iterdump()),
+                hash(frozenset(os.environ.items())),
+                open_sockets() - self.sockets,
+            )
 
     def was_reached(self) -> bool:
         try:

@@ -46,6 +46,8 @@ END_TO_END = frozenset(
 )
 # Without `make prove`, a dear function runs on one of its catalogs, another one for each function.
 ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
+# Without `make prove`, the cases of a function that is not cheap run for this many seconds at most, but at least one.
+FUNCTION = 4.0
 EVERY_CATALOG = (
     *("tests/conformance/", "tests/differential/", "tests/faults/", "tests/histories/"),
     *("tests/commit/test_kills.py", "tests/commit/test_maintenance_kills.py"),
@@ -96,6 +98,13 @@ class Choice:
         cost = self._costs.get(group)
         is_dear = cost is not None and cost.seconds > ONE_CATALOG[group.endswith(" spark")]
         return is_dear and not PROVE and not group.startswith(EVERY_CATALOG)
+
+    def share(self, group: str) -> int | None:
+        """How many cases of a group run without `make prove`; None for all."""
+        cost = self._costs.get(group)
+        if cost is None or cost.seconds <= CHEAP or PROVE or group.startswith(EVERY_CATALOG):
+            return None
+        return max(1, int(FUNCTION / cost.seconds))
 
     def seconds(self) -> float:
         """The seconds of all quick cases, on one core."""
@@ -151,6 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = config.getoption("--tier")
     if not any("[" in argument for argument in config.args):  # a chosen case runs
         leave_out(config, items, on_other_catalogs(items, config.stash[CHOICE]))
+        leave_out(config, items, beyond_their_share(items, config.stash[CHOICE]))
     if tier == "all":
         return
     taken: dict[str, int] = defaultdict(int)
@@ -179,6 +189,19 @@ def on_other_catalogs(items: list[pytest.Item], choice: Choice) -> list[pytest.I
         every = sorted(set().union(*(catalogs for _, catalogs in cases)))
         chosen = every[zlib.crc32(group.encode()) % len(every)]
         left_out += [item for item, catalogs in cases if chosen not in catalogs]
+    return left_out
+
+
+def beyond_their_share(items: list[pytest.Item], choice: Choice) -> list[pytest.Item]:
+    """The cases of dear functions that only `make prove` runs; the others are spread over all."""
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item)].append(item)
+    left_out = []
+    for group, cases in groups.items():
+        share = min(choice.share(group) or len(cases), len(cases))
+        run = {number * len(cases) // share for number in range(share)}
+        left_out += [case for number, case in enumerate(cases) if number not in run]
     return left_out
 
 

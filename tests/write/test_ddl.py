@@ -184,10 +184,10 @@ def test_promotion_of_a_nested_field_changes_the_whole_column(name: str, new: st
         (Evolution(rename={"s": "t", "S": "u"}), "cannot rename an unknown column: 'S'"),
         (Evolution(drop="s"), "drop is 's', and not a list of names"),
         (Evolution(drop=[1]), "drop contains 1, which is not a name"),  # type: ignore[list-item]
-        (Evolution(rename={"s": 1}), "the column name 1 is not a text"),  # type: ignore[dict-item]
+        (Evolution(rename={"s": 1}), "the column name 1 is not a string"),  # type: ignore[dict-item]
         (Evolution(rename={1: "s"}), "1 is not the name of a column"),  # type: ignore[dict-item]
-        (Evolution(add={"n": int}), "the type of the column 'n' is not a text: <class 'int'>"),  # type: ignore[dict-item]
-        (Evolution(promote={"Ids": None}), "the type of the column 'Ids' is not a text: None"),  # type: ignore[dict-item]
+        (Evolution(add={"n": int}), "the type of the column 'n' is not a string: <class 'int'>"),  # type: ignore[dict-item]
+        (Evolution(promote={"Ids": None}), "the type of the column 'Ids' is not a string: None"),  # type: ignore[dict-item]
         (Evolution(drop=[""]), "'' is not the name of a column"),
         (Evolution(drop=["a..b"]), "'a..b' is not the name of a column"),
         (Evolution(drop=["a."]), "'a.' is not the name of a column"),

@@ -84,7 +84,7 @@ class CatalogFile(MetadataBackend):
 
 
 def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
-    """Refuses a database of another application, because DuckLake would create its tables in it."""
+    """Rejects a database of another application, because DuckLake would create its tables in it."""
     if tables and "ducklake_metadata" not in tables:
         raise CatalogError(
             f"{path} is a {kind} database, but not a DuckLake catalog (it contains the table {min(tables)!r})",

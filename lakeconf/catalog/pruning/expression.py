@@ -315,7 +315,7 @@ def _check_types(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str
 
 def _refused(condition: str, error: duckdb.Error) -> PredicateError:
     reason = " ".join(str(error).split("\n\n")[0].split())
-    return PredicateError(f"DuckDB refuses the condition {condition}: {reason}")
+    return PredicateError(f"DuckDB rejects the condition {condition}: {reason}")
 
 
 def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str | None:

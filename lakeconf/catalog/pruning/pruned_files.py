@@ -82,11 +82,11 @@ def _unless_nan(expression: str) -> str:
 
 def _naive(column: Column, low: str, high: str) -> Bounds:
     digits = TYPES[column.type].second_digits or 0
-    # The length of a text with the type's precision, and the largest rounding error of a longer one.
+    # The length of a string with the type's precision, and the largest rounding error of a longer one.
     length = 19 + (1 + min(digits, 6) if digits else 0)
     slack = "1 SECOND" if digits < 6 else "1 MICROSECOND"
     if "timestamptz" in column.later_types:
-        length, slack = 0, "1 DAY"  # a file compacted after the promotion has texts with an offset
+        length, slack = 0, "1 DAY"  # a file compacted after the promotion has strings with an offset
 
     def widened(text: str, sign: str) -> str:
         moment = f"TRY_CAST({text} AS TIMESTAMP)"
@@ -96,8 +96,8 @@ def _naive(column: Column, low: str, high: str) -> Bounds:
 
 
 def _zoned(low: str, high: str) -> Bounds:
-    # A text without an offset is from before a promotion. Its meaning depends on the reader's time zone, and around
-    # clock changes the order of such texts differs from the order of their times.
+    # A string without an offset is from before a promotion. Its meaning depends on the reader's time zone, and around
+    # clock changes the order of such strings differs from the order of their times.
     def widened(text: str, sign: str) -> str:
         moment = f"TRY_CAST({text} AS TIMESTAMPTZ)"
         return (

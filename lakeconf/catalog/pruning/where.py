@@ -139,7 +139,7 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[C
 
 
 def check_constants(given: object) -> None:
-    """Refuses constants in expressions that DuckDB's Python client reads as others."""
+    """Rejects constants in expressions that DuckDB's Python client reads as others."""
     hint = None
     if isinstance(given, Decimal) and given.is_finite() and given and int(given.as_tuple().exponent) > 0:
         hint = f'write it without an exponent: Decimal("{given:f}")'  # it reads 1E+3 as 1.000
@@ -160,7 +160,9 @@ def _sql_of(where: object, columns: Sequence[Column]) -> str:
     if isinstance(where, bool):
         raise without_columns(str(where))
     if not isinstance(where, nw.Expr):
-        raise PredicateError(f"{where!r} is not a condition", hint="write a text in SQL, or an expression of narwhals")
+        raise PredicateError(
+            f"{where!r} is not a condition", hint="write a string of SQL, or an expression of narwhals"
+        )
     check_constants(where)
     listed = ", ".join(f"CAST(NULL AS {_shown_type(column)}) AS {identifier(column.name)}" for column in columns)
     with closed_connection() as connection:

@@ -29,7 +29,7 @@ _kept: list[SparkSession | None] = []
 
 
 def require_classic(spark: SparkSession) -> None:
-    """Refuses a session of Spark Connect."""
+    """Rejects a session of Spark Connect."""
     if not hasattr(spark, "_jsparkSession"):
         raise SparkError(
             "lakeconf cannot use a session of Spark Connect: it needs access to Spark's JVM",
@@ -181,7 +181,7 @@ def read_footers(spark: SparkSession, files: Iterable[str], settings: Mapping[st
 
 
 def with_file_index(frame: DataFrame, files: Iterable[str]) -> DataFrame:
-    """The relation of a frame over `PlannedFiles`, whose `add` takes texts that describe files."""
+    """The relation of a frame over `PlannedFiles`, whose `add` takes strings that describe files."""
     spark = frame.sparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
     index = _compiled_object(spark, "PlannedFiles", relation)

@@ -176,7 +176,7 @@ def key_place(config: Config, key: tuple[str, ...]) -> str:
 
 
 def check_quotes(config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]) -> None:
-    """Refuses names with a dot and without quotes, which TOML reads as a table in a table."""
+    """Rejects names with a dot and without quotes, which TOML reads as a table in a table."""
     problems = []
     for part, value in table.items() if isinstance(table, Mapping) and "." not in name else ():
         if isinstance(value, Mapping) and part not in known:

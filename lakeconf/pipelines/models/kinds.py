@@ -24,7 +24,7 @@ def key(meaning: str, example: Any, **limits: Any) -> FieldInfo:
 
 
 def _not_a_number(value: Any) -> Any:
-    """Refuses seconds since 1970, which pydantic accepts: `2024` would be a time on the first of January 1970."""
+    """Rejects seconds since 1970, which pydantic accepts: `2024` would be a time on the first of January 1970."""
     try:
         float(value)
     except (TypeError, ValueError):

@@ -390,7 +390,7 @@ def _expected_nested(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
 
 
 def _number(value: Any) -> str | None:
-    """The SQL of a number, or of a text that is one; None for other values."""
+    """The SQL of a number, or of a string that is one; None for other values."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

@@ -129,8 +129,8 @@ def test_an_expression_names_its_columns(
         ("(t.id = 1)", "the table has no column 't'"),
         ("(current_date > '2024-01-01')", "the table has no column 'current_date'"),
         ("(id % 2)", "is a INTEGER and not a BOOLEAN"),
-        ("(id + v > 1)", "DuckDB refuses the condition"),
-        ("nope(id)", "DuckDB refuses the condition"),
+        ("(id + v > 1)", "DuckDB rejects the condition"),
+        ("nope(id)", "DuckDB rejects the condition"),
         ("(1 = 1)", "uses no column"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_condition_is_compared_with_that_of_a_select(text: str, same: bool) ->
 def test_a_catalog_with_a_column_that_duckdb_cannot_create(connection: duckdb.DuckDBPyConnection) -> None:
     """A hostile or damaged catalog can have a STRUCT without fields."""
     column = Column(7, "s", "struct", nullable=True, initial_default=None)
-    with pytest.raises(PredicateError, match="DuckDB refuses the condition"):
+    with pytest.raises(PredicateError, match="DuckDB rejects the condition"):
         typed(connection, ["(s IS NULL)"], [column])
 
 

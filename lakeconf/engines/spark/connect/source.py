@@ -73,7 +73,7 @@ def check_reading(settings: Mapping[str, str]) -> None:
 
 
 def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: str) -> None:
-    """Refuses settings with other values than the needed ones."""
+    """Rejects settings with other values than the needed ones."""
     for key, value in needed.items():
         found = settings.get(key, value)
         if found.strip().lower() != value.lower():
@@ -286,7 +286,7 @@ def _check_types(parts: Sequence[DataFrame], schema: StructType) -> None:
 
 
 def _refuse_alike(columns: Sequence[Column]) -> None:
-    """Refuses names that a session may not tell apart: unlike DuckDB, it ignores the case of all letters."""
+    """Rejects names that a session may not tell apart: unlike DuckDB, it ignores the case of all letters."""
     names = [column.name for column in columns]
     if len({name.lower() for name in names}) < len(names):
         raise UnsupportedError(

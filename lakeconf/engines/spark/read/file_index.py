@@ -32,7 +32,7 @@ _IN_A_CALL = 10_000
 
 
 def in_texts(files: Sequence[tuple[str, int]], count: int) -> list[str]:
-    """Files as texts for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
+    """Files as strings for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
     parts = (files[start : start + count] for start in range(0, len(files), count))
     return ["".join(f"{size}\0{uri}\0" for uri, size in part) for part in parts]
 
@@ -192,7 +192,7 @@ def remembered(
 
 
 def _schema(text: str) -> Stored:
-    """The schema from a text of the Java class: a line for the writer, and for each field in the order of the file."""
+    """The schema from a string of Java: a line for the writer and for each field, in the order of the file."""
     writer, *lines = text.split("\n")
     below: list[list[Stored]] = [[]]
     # From the last line to the first, the fields of a group come before it.

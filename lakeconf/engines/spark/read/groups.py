@@ -223,7 +223,7 @@ def with_constants(
 
 
 def _cast(table: pa.Table, in_path: Sequence[Column]) -> pa.Table:
-    """Casts the texts from the paths to the types of their columns, with DuckDB."""
+    """Casts the strings from the paths to the types of their columns, with DuckDB."""
     if not in_path:
         return table
     # DuckDB does not validate JSON from a path.

@@ -101,13 +101,13 @@ def exact_rows(
 
 
 def refuse_timetz(columns: Sequence[Column]) -> None:
-    """Refuses columns of rows in the catalog whose values lose a part on the way to Spark."""
+    """Rejects columns of rows in the catalog whose values lose a part on the way to Spark."""
     hint = "move the rows to a file, CALL ducklake_flush_inlined_data(…), or omit the column"
     _refuse(columns, "timetz", "TIMETZ in the catalog, whose offsets would be lost in Spark", hint)
 
 
 def refuse_columns(columns: Sequence[Column]) -> None:
-    """Refuses columns that cannot be passed from DuckDB to Spark."""
+    """Rejects columns that cannot be passed from DuckDB to Spark."""
     hint = "omit the column with scan(columns=…) or the option columns, or read the table with DuckDB"
     _refuse(columns, "variant", "VARIANT, which DuckDB cannot pass on to Spark", hint)
 

@@ -133,7 +133,7 @@ def _fields(column: Column) -> Sequence[object]:
 
 
 def constant_sql(text: str | None, column: Column) -> str:
-    """Casts a text from the catalog to the column's type."""
+    """Casts a string from the catalog to the column's type."""
     # DuckDB does not validate this JSON; a cast would.
     type_ = "VARCHAR" if column.type == "json" else duckdb_type(column, for_spark=False)
     return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"

@@ -60,7 +60,7 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
 def bounds_options(settings: Mapping[str, str]) -> dict[str, str]:
     """The options with which footers have bounds, whatever the settings of a session are.
 
-    Spark's default has none of texts of more than 4 KiB. Without them, DuckLake forgets the bounds of the whole table,
+    Spark's default has none of strings above 4 KiB. Without them, DuckLake forgets the bounds of the whole table,
     takes those of the next insert instead, and DuckDB skips the rows outside them.
     """
     columns = {

@@ -72,7 +72,7 @@ def _read(spark: SparkSession, files: Sequence[_File | Footer], written: DataFra
 
 
 def _checked(rows: DataFrame) -> DataFrame:
-    """The rows, with a type for every column; a text that DuckLake would replace fails the job."""
+    """The rows, with a type for every column; a string that DuckLake would replace fails the job."""
     columns = []
     for field in rows.schema.fields:
         column = F.col(quoted(field.name))

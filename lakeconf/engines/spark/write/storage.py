@@ -121,7 +121,7 @@ _NO = "false"
 
 
 def without_placeholders(value: Column, found: DataType, name: str) -> Column:
-    """The value; a text in it that DuckLake would replace fails the job."""
+    """The value; a string in it that DuckLake would replace fails the job."""
     holds = _holds(value, found)
     if holds is None:
         return value
@@ -129,7 +129,7 @@ def without_placeholders(value: Column, found: DataType, name: str) -> Column:
 
 
 def _holds(value: Column, found: DataType) -> Column | None:
-    """The condition that a value contains such a text at any depth; None if its type has no text."""
+    """The condition that a value contains such a string at any depth; None if its type has no string."""
     if isinstance(found, (StringType, BinaryType)):
         text = value.cast("string")
         return text.contains("{") & text.rlike(PLACEHOLDER)
@@ -151,7 +151,7 @@ def _holds(value: Column, found: DataType) -> Column | None:
 
 
 def _any(values: Column, element: DataType) -> Column | None:
-    """The condition that an element of a list contains such a text; None if its type has no text."""
+    """The condition that an element of a list contains such a string; None if its type has no string."""
     if _holds(F.lit(None), element) is None:
         return None
 
