@@ -140,6 +140,10 @@ class CatalogMovedError(CatalogError):
     """The files belong to this lake's catalog at another location: this catalog is a copy or was moved."""
 
 
+class CatalogRestoredError(CatalogError):
+    """The catalog lacks snapshots that a cleanup knew: it was restored from an older backup."""
+
+
 class CatalogChangedError(CatalogError):
     """Another process changed the catalog while it was read, and again at each repetition; nothing was returned."""
 

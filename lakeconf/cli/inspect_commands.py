@@ -31,7 +31,7 @@ from lakeconf.cli.output import (
 from lakeconf.config.config import init
 from lakeconf.config.file_limits import MAX_BYTES
 from lakeconf.engines.spark.start import spark_session
-from lakeconf.errors import CatalogMovedError, QueryError
+from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
 from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
@@ -62,7 +62,7 @@ def doctor_command(
     """
     found = init(source).get_store(store)
     if repair:
-        repair_marker(found, partial(_confirm_move, yes=yes))
+        repair_marker(found, partial(_confirm_repair, yes=yes))
     steps = diagnose(found)
     healthy = not any(step.status == FAILED for step in steps)
     if format_name == "json":
@@ -74,9 +74,9 @@ def doctor_command(
     context.exit(0 if healthy else 1)
 
 
-def _confirm_move(error: CatalogMovedError, *, yes: bool) -> None:
+def _confirm_repair(error: CatalogError, question: str, *, yes: bool) -> None:
     show(error.message, to_stderr=True)
-    confirm("This catalog was moved or copied. Is it the only one that still uses this data path?", yes=yes)
+    confirm(question, yes=yes)
 
 
 def _verdict(store: str, steps: Sequence[Step]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.ducklake import MARKER
-from lakeconf.errors import CatalogError, CatalogMovedError, FileMissingError, StorageError
+from lakeconf.errors import CatalogError, CatalogMovedError, CatalogRestoredError, FileMissingError, StorageError
 from lakeconf.sql import files_sql, listing_sql, literal
 
 # DuckLake lists and removes only Parquet files, and Hadoop skips names that start with an underscore.
@@ -112,7 +112,7 @@ class LakeMarker:
             return
         newest, _, here = self._newest(recorded)
         if newest < recorded or (here is not None and here != moment):
-            raise CatalogMovedError(
+            raise CatalogRestoredError(
                 f"{self.path} records snapshot {recorded}, which this catalog lacks: the catalog was restored from an "
                 "older backup. Files of later snapshots may still be needed: nothing was removed",
                 hint="restore a newer backup of the catalog; or, if the later snapshots are not needed, confirm that "
@@ -140,10 +140,10 @@ class LakeMarker:
         return f"{self.path} names this catalog"
 
     def confirm_move(self) -> None:
-        """Records the location of this catalog in the marker; a catalog at the earlier location loses the marker."""
+        """Records the location and age of this catalog in the marker; one at the earlier location loses the marker."""
         try:
             self.before_cleanup()
-        except CatalogMovedError:
+        except (CatalogMovedError, CatalogRestoredError):
             self._write(_replace_file)
             self.before_cleanup()
 

@@ -18,7 +18,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.connection.duckdb_facts import INSTALL_TESTED, untested
 from lakeconf.engines.spark.start import ensure_java
-from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, LakeconfError
+from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, CatalogRestoredError, LakeconfError
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.guard.locks import check_privileges
 from lakeconf.inspection.doctor_lake import (
@@ -79,8 +79,11 @@ def diagnose(store: Store) -> list[Step]:
         return [_carry_out(examination, *step) for step in _STEPS]
 
 
-def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None]) -> None:
-    """Creates the missing marker of an existing lake, or records that its catalog was moved."""
+def repair_marker(store: Store, confirm: Callable[[CatalogError, str], None]) -> None:
+    """Creates the missing marker of an existing lake, or records that its catalog was moved or restored.
+
+    `confirm` gets the error and the question to ask.
+    """
     if store.read_only:
         raise LakeconfError(
             f"the store {store.name!r} is read-only: the marker cannot be created",
@@ -98,7 +101,12 @@ def repair_marker(store: Store, confirm_move: Callable[[CatalogMovedError], None
         try:
             marker.repair()
         except CatalogMovedError as error:
-            confirm_move(error)
+            confirm(error, "This catalog was moved or copied. Is it the only one that still uses this data path?")
+            marker.confirm_move()
+        except CatalogRestoredError as error:
+            confirm(
+                error, "Is this the right catalog? A cleanup then removes files that only the later snapshots need."
+            )
             marker.confirm_move()
 
 

@@ -11,7 +11,7 @@ from lakeconf.catalog.health import lost_deletes, stale_bounds
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
-from lakeconf.errors import CatalogError, LakeconfError, storage_errors
+from lakeconf.errors import CatalogError, CatalogRestoredError, LakeconfError, storage_errors
 from lakeconf.guard.guard import marker_of
 from lakeconf.inspection.catalog_files import data_path_files
 from lakeconf.logs import escaped
@@ -66,6 +66,8 @@ def examine_marker(store: Store, reader: CatalogReader) -> str:
         raise Skip("none yet: the first write creates it")
     try:
         marker.before_cleanup()
+    except CatalogRestoredError:
+        raise  # later writes are lost: somebody has to decide
     except CatalogError as error:
         raise Warn(error.message, error.hint) from error
     return f"{marker.path} names this catalog"

@@ -126,7 +126,7 @@ class Maintenance:
             The expired versions.
 
         Raises:
-            CatalogMovedError: The catalog was restored from a backup before the last cleanup; nothing was expired.
+            CatalogRestoredError: The catalog was restored from a backup before the last cleanup; nothing was expired.
             CommitError: Writers were active all the time, or the backend has no locks; nothing was expired.
         """
         check_flags(dry_run=dry_run, force=force)

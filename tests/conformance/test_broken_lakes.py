@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer, S3Server
 
+    from lakeconf import Lake
+
     Break = Callable[["Case"], object]
 
 ROWS = [{"id": number} for number in range(50)]
@@ -57,9 +59,12 @@ class Case:
         found: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
         return found
 
-    def write(self) -> None:
+    def opened(self) -> Lake:
         config = {"stores": {"dev": {"metadata_backend": self.metadata, "storage_backend": self.storage}}}
-        with lakeconf.init(config).get_store("dev").open() as lake:
+        return lakeconf.init(config).get_store("dev").open()
+
+    def write(self) -> None:
+        with self.opened() as lake:
             lake.create_table("t", {"id": "BIGINT"}, if_not_exists=True).append(ROWS)
 
     def written(self) -> Case:
@@ -146,11 +151,14 @@ def corrupt_catalog(case: Case) -> None:
     case.catalog.write_bytes(content)
 
 
-def older_catalog(case: Case) -> None:
+def older_catalog(case: Case, *, maintained: bool = False) -> None:
     case.write()
     with closing(sqlite3.connect(case.catalog)) as live, closing(sqlite3.connect(case.folder / "backup")) as copy:
         live.backup(copy)
     case.write()
+    if maintained:
+        with case.opened() as lake:
+            lake.maintenance.cleanup(older_than=dt.timedelta(days=2))
     for path in case.folder.glob("catalog*"):
         path.unlink()
     shutil.copy(case.folder / "backup", case.catalog)
@@ -233,6 +241,11 @@ CASES: dict[str, tuple[Break, str, str]] = {
         "9.9",
     ),
     "older_catalog": (older_catalog, WARNED.format("files"), "the catalog was restored from a backup"),
+    "older_catalog_after_a_cleanup": (
+        lambda case: older_catalog(case, maintained=True),
+        FAILED.format("marker"),
+        "the catalog was restored from an older backup",
+    ),
     "lost_file": (lambda case: case.written().data_file().unlink(), FILES, "snapshots need 1 file"),
     "lost_data_path": (lambda case: shutil.rmtree(case.written().folder / "data"), FILES, "snapshots need 1 file"),
     "truncated_file": (

@@ -14,7 +14,7 @@ from local_stores import config_of, in_bucket, on_catalog, store_of
 import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.ducklake import MARKER
-from lakeconf.errors import CatalogLostError, CatalogMovedError
+from lakeconf.errors import CatalogLostError, CatalogMovedError, CatalogRestoredError
 from lakeconf.store import for_reading
 
 if TYPE_CHECKING:
@@ -167,12 +167,12 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsy
     files = sorted((project / "data").rglob("*.parquet"))
     for _ in range(3):  # also when the catalog reaches the recorded snapshot number again
         with opened("dev") as lake:
-            with pytest.raises(CatalogMovedError, match="restored from an older backup") as raised:
+            with pytest.raises(CatalogRestoredError, match="restored from an older backup") as raised:
                 lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
             assert "lakeconf doctor --store STORE --repair" in str(raised.value.hint)
             versions = [snapshot.snapshot_id for snapshot in lake.snapshots()]
             # Once the recorded snapshot has expired, a cleanup could not tell the catalog from the one before.
-            with pytest.raises(CatalogMovedError, match="restored from an older backup"):
+            with pytest.raises(CatalogRestoredError, match="restored from an older backup"):
                 lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
             assert [snapshot.snapshot_id for snapshot in lake.snapshots()] == versions
             lake.create_table(f"later_{lake.snapshot_id}", ROWS)

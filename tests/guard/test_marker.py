@@ -13,7 +13,7 @@ from local_stores import config_of, in_bucket
 
 import lakeconf
 from lakeconf.ducklake import MARKER
-from lakeconf.errors import CatalogError, CatalogMovedError, StorageError
+from lakeconf.errors import CatalogError, CatalogMovedError, CatalogRestoredError, StorageError
 from lakeconf.guard import marker as module
 from lakeconf.guard.guard import marker_of
 from lakeconf.guard.marker import LakeMarker
@@ -320,7 +320,7 @@ def test_cleanup_of_a_restored_catalog_needs_a_confirmation(filled: Lake) -> Non
             marker(filled).before_cleanup()
             continue
         message = rf"{place(filled)} records snapshot {recorded}, which this catalog lacks: the catalog was restored"
-        assert_refused(marker(filled).before_cleanup, CatalogMovedError, message, f"is the right one: {CONFIRM}")
+        assert_refused(marker(filled).before_cleanup, CatalogRestoredError, message, f"is the right one: {CONFIRM}")
         marker(filled).confirm_move()
         assert content(filled)["snapshot"] == version
         marker(filled).before_cleanup()
