@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from lakeconf.errors import SchemaError
+from lakeconf.errors import CatalogError, SchemaError
 
 
 class InternalColumn(NamedTuple):
@@ -41,6 +41,10 @@ SEPARATE_READS = frozenset({"sqlite"})
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are strings.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
+# DuckDB runs the text of a SQLite view as its own SQL. Triggers run during writes. Neither has pages of its own.
+SQLITE_NO_TABLES = (
+    "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0 LIMIT 1"
+)
 # Those that run a query on the server, for catalogs on one.
 SERVER_QUERIES = {"postgres": "postgres_query"}
 # The fix for an older catalog; ends the message.
@@ -136,3 +140,13 @@ def escaped_json(text: str) -> str:
     """Rewrites JSON as equivalent JSON without such words."""
     # This only affects strings: the brace of an object is followed by a quote or a brace.
     return _PLACEHOLDER.sub(lambda found: rf"\u007b{found[1]}}}", text)
+
+
+def no_table(name: object) -> CatalogError:
+    """The error for something in a catalog that is not a plain table."""
+    return CatalogError(
+        f"the catalog's {name!r} is not a plain table: reading the catalog could run its SQL with your rights, or give "
+        "another answer to each query. Nothing was read",
+        hint="find out who made it and drop it (DROP VIEW …, DROP MACRO …); keep views and macros in the lake or in "
+        "another file",
+    )

@@ -300,6 +300,7 @@ def _attach(store: Store, connection: Connection, statement: Attach) -> None:
     if store.attach_options.get("encrypted") and not must_exist:
         store.metadata_backend.make_private()
     store.metadata_backend.prepare(read_only=must_exist)
+    store.metadata_backend.admit(connection)
     if is_missing and must_exist:
         raise CatalogMissingError(f"the catalog {file} does not exist")
     if store.storage_backend is not None:

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from lakeconf.backends.secrecy import guard_parameters, holds_credentials
 from lakeconf.backends.server import CatalogServer
 from lakeconf.backends.store_options import reads_only
+from lakeconf.connection.connection import Connection
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
@@ -99,6 +100,16 @@ class Backend(BaseModel, ABC):
         Raises:
             CatalogError: The catalog file is something else.
             StorageError: A file or folder cannot be read or created.
+        """
+
+    def admit(self, connection: Connection) -> None:
+        """Checks, before the lake is attached, that attaching it runs no SQL of others.
+
+        Args:
+            connection: The connection to attach it to, with the extensions loaded.
+
+        Raises:
+            CatalogError: The catalog contains more than plain tables.
         """
 
     @model_validator(mode="after")

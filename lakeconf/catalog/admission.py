@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from lakeconf.ducklake import OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES, no_table
 from lakeconf.errors import CatalogError
 from lakeconf.sql import literal
 
@@ -94,14 +95,12 @@ _NO_TABLES = """
 """
 
 
-def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], function: str, database: str, schema: str) -> None:
-    """Checks that the tables of a catalog on a server are plain tables; `function` runs a query there."""
-    query = literal(_NO_TABLES.format(schema=schema.replace("'", "''")))
-    for (name,) in rows(f"FROM {function}({literal(database)}, {query})"):
-        raise CatalogError(
-            f"the catalog's {name} is not a plain table, so it can answer each query differently: nothing was read",
-            hint="find out who changed it; the catalog needs tables without rules and policies",
-        )
+def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, database: str, schema: str = "") -> None:
+    """Checks that the tables of an attached catalog of a type are plain tables; a server has a schema for them."""
+    is_file = kind in OWN_QUERIES
+    query = literal(SQLITE_NO_TABLES if is_file else _NO_TABLES.format(schema=schema.replace("'", "''")))
+    for (name,) in rows(f"FROM {(OWN_QUERIES if is_file else SERVER_QUERIES)[kind]}({literal(database)}, {query})"):
+        raise no_table(name)
 
 
 def check_folder(root: str, folder: str) -> None:

@@ -148,10 +148,10 @@ class CatalogReader:
     def _check_text(self, cursor: Connection, newest: int | None) -> None:
         """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
-        server = SERVER_QUERIES.get(self._settings[0])
-        if not checked and server is not None:
+        kind = self._settings[0]
+        if not checked and kind in SERVER_QUERIES:
             schema = self.metadata_schema or self._attached[1] or "public"
-            check_tables(cursor.rows, server, self.metadata_database, str(schema))
+            check_tables(cursor.rows, kind, self.metadata_database, str(schema))
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]
@@ -290,6 +290,8 @@ class CatalogReader:
         try:
             taken.set_up("database", f"USE {metadata}")
             cursor.execute("BEGIN")
+            if self._settings[0] in OWN_QUERIES:  # anyone may have changed the file since it was attached
+                check_tables(cursor.rows, self._settings[0], self.metadata_database)
             if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")

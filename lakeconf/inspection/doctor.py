@@ -169,6 +169,7 @@ def _catalog(examination: Examination) -> str:
         return f"none yet: the first write creates {file}"
     if file is not None:
         store.metadata_backend.prepare(read_only=True)
+        store.metadata_backend.admit(examination.connection)
     (attach,) = [statement for statement in store.statements if isinstance(statement, Attach)]
     changing = {"automatic_migration", *(store.metadata_backend.write_defaults.keys() - store.attach_options.keys())}
     options = {key: value for key, value in attach.options.items() if key not in changing}

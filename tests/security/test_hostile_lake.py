@@ -13,7 +13,8 @@ from password_thief import password_thief
 import lakeconf
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.cli.app import run
-from lakeconf.errors import LakeconfError, QueryError, UnsafeQueryError
+from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnsafeQueryError
+from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,6 +206,7 @@ VIEWS = {
     "(FROM read_text('lakeconf.toml'))",
     "macro": "CREATE MACRO max(x) AS (SELECT any_value(content) FROM read_text('lakeconf.toml'))",
     "table macro": "CREATE MACRO rows(x) AS TABLE FROM read_text('lakeconf.toml')",
+    "generated column": "CREATE TABLE ducklake_more (i INT, path VARCHAR AS (current_query()))",
 }
 
 
@@ -228,7 +230,26 @@ def test_views_and_macros_in_a_duckdb_catalog_do_not_run(
         ["report", "-o", "report.html"],
     ):
         assert run(command) == 1, command
-        assert "contains the view or macro" in capsys.readouterr().err
+        assert "is not a plain table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_views_in_a_sqlite_catalog_do_not_run(is_open: bool, project: Path) -> None:
+    store = lakeconf.init().get_store()
+    with store.open() as lake:
+        lake.create_table("pub", {"id": "INTEGER"}).append([{"id": 1}])
+    (project / "content.csv").write_text("x")
+    lake = store.open() if is_open else None
+    with contextlib.closing(sqlite3.connect(project / "catalog.sqlite")) as catalog:
+        files = f"(SELECT count(*) FROM read_text('{project / 'content.csv'}'))"
+        catalog.execute("ALTER TABLE ducklake_table RENAME TO kept")
+        catalog.execute(f"CREATE VIEW ducklake_table AS SELECT * FROM kept WHERE {files} = 1")
+    with pytest.raises(CatalogError, match="'ducklake_table' is not a plain table"):
+        (lake or store.open()).table("pub").scan()
+    if lake is not None:
+        lake.close()
+    with pytest.raises(CatalogError, match="'ducklake_table' is not a plain table"):
+        query(store, "FROM pub")
 
 
 def test_view_that_is_replaced_after_the_check_is_not_checked_again(project: Path) -> None:

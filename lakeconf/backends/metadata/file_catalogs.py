@@ -12,6 +12,8 @@ from typing import Annotated, ClassVar, Literal
 from urllib.parse import quote
 
 from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
+from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import OWN_QUERIES, SQLITE_NO_TABLES, no_table
 from lakeconf.errors import CatalogError, CatalogMissingError, storage_errors
 from lakeconf.sql import Value, literal
 
@@ -21,6 +23,8 @@ _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 _LOOKED_INTO: set[Path] = set()
 _URI = "Path of the catalog file, relative to the configuration file."
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
+_LOOKED_AT = "lakeconf_looked_at"
+_SQLITE = f"FROM {OWN_QUERIES['sqlite']}('{_LOOKED_AT}', {{}})"
 
 
 class CatalogFile(MetadataBackend):
@@ -28,6 +32,10 @@ class CatalogFile(MetadataBackend):
 
     kind: ClassVar[str]
     look_once: ClassVar[bool] = True
+    look_options: ClassVar[str] = "READ_ONLY"
+    # Queries for the tables in the database `_LOOKED_AT`, and for what is no plain table.
+    tables: ClassVar[str]
+    no_tables: ClassVar[str]
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]
 
     @classmethod
@@ -50,6 +58,23 @@ class CatalogFile(MetadataBackend):
             make_folder(path.parent)
         _LOOKED_INTO.add(path)
 
+    def admit(self, connection: Connection) -> None:
+        path = self.file()
+        if not (path.is_file() and path.stat().st_size):
+            return
+        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks.
+        try:
+            connection.execute(f"ATTACH {literal(self.uri)} AS {_LOOKED_AT} (TYPE {self.type}, {self.look_options})")
+        except CatalogError:
+            self.check_header(path)  # DuckDB does not say what else the file is
+            raise
+        try:
+            refuse_foreign(path, self.kind, [name for (name,) in connection.rows(self.tables)])
+            for (name,) in connection.rows(self.no_tables):
+                raise no_table(name)
+        finally:
+            connection.execute(f"DETACH {_LOOKED_AT}")
+
     def make_private(self) -> None:
         path = self.file()
         make_folder(path.parent, mode=_OWNER_ONLY_FOLDER)
@@ -71,7 +96,11 @@ class CatalogFile(MetadataBackend):
         path.touch()
 
     def look_into(self, path: Path) -> None:
-        """Checks that a file is a catalog of this type."""
+        """Checks that a file is a catalog of this type, in a way that may drop its locks."""
+        self.check_header(path)
+
+    def check_header(self, path: Path) -> None:
+        """Checks that a file is a database of this type."""
         hint = "check the permissions of the file"
         with storage_errors(f"the catalog {path} cannot be read", hint=hint), path.open("rb") as file:
             head = file.read(32)
@@ -99,19 +128,20 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
         path.mkdir(mode, parents=True, exist_ok=True)
 
 
-# Only names: DuckDB binds nothing.
-_STORED_SQL = """
-    SELECT view_name FROM duckdb_views() WHERE database_name = 'catalog' AND NOT internal
-    UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = 'catalog' AND NOT internal
-"""
-
-
 class DuckDBMetadata(CatalogFile):
     """A catalog in a DuckDB file: only one process can have it open."""
 
     kind: ClassVar[str] = "DuckDB"
     # Other processes may write to the file while this process does not have it open.
     look_once: ClassVar[bool] = False
+    tables: ClassVar[str] = f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{_LOOKED_AT}'"  # noqa: S608
+    # Only names: DuckDB binds nothing. A generated column can depend on the query that reads it.
+    no_tables: ClassVar[str] = f"""
+        SELECT view_name FROM duckdb_views() WHERE database_name = '{_LOOKED_AT}' AND NOT internal
+        UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = '{_LOOKED_AT}' AND NOT internal
+        UNION ALL SELECT table_name FROM duckdb_tables() WHERE database_name = '{_LOOKED_AT}'
+            AND contains(regexp_replace(sql, '"[^"]*"|''[^'']*''', '', 'g'), 'GENERATED ALWAYS')
+    """  # noqa: S608 - a constant
     type: Literal["duckdb"] = "duckdb"
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.duckdb")]
     metadata_schema: Annotated[
@@ -132,32 +162,16 @@ class DuckDBMetadata(CatalogFile):
         duckdb.connect(str(path)).close()
 
     def look_into(self, path: Path) -> None:
-        import duckdb
-
-        try:
-            with duckdb.connect() as connection:
-                connection.execute(f"ATTACH {literal(str(path))} AS catalog (READ_ONLY)")
-                query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'catalog'"
-                tables = [name for (name,) in connection.execute(query).fetchall()]
-                stored = connection.execute(_STORED_SQL).fetchall()
-        except duckdb.BinderException:
-            return  # this process has it open, and reading it in another way would drop DuckDB's lock
-        except duckdb.Error:
-            super().look_into(path)
-            return  # another process has the file open, or it has another version: ATTACH reports it
-        refuse_foreign(path, self.kind, tables)
-        for (name,) in stored:
-            raise CatalogError(
-                f"the catalog {path} contains the view or macro {name!r}, which DuckDB would run when it reads the "
-                "catalog. Anyone who can write to the file could use it to read your files or steal your credentials",
-                hint="drop it (DROP VIEW …, DROP MACRO …), and keep views and macros in the lake or in another file",
-            )
+        """Leaves the file to `admit`: reading it in another way would drop the lock of DuckDB, if it is open."""
 
 
 class SQLiteMetadata(CatalogFile):
     """A catalog in a SQLite file: several processes on one machine can use it, one writer at a time."""
 
     kind: ClassVar[str] = "SQLite"
+    look_options: ClassVar[str] = "READ_ONLY, BUSY_TIMEOUT 30000"
+    tables: ClassVar[str] = _SQLITE.format(literal("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    no_tables: ClassVar[str] = _SQLITE.format(literal(SQLITE_NO_TABLES))
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
     write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"
@@ -180,7 +194,7 @@ class SQLiteMetadata(CatalogFile):
         super().look_into(path)
         try:
             with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                connection.execute("SELECT name FROM sqlite_master").fetchall()
         except sqlite3.OperationalError as error:
             # The rest of the number is the detail. SQLite cannot open a log beside the file on a read-only mount.
             kind = error.sqlite_errorcode & 0xFF
@@ -194,7 +208,6 @@ class SQLiteMetadata(CatalogFile):
             raise CatalogError(
                 f"the catalog {path} is damaged: {error}", hint="restore the file from a backup"
             ) from error
-        refuse_foreign(path, self.kind, tables)
 
 
 def _has_log(path: Path) -> bool:

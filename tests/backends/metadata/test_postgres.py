@@ -95,7 +95,7 @@ def test_catalog_table_that_can_answer_each_query_differently_is_refused(
         lake.create_table("t", {"id": "BIGINT"}).append(pa.table({"id": [1]}))
     postgres_server.sql(changed, store.metadata_backend.database)  # type: ignore[attr-defined]
     for use in (store.open, lambda: store.open(read_only=True), lambda: query(store, "FROM t")):
-        with pytest.raises(CatalogError, match="the catalog's ducklake_data_file is not a plain table"):
+        with pytest.raises(CatalogError, match="the catalog's 'ducklake_data_file' is not a plain table"):
             use()
 
 

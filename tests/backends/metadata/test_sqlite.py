@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -10,14 +11,24 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
-from lakeconf.errors import CatalogError, CatalogMissingError
+from lakeconf.backends.metadata.file_catalogs import CatalogFile, DuckDBMetadata, SQLiteMetadata
+from lakeconf.connection.connection import connect, load_extension
+from lakeconf.errors import CatalogError, CatalogMissingError, ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 CATALOG = "CREATE TABLE ducklake_metadata (key VARCHAR)"
+
+
+def check(backend: CatalogFile) -> None:
+    """What happens to a file before DuckLake attaches it."""
+    backend.prepare(read_only=True)
+    with closing(connect()) as connection:
+        for extension in ("ducklake", *backend.extensions):
+            load_extension(connection, extension)
+        backend.admit(connection)
 
 
 def made(path: Path, *statements: str) -> SQLiteMetadata:
@@ -33,18 +44,30 @@ def made(path: Path, *statements: str) -> SQLiteMetadata:
 def test_catalog_with_any_name_is_looked_into(name: str, tmp_path: Path) -> None:
     """Its name is part of a URI."""
     path = tmp_path / name
-    made(path, CATALOG, "CREATE TABLE more (i)").look_into(path)
+    check(made(path, CATALOG, "CREATE TABLE more (i)"))
     made(path, "DROP TABLE ducklake_metadata")
     with pytest.raises(CatalogError, match=r"contains the table 'more'"):
-        SQLiteMetadata(uri=str(path)).look_into(path)
+        check(SQLiteMetadata(uri=str(path)))
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
 def test_database_without_tables_becomes_a_catalog(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    made(path, "PRAGMA user_version = 1", "CREATE TABLE t (i)", "DROP TABLE t", "CREATE VIEW v AS SELECT 1").look_into(
-        path
-    )
+    check(made(tmp_path / "c", "PRAGMA user_version = 1", "CREATE TABLE t (i)", "DROP TABLE t"))
+
+
+SQLITE = {
+    "view": "CREATE VIEW v AS SELECT 1",
+    "trigger": "CREATE TRIGGER v AFTER INSERT ON ducklake_metadata BEGIN DELETE FROM ducklake_metadata; END",
+    "virtual table": "CREATE VIRTUAL TABLE v USING fts5(t)",
+}
+
+
+@pytest.mark.parametrize("kind", SQLITE)
+def test_what_is_no_plain_table_in_sqlite_is_refused_at_each_opening(kind: str, tmp_path: Path) -> None:
+    check(made(tmp_path / "c", CATALOG, "CREATE INDEX i ON ducklake_metadata (key)"))
+    backend = made(tmp_path / "c", SQLITE[kind])
+    with pytest.raises(CatalogError, match="the catalog's 'v' is not a plain table"):
+        check(backend)
 
 
 @pytest.mark.parametrize("head", [b"SQLite format 3\0" + b"\xff" * 4096, b"SQLite format 3\0" + bytes(16)])
@@ -76,12 +99,12 @@ def test_empty_database_is_a_duckdb_file(tmp_path: Path) -> None:
     backend = DuckDBMetadata(uri=str(tmp_path / "it's"))
     backend.make_empty(tmp_path / "it's")
     assert (tmp_path / "it's").read_bytes()[8:12] == b"DUCK"
-    backend.prepare(read_only=True)
+    check(backend)
 
 
 @pytest.mark.parametrize("name", ["catalog", "it's; --", 'a"b', "catalog.with.dots", "memory"])
 def test_catalog_with_any_name_is_accepted(name: str, tmp_path: Path) -> None:
-    in_duckdb(tmp_path / name, CATALOG, "CREATE TABLE more (i INT)").prepare(read_only=False)
+    check(in_duckdb(tmp_path / name, CATALOG, 'CREATE TABLE more (i INT, "GENERATED ALWAYS" INT)'))
 
 
 def test_missing_catalog_is_not_created_for_reading(tmp_path: Path) -> None:
@@ -97,43 +120,54 @@ def test_missing_catalog_is_not_created_for_reading(tmp_path: Path) -> None:
         ("CREATE MACRO ducklake_spy(x) AS x", "ducklake_spy"),
         ("CREATE MACRO reader() AS TABLE SELECT 1", "reader"),
         ("CREATE SCHEMA s; CREATE VIEW s.hidden AS SELECT 1", "hidden"),
+        ("CREATE TABLE ducklake_table (i INT, path VARCHAR AS (current_query()))", "ducklake_table"),
     ],
 )
 def test_catalog_with_sql_that_would_run_is_refused(statement: str, name: str, tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    backend = in_duckdb(path, CATALOG, statement)
     with pytest.raises(CatalogError) as raised:
-        backend.look_into(path)
+        check(in_duckdb(tmp_path / "c", CATALOG, statement))
     assert raised.value.message == (
-        f"the catalog {path} contains the view or macro {name!r}, which DuckDB would run when it reads the catalog. "
-        "Anyone who can write to the file could use it to read your files or steal your credentials"
+        f"the catalog's {name!r} is not a plain table: reading the catalog could run its SQL with your rights, or give "
+        "another answer to each query. Nothing was read"
     )
     assert raised.value.hint == (
-        "drop it (DROP VIEW …, DROP MACRO …), and keep views and macros in the lake or in another file"
+        "find out who made it and drop it (DROP VIEW …, DROP MACRO …); keep views and macros in the lake or in "
+        "another file"
     )
+
+
+def test_write_ahead_log_that_needs_an_extension_hides_no_view(tmp_path: Path) -> None:
+    backend = in_duckdb(tmp_path / "c", CATALOG)
+    with closing(connect()) as connection:
+        load_extension(connection, "ducklake")
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        connection.execute(f"ATTACH '{backend.uri}' AS c")
+        connection.execute(
+            "CREATE TABLE c.t (a VARCHAR); CREATE INDEX i ON c.t ((murmur3_32(a))); CREATE VIEW c.v AS FROM c.t"
+        )
+        for path in (backend.uri, f"{backend.uri}.wal"):
+            shutil.copy(path, f"{path}.copy" if path == backend.uri else f"{backend.uri}.copy.wal")
+    with pytest.raises(LakeconfError):
+        check(DuckDBMetadata(uri=f"{backend.uri}.copy"))
 
 
 def test_view_that_was_added_later_is_found_at_the_next_opening(tmp_path: Path) -> None:
     backend = in_duckdb(tmp_path / "c", CATALOG)
-    backend.prepare(read_only=False)
+    check(backend)
     in_duckdb(tmp_path / "c", "CREATE VIEW v AS SELECT 1")
-    with pytest.raises(CatalogError, match="view or macro 'v'"):
-        backend.prepare(read_only=False)
+    with pytest.raises(CatalogError, match="'v' is not a plain table"):
+        check(backend)
 
 
 def test_catalog_that_this_process_has_open_is_not_opened_again(tmp_path: Path) -> None:
     backend = in_duckdb(tmp_path / "c", CATALOG)
     with duckdb.connect(str(tmp_path / "c")) as connection:
-        backend.prepare(read_only=False)
+        with pytest.raises(ConnectionFailed, match="already attached"):
+            check(backend)
         assert connection.execute("SELECT count(*) FROM ducklake_metadata").fetchone() == (0,)
-
-
-def test_duckdb_file_of_another_version_is_left_to_attach(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    path.write_bytes(bytes(8) + b"DUCK" + b"\xff" * 100)
-    DuckDBMetadata(uri=str(path)).look_into(path)
 
 
 def test_empty_file_is_not_looked_into(tmp_path: Path) -> None:
     (tmp_path / "c").touch()
-    DuckDBMetadata(uri=str(tmp_path / "c")).prepare(read_only=False)
+    with closing(connect()) as connection:
+        DuckDBMetadata(uri=str(tmp_path / "c")).admit(connection)

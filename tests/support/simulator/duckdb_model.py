@@ -22,7 +22,8 @@ METADATA = re.compile(r'USE "?__ducklake_metadata_')
 _OWN_QUERY = re.compile(r"FROM system\.main\.sqlite_query\('\w+', '((?:[^']|'')*)'\)")
 _WITHOUT_EFFECT = re.compile(
     r"LOAD |INSTALL |CREATE OR REPLACE TEMPORARY SECRET |ATTACH |USE |SET (?!ducklake_max_retry)|CREATE SCHEMA IF NOT |"
-    r"CREATE TABLE IF NOT |ALTER TABLE \S+ ADD COLUMN IF NOT |DETACH |CREATE SECRET "
+    r"CREATE TABLE IF NOT |ALTER TABLE \S+ ADD COLUMN IF NOT |DETACH |CREATE SECRET |"
+    r"FROM system\.main\.sqlite_query\('\w+', 'SELECT name FROM sqlite_master "
 )
 
 

@@ -32,7 +32,7 @@ class Fault(enum.Enum):
 LOCAL = re.compile(
     r"SET |LOAD |CREATE OR REPLACE |USE \"dev|DETACH |SELECT system|SELECT loaded|SELECT name, secret|SELECT options|"
     r"COPY |SELECT [a-z0-9, ]+ FROM (?:read_|glob)|SELECT 1 FROM duckdb_|FROM ducklake_last_committed|"
-    r"ATTACH 'ducklake::memory|.*__lakeconf_removal"
+    r"ATTACH 'ducklake::memory|.*__lakeconf_removal|.*sqlite_master"
 )
 
 
