@@ -24,7 +24,7 @@ from lakeconf.ducklake import MARKER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from servers import PostgresServer, S3Server
+    from servers import FaultProxy, PostgresServer, S3Server
 
     from lakeconf import Lake
 
@@ -210,6 +210,18 @@ def bucket_that_cannot_be_written(case: Case) -> None:
     case.in_bucket(server, key_id=server.read_only.key_id, secret=server.read_only.secret)
 
 
+def expired_token(case: Case) -> None:
+    proxy: FaultProxy = case.request.getfixturevalue("s3_proxy")
+    case.in_bucket(case.s3(), endpoint=f"127.0.0.1:{proxy.port}", session_token="planted-token").write()
+    proxy.answer(400, code="ExpiredToken", times=10_000)
+
+
+def expired_role(case: Case) -> None:
+    case.on_postgres().write()
+    as_reader(case)
+    case.postgres.sql(f"ALTER ROLE {case.metadata['user']} VALID UNTIL '2020-01-01'")
+
+
 NO_CATALOG = "has the files of a lake: nothing was created"
 CATALOG, FILES = FAILED.format("catalog"), FAILED.format("files")
 READABLE, WRITABLE = FAILED.format("data path readable"), FAILED.format("data path writable")
@@ -285,6 +297,8 @@ CASES: dict[str, tuple[Break, str, str]] = {
         READABLE,
         "check key_id, secret",
     ),
+    "expired_token": (expired_token, READABLE, "renew the credentials, which have expired"),
+    "expired_role": (expired_role, CATALOG, "check `user` and `password`"),
     "bucket_that_cannot_be_written": (bucket_that_cannot_be_written, WRITABLE, "permit this on the bucket"),
 }
 
