@@ -211,6 +211,10 @@ class LakeMarker:
         if "://" in self.path:
             rows = self.reader.connection.rows(f"SELECT content FROM {files_sql('read_text', self.path)}")  # noqa: S608
             return str(rows[0][0]) if rows else None
+        if Path(self.path).is_fifo():
+            raise StorageError(
+                f"the marker {self.path} is not a regular file", hint="find out who made it, and remove it"
+            )
         try:
             with Path(self.path).open("rb") as file:
                 return file.read(_LARGEST_BYTES).decode(errors="replace")

@@ -26,7 +26,7 @@ from lakeconf.catalog.column_types import (
 from lakeconf.catalog.file_footers import check_decimals
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
-from lakeconf.errors import PipelineError, SchemaError, listed
+from lakeconf.errors import PipelineError, SchemaError, listed, storage_errors
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_values import (
     DATED,
@@ -322,7 +322,8 @@ def _check_paths(files: Files) -> None:
                 hint=f'write files = "{name}/*.{files.ending}" to load the files in it, or rename the folder',
             )
         if files.ending == "csv" and os.path.exists(path):
-            with open(path, "rb") as file:
+            hint = "check the permissions of the file"
+            with storage_errors(f"the file {name} cannot be read", hint=hint), open(path, "rb") as file:
                 first = file.read(4).removeprefix(b"\xef\xbb\xbf")[:1]
             if first in (b"\r", b"\n"):  # DuckDB would take the names below it for values
                 hint = "write the names of the columns in the first line"

@@ -221,6 +221,12 @@ def test_moved_or_restored_catalog_accepts_writes(filled: Lake) -> None:
 DAMAGED = [b"", b"{", b"[]", b"7", b"null", b'"text"', b"\x00\xff", b"[" * 9_000, b'{"lake": "' + b"x" * 20_000 + b'"}']
 
 
+def test_marker_that_is_a_pipe_is_rejected(filled: Lake) -> None:
+    os.mkfifo(place(filled))
+    with pytest.raises(StorageError, match="is not a regular file"):
+        marker(filled).before_cleanup()
+
+
 @pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
 def test_damaged_marker_refuses_everything(text: bytes, filled: Lake) -> None:
     write(filled, text)

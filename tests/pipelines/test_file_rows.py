@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import pytest
 from strength import mixed
 
 from lakeconf import Lake
-from lakeconf.errors import SchemaError
+from lakeconf.errors import LakeconfError, SchemaError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
 from lakeconf.pipelines.models.body import Query
 
@@ -232,6 +234,11 @@ def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], 
     assert failed.error is not None
     assert failed.error.message == f"2.{ending} is a folder, not a file"
     assert failed.error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
+    (tmp_path / f"2.{ending}").rmdir()
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as unreadable:
+        unreadable.bind(str(tmp_path / f"2.{ending}"))
+        failed = loaded(lakes[0], tmp_path, f"*.{ending}")
+        assert isinstance(failed.error, LakeconfError), failed.error
 
 
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "d": "DATE"}], ids=["inferred", "declared"])

@@ -23,6 +23,8 @@ _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 _LOOKED_INTO: set[Path] = set()
 _URI = "Path of the catalog file, relative to the configuration file."
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
+# Of the files that a database has beside it.
+_SUFFIXES = ("-journal", "-wal", "-shm", ".wal")
 _LOOKED_AT = "lakeconf_looked_at"
 _SQLITE = f"FROM {OWN_QUERIES['sqlite']}('{_LOOKED_AT}', {{}})"
 
@@ -49,6 +51,9 @@ class CatalogFile(MetadataBackend):
         path = self.file()
         if path.is_dir():
             raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
+        for one in (path, *(Path(f"{path}{suffix}") for suffix in _SUFFIXES)):
+            if one.exists() and not one.is_file():  # the database would wait for ever to open a pipe
+                raise CatalogError(f"{one} is not a regular file", hint="find out who made it, and remove it")
         exists = path.is_file() and path.stat().st_size > 0
         if exists and not (self.look_once and path in _LOOKED_INTO):
             self.look_into(path)

@@ -42,6 +42,20 @@ def test_directory_is_rejected(kind: str, tmp_path: Path) -> None:
         store_of(tmp_path, KINDS[kind]).connect()
 
 
+@pytest.mark.parametrize(
+    ("kind", "suffix"), [("sqlite", ""), ("sqlite", "-journal"), ("sqlite", "-wal"), ("duckdb", ".wal"), ("duckdb", "")]
+)
+@pytest.mark.timeout(10)
+def test_pipe_is_rejected(kind: str, suffix: str, tmp_path: Path) -> None:
+    """To open one would wait for ever."""
+    store = store_of(tmp_path / "catalog", KINDS[kind])
+    if suffix:
+        store.connect().close()
+    os.mkfifo(f"{tmp_path / 'catalog'}{suffix}")
+    with pytest.raises(CatalogError, match=f"catalog{suffix} is not a regular file"):
+        store.connect()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_text_file_is_rejected_and_unchanged(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
