@@ -15,14 +15,14 @@ from local_stores import store_of
 from plain_sql import run_plain
 from strength import PROVE
 
-from lakeconf import LakeconfError, Update
+from lakeconf import Lake, LakeconfError, Table, Update
 from lakeconf.catalog.snapshot import snapshots
 from lakeconf.commit.moved_values import ValuesChangedError
+from lakeconf.inspection.table_copy import TableCopies
+from lakeconf.lake.maintenance import Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lakeconf import Lake, Table
+    from collections.abc import Callable, Iterator
 
 EXAMPLES = 400 if PROVE else 10
 # Values of each type that DuckLake keeps in the catalog; of some, files hold only the last.
@@ -102,32 +102,49 @@ def create(lake: Lake, columns: list[tuple[str, str]]) -> tuple[str, int]:
     return table, first
 
 
-def operate(lake: Lake, name: str, table: Table, first: int) -> None:
-    """One of `OPERATIONS` on a table; `first` is its first snapshot with rows."""
-    match name:
-        case "flush":
-            lake.maintenance.flush()
-        case "compact":
-            lake.maintenance.compact()
-        case "update":
-            table.update({"s": "new"}, where="id = 1")
-        case "computed":
-            table.update({"s": nw.concat_str(nw.col("s"), nw.col("s"))}, where="id = 1")
-        case "execute":
-            lake.execute(f"UPDATE {table.name} SET s = 'new' WHERE id = 1")
-        case "other row":
-            table.update({"s": "new"}, where="id = 3")
-        case "merge":
-            table.merge(table.scan().with_columns(s=nw.lit("new")), on="id", matched=Update())
-        case "overwrite":
-            table.overwrite(table.scan())
-        case _:
-            lake.restore(table.name, version=first)
+def overwrite_partitions(lake: Lake, table: Table) -> None:
+    run_plain(lake, f"ALTER TABLE {table.name} SET PARTITIONED BY (s)")
+    lake.refresh()
+    table.overwrite_partitions(table.scan())
 
 
-OPERATIONS = (
-    "flush", "compact", "update", "computed", "execute", "other row", "merge", "overwrite", "restore",
-)  # fmt: skip
+# What writes existing rows again, with the lake, the table and its first snapshot with rows.
+OPERATIONS: dict[str, Callable[[Lake, Table, int], object]] = {
+    "Maintenance.flush": lambda lake, *_: lake.maintenance.flush(),
+    "Maintenance.compact": lambda lake, *_: lake.maintenance.compact(),
+    "Maintenance.rewrite": lambda lake, *_: lake.maintenance.rewrite(),
+    "Table.append": lambda _, table, __: table.append(table.scan()),
+    "Table.update": lambda _, table, __: table.update({"s": "new"}, where="id = 1"),
+    "Table.update computed": lambda _, table, __: table.update(
+        {"s": nw.concat_str(nw.col("s"), nw.col("s"))}, where="id = 1"
+    ),
+    "Table.update another row": lambda _, table, __: table.update({"s": "new"}, where="id = 3"),
+    "Lake.execute": lambda lake, table, _: lake.execute(f"UPDATE {table.name} SET s = 'new' WHERE id = 1"),
+    "Table.merge": lambda _, table, __: table.merge(
+        table.scan().with_columns(s=nw.lit("new")), on="id", matched=Update()
+    ),
+    "Table.overwrite": lambda _, table, __: table.overwrite(table.scan()),
+    "Table.overwrite_partitions": lambda lake, table, _: overwrite_partitions(lake, table),
+    "Table.evolve": lambda _, table, __: table.evolve(promote={"id": "BIGINT"}),
+    "Table.delete": lambda _, table, __: table.delete("id = 3"),
+    "Lake.restore": lambda lake, table, first: lake.restore(table.name, version=first),
+}
+# These read, change definitions or write no row that exists; streams append the frames of their batches.
+OTHERS = {
+    Lake: "at audit close columns_of create_table create_view drop_table drop_view maintenance open plan_restore query "
+    "read_parquet refresh rename_table runs snapshot_id snapshots sql stream stream_sink table tables transaction "
+    "views",
+    Maintenance: "cleanup expire_snapshots plan_cleanup plan_compaction",
+    Table: "changes column_comments comment count explain files head history idempotency_keys scan schema "
+    "set_comments to_arrow to_pandas to_polars",
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_each_public_method_that_moves_values_is_an_operation(kind: type) -> None:
+    moving = {name.partition(" ")[0] for name in OPERATIONS}
+    public = {name for name in dir(kind) if not name.startswith("_")}
+    assert {name for name in public if f"{kind.__name__}.{name}" not in moving} == set(OTHERS[kind].split())
 
 
 def check(lake: Lake, columns: list[tuple[str, str]], operations: list[str]) -> None:
@@ -142,7 +159,7 @@ def check_table(lake: Lake, table: str, first: int, operations: list[str]) -> No
     for name in operations:
         before = history(lake, table, first)
         with contextlib.suppress(LakeconfError):
-            operate(lake, name, lake.table(table), first)
+            OPERATIONS[name](lake, lake.table(table), first)
         lake.refresh()
         after = history(lake, table, first)
         assert {version: after[version] for version in before} == before, name
@@ -160,18 +177,43 @@ def column(case: tuple[str, str], index: int) -> tuple[str, str]:
 
 @given(
     columns=st.lists(st.builds(column, st.sampled_from(CASES), st.integers(0, 3)), min_size=1, max_size=3),
-    operations=st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=2),
+    operations=st.lists(st.sampled_from(list(OPERATIONS)), min_size=1, max_size=2),
 )
 @settings(max_examples=EXAMPLES, phases=[Phase.explicit, Phase.generate])
-@example(columns=[column(("HUGEINT", "{}"), 0)], operations=["flush"])
-@example(columns=[column(("UHUGEINT", "{}[]"), 1)], operations=["compact"])
-@example(columns=[column(("INTERVAL", "STRUCT(a {})"), 0)], operations=["update"])
-@example(columns=[column(("INTERVAL", "{}"), 1)], operations=["computed"])
-@example(columns=[column(("HUGEINT", "MAP({}, INTEGER)"), 1)], operations=["execute"])
-@example(columns=[column(("TIMETZ", "{}[]"), 0)], operations=["merge", "flush"])
-@example(columns=[column(("TIMETZ", "{}"), 1)], operations=["restore", "update"])
+@example(columns=[column(("HUGEINT", "{}"), 0)], operations=["Maintenance.flush"])
+@example(columns=[column(("UHUGEINT", "{}[]"), 1)], operations=["Maintenance.compact"])
+@example(columns=[column(("INTERVAL", "STRUCT(a {})"), 0)], operations=["Table.update"])
+@example(columns=[column(("INTERVAL", "{}"), 1)], operations=["Table.update computed"])
+@example(columns=[column(("HUGEINT", "MAP({}, INTEGER)"), 1)], operations=["Lake.execute"])
+@example(columns=[column(("TIMETZ", "{}[]"), 0)], operations=["Table.merge", "Maintenance.flush"])
+@example(columns=[column(("TIMETZ", "{}"), 1)], operations=["Lake.restore", "Table.update"])
+@example(columns=[column(("HUGEINT", "{}"), 1)], operations=["Table.overwrite_partitions"])
+@example(columns=[column(("INTERVAL", "{}[]"), 0)], operations=["Table.append", "Maintenance.rewrite"])
 def test_no_operation_changes_a_value(lake: Lake, columns: list[tuple[str, str]], operations: list[str]) -> None:
     check(lake, columns, operations)
+
+
+@given(columns=st.lists(st.builds(column, st.sampled_from(CASES), st.integers(0, 3)), min_size=1, max_size=3))
+@settings(max_examples=EXAMPLES // 5, phases=[Phase.explicit, Phase.generate])
+@example(columns=[column(("HUGEINT", "{}"), 0)])
+@example(columns=[column(("INTERVAL", "STRUCT(a {})"), 0)])
+def test_a_copy_has_the_values_of_its_source(
+    lake: Lake, columns: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = store_of(tmp_path_factory.mktemp("source"), data_inlining_row_limit=20)
+    with store.open() as source:
+        table, _ = create(source, columns)
+        expected = rows_at(source, table, source.snapshot_id)
+    copies = TableCopies(lake, store)
+    try:
+        copies.copy(copies.plan([table]))
+    except LakeconfError:
+        assert table not in lake.tables()
+        return
+    finally:
+        lake._session.writer.execute("DETACH lakeconf_source")
+    assert rows_at(lake, table, lake.refresh()) == expected
+    lake.drop_table(table)
 
 
 def test_a_flush_leaves_the_rows_of_a_table_in_the_catalog(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
