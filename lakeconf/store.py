@@ -304,13 +304,15 @@ def _attach(store: Store, connection: Connection, statement: Attach) -> None:
     if is_missing and must_exist:
         raise CatalogMissingError(f"the catalog {file} does not exist")
     if store.storage_backend is not None:
-        store.storage_backend.prepare(read_only=must_exist)
+        store.storage_backend.prepare(read_only=must_exist or not is_missing)
     if not must_exist and store.metadata_backend.server() is not None:
         options = {**statement.options, "create_if_not_exists": False}
         try:
             return _migrate_or_run(store, connection, statement._replace(options=options))
         except CatalogMissingError:
             check_not_lost(store, connection)
+            if store.storage_backend is not None:
+                store.storage_backend.prepare(read_only=False)
     return _migrate_or_run(store, connection, statement)
 
 

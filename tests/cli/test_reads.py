@@ -1,17 +1,21 @@
-"""Commands that read, and plans of those that change something, create and change nothing, whatever the store lacks."""
+"""What reads, and what plans a change, creates and changes nothing, whatever the store lacks: commands and methods."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
+import lakeconf
+from lakeconf import Lake, LakeconfError, Table
 from lakeconf.cli.app import commands, run
+from lakeconf.lake.maintenance import Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 # Each command without the options that make it write; `verify` starts Spark.
@@ -106,3 +110,85 @@ def test_reads_create_nothing(
             command,
             capsys.readouterr(),
         )
+
+
+# Each method that reads, of a lake with the table `raw.events`.
+METHODS: dict[type, dict[str, Callable[[Any], object]]] = {
+    Lake: {
+        "at": lambda lake: lake.at(version=1).table("raw.events").count(),
+        "columns_of": lambda lake: lake.columns_of(lake.table("raw.events").scan()),
+        "maintenance": lambda lake: lake.maintenance,
+        "plan_restore": lambda lake: lake.plan_restore("raw.events", version=2),
+        "query": lambda lake: lake.query("FROM f", {"f": lake.table("raw.events").scan()}).collect(),
+        "refresh": lambda lake: lake.refresh(),
+        "runs": lambda lake: lake.runs,
+        "snapshot_id": lambda lake: lake.snapshot_id,
+        "snapshots": lambda lake: lake.snapshots(),
+        "sql": lambda lake: lake.sql("FROM raw.events").collect(),
+        "table": lambda lake: lake.table("raw.events"),
+        "tables": lambda lake: lake.tables(),
+        "views": lambda lake: lake.views(),
+    },
+    Maintenance: {
+        "plan_cleanup": lambda one: one.plan_cleanup(older_than=timedelta(0), force=True),
+        "plan_compaction": lambda one: one.plan_compaction(),
+    },
+    Table: {
+        "changes": lambda table: table.changes(since=1).collect(),
+        "column_comments": lambda table: table.column_comments,
+        "comment": lambda table: table.comment,
+        "count": lambda table: table.count(),
+        "explain": lambda table: table.explain(where="id = 3"),
+        "files": lambda table: table.files(),
+        "head": lambda table: table.head(),
+        "history": lambda table: table.history(),
+        "idempotency_keys": lambda table: table.idempotency_keys(),
+        "scan": lambda table: table.scan(where="id = 3").collect(),
+        "schema": lambda table: table.schema,
+        "to_arrow": lambda table: table.to_arrow(),
+        "to_pandas": lambda table: table.to_pandas(),
+        "to_polars": lambda table: table.to_polars(),
+    },
+}
+# These write, need a running Spark, or have tests of their own.
+OTHERS = {
+    Lake: "audit close create_table create_view drop_table drop_view execute open read_parquet rename_table restore "
+    "stream stream_sink transaction",
+    Maintenance: "cleanup compact expire_snapshots flush rewrite",
+    Table: "append delete evolve merge overwrite overwrite_partitions set_comments update",
+}
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_every_method_is_tried(kind: type) -> None:
+    public = {name for name in dir(kind) if not name.startswith("_")}
+    assert public == {*METHODS[kind], *OTHERS[kind].split()}
+
+
+def parts(lake: Lake) -> dict[type, Any]:
+    return {Lake: lake, Maintenance: lake.maintenance, Table: lake.table("raw.events")}
+
+
+STATES = [healthy, no_lake, lost_catalog, empty_catalog, lost_data_path]
+
+
+@pytest.mark.parametrize(
+    ("lose", "read_only"),
+    # To open a store that can be written creates its lake.
+    [(lose, read_only) for lose in STATES for read_only in (True, False) if read_only or lose is not no_lake],
+)
+def test_methods_that_read_create_nothing(lose: Callable[[Path], None], read_only: bool, events_folder: Path) -> None:
+    store = lakeconf.init().get_store()
+    store = store.replace(attach_options={"read_only": True}) if read_only else store
+    lose(events_folder)
+    before = contents(events_folder)
+    wrong: list[tuple[str, object]] = []
+    for kind, name in [(kind, name) for kind, methods in METHODS.items() for name in methods]:
+        try:
+            with store.open() as lake:
+                METHODS[kind][name](parts(lake)[kind])
+        except LakeconfError as error:
+            # DuckLake's function that finds files to remove needs a lake that can be written.
+            wrong += [(name, error)] if lose is healthy and name != "plan_cleanup" else []
+        wrong += [(name, "changed")] if contents(events_folder) != before else []
+    assert wrong == []
