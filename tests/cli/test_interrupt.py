@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -55,6 +57,25 @@ def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
     lakeconf.init().get_store().open().close()
     done = interrupted("lakeconf.connection.connection:Connection:named_rows:0.5", "sql", query, "--format", "csv")
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_second_ctrl_c_ends_a_command_that_waits_for_a_server(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        place = f'host = "127.0.0.1", port = {server.getsockname()[1]}, database = "d", user = "u", password = "p"'
+        backend = f'{{ type = "postgres", {place} }}'
+        storage = '{ type = "local", path = "data" }'
+        (project / "lakeconf.toml").write_text(
+            f"[stores.dev]\nmetadata_backend = {backend}\nstorage_backend = {storage}\n"
+        )
+        command = [sys.executable, "-m", "lakeconf", "tables"]
+        with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            with server.accept()[0]:  # it never gets an answer
+                process.send_signal(signal.SIGINT)
+                assert "press Ctrl-C again" in process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 130
 
 
 def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
