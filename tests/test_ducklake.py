@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -14,6 +14,9 @@ from source_tree import sources, strings_of
 from lakeconf.ducklake import refused_version, version_sentence, visible_at
 from lakeconf.errors import CatalogError
 from lakeconf.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OLDER = (
     "the catalog has DuckLake version 0.4, but the ducklake extension supports 1.0: open a copy of the lake once "
@@ -57,18 +60,14 @@ def refusals(store: Store) -> set[str]:
     return found
 
 
-def test_older_catalog_is_migrated_only_on_request(make_store: MAKE_STORE) -> None:
+def test_older_catalog_is_migrated_only_on_request_and_a_newer_one_never(make_store: MAKE_STORE) -> None:
     set_version(make_store(), "0.4")
     assert refusals(make_store()) == {OLDER}
     assert refusals(make_store(read_only=True)) == {OLDER}
     assert refusals(make_store(automatic_migration=False)) == {OLDER}
-    with make_store(automatic_migration=True).open() as lake:
-        assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
-    with make_store().open() as lake:
-        assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
-
-
-def test_newer_catalog_is_always_rejected(make_store: MAKE_STORE) -> None:
+    for options in ({"automatic_migration": True}, {}):
+        with make_store(**options).open() as lake:
+            assert lake.table("t").scan().collect("pyarrow").rows() == [(42,)]
     set_version(make_store(), "1.1-dev.1")
     assert refusals(make_store()) == {NEWER}
     assert refusals(make_store(automatic_migration=True)) == {NEWER}
@@ -82,38 +81,25 @@ def test_failed_migration_does_not_change_the_catalog(make_store: MAKE_STORE) ->
     assert refusals(make_store()) == {sentence}
 
 
-@pytest.mark.parametrize(
-    ("found", "advice"),
-    [
-        ("0.3", "automatic_migration = true"),
-        ("0.4-dev1", "automatic_migration = true"),
-        ("1.0-dev1", "automatic_migration = true"),
-        ("1.1", "upgrade duckdb"),
-        ("1.10", "upgrade duckdb"),
-        ("10.0", "upgrade duckdb"),
-        ("unknown", "check that it is the catalog of a DuckLake"),
-    ],
-)
-def test_version_error_has_a_hint_for_the_version(found: str, advice: str) -> None:
-    assert advice in version_sentence(found, "1.0", "lakeconf")
-
-
-def test_other_error_is_not_a_version_error() -> None:
+def test_version_error_has_a_hint_for_the_version() -> None:
+    for advice, versions in {
+        "automatic_migration = true": ("0.3", "0.4-dev1", "1.0-dev1"),
+        "upgrade duckdb": ("1.1", "1.10", "10.0"),
+        "check that it is the catalog of a DuckLake": ("unknown",),
+    }.items():
+        for found in versions:
+            assert advice in version_sentence(found, "1.0", "lakeconf")
     assert refused_version("IO Error: Could not read catalog version") is None
 
 
-@pytest.mark.parametrize("snapshot_id", [1, 2, 3, 4])
-@pytest.mark.parametrize("row", ["", "files"])
-def test_visible_at_selects_rows_by_begin_and_end_snapshot(snapshot_id: int, row: str) -> None:
-    sql = f"""
-        SELECT list(name ORDER BY name)
-        FROM (VALUES ('kept', 2, NULL), ('removed', 2, 4), ('replaced', 1, 3))
-            AS files(name, begin_snapshot, end_snapshot)
-        WHERE {visible_at(row=row)} AND true
-    """
-    (names,) = duckdb.execute(sql, [snapshot_id]).fetchone() or ()
+def test_visible_at_selects_rows_by_begin_and_end_snapshot() -> None:
+    rows = (
+        "(VALUES ('kept', 2, NULL), ('removed', 2, 4), ('replaced', 1, 3)) AS files(name, begin_snapshot, end_snapshot)"
+    )
     expected = {1: ["replaced"], 2: ["kept", "removed", "replaced"], 3: ["kept", "removed"], 4: ["kept"]}
-    assert names == expected[snapshot_id]
+    for row, (snapshot_id, names) in itertools.product(("", "files"), expected.items()):
+        sql = f"SELECT list(name ORDER BY name) FROM {rows} WHERE {visible_at(row=row)} AND true"
+        assert duckdb.execute(sql, [snapshot_id]).fetchone() == (names,)
 
 
 def test_only_one_module_contains_ducklake_internal_names() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import graphlib
 
-import pytest
 from source_tree import Import, all_imports, imports_of
 
 # The top-level modules, each with the modules that it may import.
@@ -69,6 +68,26 @@ def layer(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+FORBIDDEN = [
+    ("lakeconf.store", "from lakeconf.config.config import Config"),
+    ("lakeconf.store", "from lakeconf import lake"),
+    ("lakeconf.catalog.pruning.scan_plan", "import lakeconf.engines.engine"),
+    ("lakeconf.errors", "if TYPE_CHECKING:\n    from lakeconf.sql import Attach"),
+    ("lakeconf.cli.config_commands", "from lakeconf import init"),
+    ("lakeconf.cli.config_commands", "def run():\n    from lakeconf.store import Store"),
+    ("lakeconf.catalog.pruning.scan_plan", "def run():\n    importlib.import_module('lakeconf.engines.engine')"),
+    ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
+]
+
+
+def test_forbidden_imports_are_found() -> None:
+    modules = {f"lakeconf.{name}" for name in ("config.config", "engines.engine", "lake.lake", "sql", "store")}
+    for importer, source in FORBIDDEN:
+        assert len(violations(imports_of(importer, source, modules))) == 1, source
+    source = "class Store:\n    def open(self):\n        from lakeconf.lake.lake import Lake"
+    assert violations(imports_of("lakeconf.store", source, {"lakeconf.lake.lake"})) == []
+
+
 def violations(imports: list[Import]) -> list[str]:
     """The imports against the order, and those inside functions."""
     wrong = []
@@ -88,75 +107,17 @@ def test_imports_follow_the_order_of_layers() -> None:
     assert violations(all_imports()) == []
 
 
-def test_modules_have_no_import_cycle() -> None:
+def test_neither_modules_nor_layers_have_an_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for found in filter(own, all_imports()):
         if layer(found.importer) and (found.importer, found.imported) != BACK:
             graph.setdefault(found.importer, set()).add(found.imported)
     graphlib.TopologicalSorter(graph).prepare()
+    graphlib.TopologicalSorter({folder: allowed - {folder} for folder, allowed in LAYERS.items()}).prepare()
 
 
-def test_only_import_cycle_is_between_store_and_lake() -> None:
-    needs: dict[str, set[str]] = {}
-    for found in filter(own, all_imports()):
-        if layer(found.importer):
-            needs.setdefault(found.importer, set()).add(found.imported)
-
-    def reached(module: str) -> set[str]:
-        found, waiting = set[str](), [module]
-        while waiting:
-            new = needs.get(waiting.pop(), set()) - found
-            found |= new
-            waiting += new
-        return found
-
-    assert {module for module in needs if module in reached(module)} == {*BACK, "lakeconf.lake.opening"}
-
-
-def test_layers_have_no_cycle() -> None:
-    graph = {folder: allowed - {folder} for folder, allowed in LAYERS.items()}
-    graphlib.TopologicalSorter(graph).prepare()
-
-
-def test_dynamic_imports_only_in_known_modules() -> None:
+def test_only_known_modules_import_dynamically_and_only_the_spark_engine_pyspark() -> None:
     computed = {found.importer for found in all_imports() if found.imported == "?"}
     assert computed <= BY_TABLE | {"lakeconf.lake.opening"}
-
-
-def test_only_the_spark_engine_imports_pyspark() -> None:
-    outside = [
-        f"{found.importer}:{found.line}"
-        for found in all_imports()
-        if found.imported.split(".")[0] in {"pyspark", "py4j"}
-        and not found.importer.startswith("lakeconf.engines.spark")
-    ]
-    assert outside == []
-
-
-@pytest.mark.parametrize(
-    ("importer", "source"),
-    [
-        ("lakeconf.store", "from lakeconf.config.config import Config"),
-        ("lakeconf.store", "from lakeconf import lake"),
-        ("lakeconf.catalog.pruning.scan_plan", "import lakeconf.engines.engine"),
-        ("lakeconf.errors", "if TYPE_CHECKING:\n    from lakeconf.sql import Attach"),
-        ("lakeconf.cli.config_commands", "from lakeconf import init"),
-        ("lakeconf.cli.config_commands", "def run():\n    from lakeconf.store import Store"),
-        ("lakeconf.catalog.pruning.scan_plan", "def run():\n    importlib.import_module('lakeconf.engines.engine')"),
-        ("lakeconf.somewhere_new", "from lakeconf.store import Store"),
-    ],
-)
-def test_violations_detects_each_forbidden_import(importer: str, source: str) -> None:
-    modules = {
-        "lakeconf.config.config",
-        "lakeconf.engines.engine",
-        "lakeconf.lake.lake",
-        "lakeconf.sql",
-        "lakeconf.store",
-    }
-    assert len(violations(imports_of(importer, source, modules))) == 1
-
-
-def test_violations_allows_the_import_in_store_open() -> None:
-    source = "class Store:\n    def open(self):\n        from lakeconf.lake.lake import Lake"
-    assert violations(imports_of("lakeconf.store", source, {"lakeconf.lake.lake"})) == []
+    pyspark = [found for found in all_imports() if found.imported.split(".")[0] in {"pyspark", "py4j"}]
+    assert [found for found in pyspark if not found.importer.startswith("lakeconf.engines.spark")] == []
