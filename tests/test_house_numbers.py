@@ -33,7 +33,7 @@ def test_files_are_short() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > limits[name]} == {}
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short_without_their_docstrings() -> None:
     lengths = {
         f"{name}:{node.lineno} {node.name}": function_length(node)
         for name, path in sources().items()
@@ -41,26 +41,16 @@ def test_functions_are_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES} == {}
+    (node,) = ast.parse('def f():\n    """One.\n\n    Two.\n    """\n    return 1\n').body
+    assert isinstance(node, ast.FunctionDef)
+    assert function_length(node) == 2
 
 
-def test_tree_is_shallow_and_its_names_are_descriptive() -> None:
+def test_tree_is_shallow_its_folders_are_small_and_its_names_unique_and_descriptive() -> None:
     paths = [path.relative_to(PACKAGE.parent) for path in sources().values()]
     assert [str(path) for path in paths if len(path.parent.parts) > MAX_DEPTH] == []
     assert [str(path) for path in paths if NAMES_THAT_EXPLAIN_NOTHING & {*path.parent.parts, path.stem}] == []
-
-
-def test_folders_are_small() -> None:
-    counts = Counter(path.parent for path in sources().values() if path.stem != "__init__")
-    assert {str(folder): files for folder, files in counts.items() if files > MAX_FILES} == {}
-
-
-def test_a_name_means_one_module() -> None:
-    names = Counter(path.stem for path in sources().values() if not path.stem.startswith("__"))
+    folders = Counter(path.parent for path in paths if path.stem != "__init__")
+    assert {str(folder): files for folder, files in folders.items() if files > MAX_FILES} == {}
+    names = Counter(path.stem for path in paths if not path.stem.startswith("__"))
     assert {name: modules for name, modules in names.items() if modules > 1} == {}
-
-
-def test_function_length_excludes_the_docstring() -> None:
-    source = 'def f():\n    """One.\n\n    Two.\n    """\n    return 1\n'
-    (node,) = ast.parse(source).body
-    assert isinstance(node, ast.FunctionDef)
-    assert function_length(node) == 2

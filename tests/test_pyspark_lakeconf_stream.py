@@ -46,15 +46,13 @@ def drained(spark: SparkSession, folder: Path, **options: Any) -> list[list[Any]
 def test_a_stream_returns_the_table_and_then_inserted_rows(spark: SparkSession, project: Path, lake: Lake) -> None:
     assert drained(spark, project) == [[(1, "view"), (2, "view")]]
     table = lake.table("raw.events")
-    table.append([{"id": 3, "kind": "buy"}])
+    for number in (3, 4):
+        table.append([{"id": number, "kind": "buy"}])
     table.update({"kind": "seen"}, where="id = 1")
     table.delete("id = 2")
-    assert drained(spark, project) == [[(3, "buy")]]
-    table.append([{"id": 4, "kind": "buy"}])
-    table.append([{"id": 5, "kind": "buy"}])
     lake.maintenance.compact()
-    table.append([{"id": 6, "kind": "buy"}])
-    assert drained(spark, project) == [[(4, "buy"), (5, "buy"), (6, "buy")]]
+    table.append([{"id": 5, "kind": "buy"}])
+    assert drained(spark, project) == [[(3, "buy"), (4, "buy"), (5, "buy")]]
 
 
 def test_a_stream_returns_all_changes_in_batches(spark: SparkSession, project: Path, lake: Lake) -> None:

@@ -1,41 +1,63 @@
-"""`lakeconf doctor`: its results for stores that work and stores that do not."""
+"""`lakeconf doctor`: its steps, files, servers and probe; conformance/test_broken_lakes.py has its verdicts."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
+import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagnosis import STEPS, diagnosed, local
-from local_stores import in_bucket, on_postgres
+import pytest
+from local_stores import config_of, in_bucket, on_postgres
 
 import lakeconf
 from lakeconf.cli.app import run
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.connection import Connection, connect, load_extension, remove_files
 from lakeconf.errors import LakeconfError
 from lakeconf.inspection import doctor
+from lakeconf.inspection.doctor_lake import make_folders, read_and_remove
+from lakeconf.sql import literal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
     from servers import PostgresServer, S3Server
 
 
-def statuses(steps: dict[str, doctor.Step]) -> list[str]:
-    return [step.status for step in steps.values()]
+STEPS = (
+    *("extensions", "secrets", "catalog", "version", "data path readable", "data path writable"),
+    *("clock", "server", "marker", "files", "statistics", "spark"),
+)
 
 
-def on_servers(postgres: PostgresServer, s3: S3Server, **changed: Any) -> dict[str, Any]:
-    metadata = {**on_postgres(postgres), "metadata_schema": "lake"}
-    storage = in_bucket(s3)
-    return {
-        "metadata_backend": metadata | {key: changed[key] for key in changed if key in metadata},
-        "storage_backend": storage | {key: changed[key] for key in changed if key in storage},
-    }
+def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
+    steps = doctor.diagnose(store(config))
+    assert tuple(step.name for step in steps) == STEPS
+    return {step.name: step for step in steps}
 
 
-def test_local_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def local(folder: Path) -> dict[str, Any]:
+    backends: dict[str, Any] = config_of(folder)["stores"]["dev"]
+    return backends
+
+
+def store(config: dict[str, Any]) -> lakeconf.Store:
+    return lakeconf.init({"stores": {"dev": config}}).get_store("dev")
+
+
+@pytest.fixture
+def on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> dict[str, Any]:
+    return {"metadata_backend": on_postgres(postgres_server), "storage_backend": in_bucket(s3_server)}
+
+
+def test_local_store_and_missing_lake(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(project.rglob("*"))
+    assert run(["doctor", "--store", "dev", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["store"], found["ok"]) == ("dev", True)
+    assert [step["name"] for step in found["steps"]] == list(STEPS)
+    assert found["steps"][2]["found"] == f"none yet: the first write creates {project / 'catalog.sqlite'}"
+    assert sorted(project.rglob("*")) == before
     lakeconf.init(project).get_store("dev").open().close()
     before = sorted(project.rglob("*"))
     assert run(["doctor"]) == 0
@@ -47,82 +69,22 @@ def test_local_store(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(project.rglob("*")) == before
 
 
-def test_missing_lake_is_not_created(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = sorted(project.rglob("*"))
-    assert run(["doctor", "--store", "dev", "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["store"], found["ok"]) == ("dev", True)
-    assert [step["name"] for step in found["steps"]] == list(STEPS)
-    catalog = found["steps"][2]
-    assert catalog["found"] == f"none yet: the first write creates {project / 'catalog.sqlite'}"
-    assert sorted(project.rglob("*")) == before
-
-
-def test_store_on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> None:
-    config = on_servers(postgres_server, s3_server)
-    steps = diagnosed(config)
-    assert statuses(steps)[:7] == ["ok", "ok", "ok", "skipped", "ok", "ok", "skipped"]
-    assert steps["catalog"].found == "none yet: the first write creates it"
-    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
-    steps = diagnosed(config)
-    assert statuses(steps)[:7] == ["ok"] * 7
-    assert steps["clock"].found == "this machine and the catalog's server differ by 0 s"
-    assert s3_server.objects(config["storage_backend"]["bucket"]) == []
-    secrets = (postgres_server.password, s3_server.keys.secret)
-    assert not any(secret in str(step) for step in steps.values() for secret in secrets)
-
-
-def test_wrong_password_and_missing_bucket(postgres_server: PostgresServer, s3_server: S3Server) -> None:
-    steps = diagnosed(on_servers(postgres_server, s3_server, password="planted-wrong-password"))
-    assert statuses(steps)[:7] == ["ok", "ok", "failed", "skipped", "ok", "ok", "skipped"]
-    assert "password authentication failed" in steps["catalog"].found
-    assert steps["catalog"].hint == "check `user` and `password` of the metadata backend"
-    assert steps["version"].found == "after 'catalog' failed"
-    assert "planted-wrong-password" not in str(steps)
-    steps = diagnosed(on_servers(postgres_server, s3_server, bucket="no-such-bucket"))
-    assert statuses(steps)[4:6] == ["failed", "skipped"]
-    assert "NoSuchBucket" in steps["data path readable"].found
-    assert steps["data path readable"].hint == "create the bucket, or check `bucket`, `region` and `endpoint`"
-
-
-def test_user_with_read_access_only(postgres_server: PostgresServer, s3_iam_server: S3Server) -> None:
-    assert s3_iam_server.read_only
-    config = on_servers(postgres_server, s3_iam_server)
-    config["storage_backend"] |= {"key_id": s3_iam_server.read_only.key_id, "secret": s3_iam_server.read_only.secret}
-    steps = diagnosed(config)
-    assert statuses(steps)[4:6] == ["ok", "failed"]
-    assert str(steps["data path writable"].hint).startswith("permit this on the bucket to the credentials")
-    assert s3_iam_server.read_only.secret not in str(steps)
-
-
-def test_folder_that_is_not_writable(tmp_path: Path) -> None:
-    config = local(tmp_path)
-    config["storage_backend"]["path"] = "/proc/lakeconf"
-    steps = diagnosed(config)
-    assert steps["data path writable"].status == "failed"
-    assert "cannot be written" in steps["data path writable"].found
-    assert steps["data path writable"].hint == "check its owner and its permissions"
-
-
 def test_read_only_store_is_not_written_to(tmp_path: Path) -> None:
-    lakeconf.init({"stores": {"dev": local(tmp_path)}}).get_store("dev").open().close()
+    store(local(tmp_path)).open().close()
     before = sorted((tmp_path / "data").rglob("*"))
     steps = diagnosed({**local(tmp_path), "attach_options": {"read_only": True}})
-    assert (steps["data path writable"].status, steps["data path writable"].found) == (
-        "skipped",
-        "the store is read-only",
-    )
-    assert statuses(steps)[:4] == ["ok"] * 4
+    writable = steps["data path writable"]
+    assert (writable.status, writable.found) == ("skipped", "the store is read-only")
+    assert [step.status for step in steps.values()][:4] == ["ok"] * 4
     assert sorted((tmp_path / "data").rglob("*")) == before
 
 
 def test_clock_and_settings_of_the_server(
-    postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    on_servers: dict[str, Any], postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = on_servers(postgres_server, s3_server)
-    lakeconf.init({"stores": {"dev": config}}).get_store("dev").open().close()
-    assert diagnosed(config)["server"].status == "ok"
-    database = config["metadata_backend"]["database"]
+    store(on_servers).open().close()
+    assert diagnosed(on_servers)["server"].status == "ok"
+    database = on_servers["metadata_backend"]["database"]
     postgres_server.sql(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '5s'")
     for hours, status in ((0, "ok"), (0.05, "warning"), (1, "failed")):
 
@@ -134,18 +96,15 @@ def test_clock_and_settings_of_the_server(
                 return super().now(tz) + cls.difference
 
         monkeypatch.setattr("lakeconf.inspection.doctor_lake.datetime", Wrong)
-        found = diagnosed(config)
+        found = diagnosed(on_servers)
         assert found["clock"].status == status
-        assert (found["server"].status, found["server"].found) == (
-            "warning",
-            "the server ends transactions that are idle for 5 s: a long commit would fail",
-        )
+        ends = "the server ends transactions that are idle for 5 s: a long commit would fail"
+        assert (found["server"].status, found["server"].found) == ("warning", ends)
 
 
 def test_probe_file_that_cannot_be_removed_is_reported(
-    postgres_server: PostgresServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    on_servers: dict[str, Any], s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = on_servers(postgres_server, s3_server)
     rows = Connection.rows
 
     def refused(self: Any, sql: str, parameters: Any = None) -> Any:
@@ -154,13 +113,10 @@ def test_probe_file_that_cannot_be_removed_is_reported(
         return rows(self, sql, parameters)
 
     monkeypatch.setattr(Connection, "rows", refused)
-    step = diagnosed(config)["data path writable"]
-    (left,) = s3_server.objects(config["storage_backend"]["bucket"])
+    step, bucket = diagnosed(on_servers)["data path writable"], on_servers["storage_backend"]["bucket"]
+    (left,) = s3_server.objects(bucket)
     assert step.status == "failed"
-    assert (
-        f"s3://{config['storage_backend']['bucket']}/{left} was written, but could not be read and removed"
-        in step.found
-    )
+    assert f"s3://{bucket}/{left} was written, but could not be read and removed" in step.found
     assert "remove it" in str(step.hint)
 
 
@@ -170,3 +126,93 @@ def test_unexpected_exception_is_a_failed_step(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(doctor, "ensure_java", broken)
     assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
+
+
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_missing_and_unknown_files(where: str, tmp_path: Path, s3_server: S3Server) -> None:
+    # DuckDB reads brackets in a path as a glob pattern.
+    config = local(tmp_path / "a[b]")
+    if where == "s3":
+        config["storage_backend"] = in_bucket(s3_server)
+    dev = store(config)
+    with dev.open() as lake:
+        table = lake.create_table("raw.events", like={"day": "DATE", "id": "BIGINT"}, partitioned_by=["day"])
+        rows = dev.connect().sql("SELECT DATE '2024-01-01' + (range % 2)::INTEGER AS day, range AS id FROM range(9)")
+        table.append(rows.to_arrow_table())
+        table.delete("id = 3")
+        lake.create_table("raw.dropped", rows.to_arrow_table())
+        lake._session.writer.execute("DROP TABLE dev.raw.dropped")
+        needed = table.files()[0].path
+        connection, root = lake._session.writer, lake._session.reader.data_path
+        found = diagnosed(config)["files"]
+        assert (found.status, found.found.endswith(", and no others")) == ("ok", True), found
+        unknown = f"{root}raw/stray.parquet"
+        connection.execute(f"COPY (SELECT 1 AS a) TO '{unknown}' (FORMAT parquet)")
+        found = diagnosed(config)["files"]
+        assert (found.status, found.found) == ("warning", f"the catalog does not know 1 file ({unknown})")
+        remove_files(connection, [needed])
+    found = diagnosed(config)["files"]
+    assert (found.status, found.found) == ("failed", f"snapshots need 1 file ({needed}), missing below {root}")
+
+
+def test_unreachable_server(tmp_path: Path) -> None:
+    for host, message in (
+        ("127.0.0.1", "PostgreSQL at 127.0.0.1:1 refused the connection"),
+        ("127.0.0.1,::1", "PostgreSQL at 127.0.0.1:1, ::1:1 "),
+        ("nowhere.invalid", "the host nowhere.invalid of PostgreSQL cannot be resolved: "),
+        ("/nowhere", "PostgreSQL at /nowhere/.s.PGSQL.1 cannot be used: No such file or directory"),
+    ):
+        access = {"host": host, "port": 1, "database": "lake", "user": "u", "password": "planted-1"}
+        steps = diagnosed(local(tmp_path) | {"metadata_backend": {"type": "postgres", **access}})
+        found = steps["catalog"]
+        assert (found.status, found.found.startswith(message)) == ("failed", True), found.found
+        assert steps["version"].found == "after 'catalog' failed"
+        assert found.hint == "check that the server is running, and check `host` and `port` of the metadata backend"
+
+
+def test_statistics_that_hide_rows_from_duckdb(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    dev = store(config)
+    with dev.open() as lake:
+        lake.create_table('raw."a.b"', {"s": "VARCHAR"}).append(lake.sql("SELECT 'zz' AS s"))
+    assert diagnosed(config)["statistics"].found == "the bounds of all columns cover their files"
+    with contextlib.closing(sqlite3.connect(config["metadata_backend"]["uri"])) as catalog, catalog:
+        for table in ("ducklake_file_column_stats", "ducklake_table_column_stats"):
+            catalog.execute(f"UPDATE {table} SET min_value = NULL, max_value = NULL")
+    found = diagnosed(config)["statistics"]
+    assert found.status == "warning"
+    assert 'columns of raw."a.b" (s)' in found.found
+    assert found.hint is not None
+    # The fix as the hint says it.
+    with dev.open() as lake:
+        exec(found.hint.partition(": ")[2], {"lake": lake})  # noqa: S102
+    assert diagnosed(config)["statistics"].status == "ok"
+
+
+def test_only_the_probe_is_removed(tmp_path: Path) -> None:
+    """The name of the folder is a pattern for DuckDB."""
+    folder = tmp_path / "it's [a]"
+    folder.mkdir()
+    (folder / "other.parquet").write_text("mine")
+    probe = f"{folder}/probe.parquet"
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        for scheme in ("", "file://"):
+            connection.execute(f"COPY (SELECT 42 AS probe) TO {literal(probe)} (FORMAT parquet)")
+            read_and_remove(connection, f"{scheme}{probe}")
+            assert [path.name for path in folder.iterdir()] == ["other.parquet"]
+        Path(probe).write_text("not Parquet")
+        with pytest.raises(LakeconfError) as failed:
+            read_and_remove(connection, probe)
+    start = f"{probe} was written, but could not be read and removed: "
+    assert failed.value.message.startswith(start)
+    assert len(failed.value.message) > len(start)
+    assert str(failed.value.hint).startswith("remove it; ")
+    assert Path(probe).exists()
+
+
+def test_missing_folders_are_created_and_listed_from_the_top(tmp_path: Path) -> None:
+    wanted = tmp_path / "b" / "c"
+    assert make_folders(wanted) == [tmp_path / "b", wanted]
+    assert wanted.is_dir()
+    assert make_folders(tmp_path / "d") == [tmp_path / "d"]
