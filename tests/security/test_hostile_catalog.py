@@ -7,13 +7,12 @@ import shutil
 import socket
 import sqlite3
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from local_stores import store_of
+from local_stores import config_of, in_bucket, store_of
 from strength import some
 
 import lakeconf
@@ -26,6 +25,7 @@ from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from servers import S3Server
 
@@ -75,28 +75,34 @@ def listener() -> Iterator[Listener]:
 
 
 @pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A lake in a folder, with one data file."""
+    made = store_of(tmp_path)
+    with made.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS)
+    return made
+
+
+@pytest.fixture
 def remote(tmp_path: Path, s3_server: S3Server) -> Store:
-    """A lake in a bucket, with data files, a delete file and a file scheduled for removal."""
-    bucket = s3_server.create_bucket()
-    storage: dict[str, object] = {
-        "type": "s3",
-        "bucket": bucket,
-        "prefix": "p",
-        "endpoint": s3_server.endpoint,
-        "url_style": "path",
-    }
-    storage |= {"use_ssl": False, "key_id": s3_server.keys.key_id, "secret": s3_server.keys.secret}
-    metadata = {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}
-    store = lakeconf.init({"stores": {"dev": {"metadata_backend": metadata, "storage_backend": storage}}}).get_store()
-    with store.open() as lake:
+    """A lake in a bucket, with a data file and a delete file."""
+    made = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store()
+    with made.open() as lake:
         lake.create_table("t", like=ROWS).append(ROWS)
         lake.table("t").delete("id = 3")
-    return store
+    return made
 
 
 def write_catalog(tmp_path: Path, sql: str, *values: object) -> int:
-    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog, catalog:
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog")) as catalog, catalog:
         return catalog.execute(sql, values).rowcount
+
+
+# A lake that is open notices a change of the catalog in the next snapshot.
+NEXT_SNAPSHOT = (
+    "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, snapshot_time, schema_version, "
+    "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
+)
 
 
 @pytest.mark.parametrize("table", ["data_file", "delete_file", "table", "schema"])
@@ -104,11 +110,16 @@ def test_paths_that_lead_to_another_server_are_not_opened(
     table: str, remote: Store, tmp_path: Path, listener: Listener
 ) -> None:
     (original,) = _column(tmp_path, f"SELECT DISTINCT path FROM ducklake_{table}")[:1]
-    parameters = f"?s3_endpoint=127.0.0.1:{listener.port}&s3_use_ssl=false&s3_url_style=path"
     host = f"127.0.0.1:{listener.port}"
+    parameters = f"?s3_endpoint={host}&s3_use_ssl=false&s3_url_style=path"
+    scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (99, ?, true, '2020-01-01 00:00:00+00')"
+    changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
     with remote.open() as lake:
+        write_catalog(tmp_path, scheduled, f"main/t/x.parquet{parameters}")
+        with pytest.raises(CatalogError, match="could lead elsewhere"):
+            lake.maintenance.cleanup(older_than=timedelta(days=1))
+        write_catalog(tmp_path, "DELETE FROM ducklake_files_scheduled_for_deletion")
         bucket = lake._session.reader.data_path
-        uses = list(USES.values())
         hostile: list[tuple[str, bool]] = [
             (f"{original}{parameters}", True),
             (f"{bucket}{original}{parameters}", False),
@@ -122,45 +133,26 @@ def test_paths_that_lead_to_another_server_are_not_opened(
             (f"//{host}/share/x.parquet", False),
         ]
         for path, is_relative in hostile:
-            changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
             assert write_catalog(tmp_path, changed, path, is_relative) >= 1
             with pytest.raises(CatalogError, match="could lead elsewhere: nothing was read or written"):
                 remote.open()
             with pytest.raises(CatalogError, match="could lead elsewhere"):
                 query(remote, "FROM t")
-        # A lake that is open notices it in the next snapshot.
-        write_catalog(
-            tmp_path,
-            "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, snapshot_time, schema_version, "
-            "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
-        )
-        write_catalog(tmp_path, f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?", *hostile[0])
+        write_catalog(tmp_path, NEXT_SNAPSHOT)
+        write_catalog(tmp_path, changed, *hostile[0])
         if table in ("data_file", "delete_file"):
-            write_catalog(
-                tmp_path,
-                f"UPDATE ducklake_{table} SET begin_snapshot = (SELECT max(snapshot_id) FROM ducklake_snapshot)",
-            )
-        for use in uses:
+            newest = "(SELECT max(snapshot_id) FROM ducklake_snapshot)"
+            write_catalog(tmp_path, f"UPDATE ducklake_{table} SET begin_snapshot = {newest}")
+        for use in USES.values():
             with pytest.raises(CatalogError, match="could lead elsewhere"):
                 use(lake)
     assert listener.connections() == 0
 
 
-def test_scheduled_files_on_another_server_are_not_removed(remote: Store, tmp_path: Path, listener: Listener) -> None:
-    parameters = f"?s3_endpoint=127.0.0.1:{listener.port}&s3_use_ssl=false"
-    scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (99, ?, true, '2020-01-01 00:00:00+00')"
-    with remote.open() as lake:
-        write_catalog(tmp_path, scheduled, f"main/t/x.parquet{parameters}")
-        with pytest.raises(CatalogError, match="could lead elsewhere"):
-            lake.maintenance.cleanup(older_than=timedelta(days=1))
-    assert listener.connections() == 0
-
-
 def test_only_the_scheduled_files_that_were_checked_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes to the catalog can change the list after the check."""
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
     victim, honest = tmp_path / "thesis.parquet", tmp_path / "data" / "old.parquet"
     scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, '2020-01-01 00:00:00+00')"
     record = LakeMarker.record
@@ -170,7 +162,6 @@ def test_only_the_scheduled_files_that_were_checked_are_removed(
         write_catalog(tmp_path, scheduled, 99, str(victim), 0)
 
     with store.open() as lake:
-        lake.create_table("t", like=ROWS).append(ROWS)
         victim.touch()
         honest.touch()
         write_catalog(tmp_path, scheduled, 98, "old.parquet", 1)
@@ -190,10 +181,7 @@ RENAME: dict[str, Callable[[Lake], Any]] = {"rename": lambda lake: lake.rename_t
 
 
 @pytest.mark.parametrize(("table", "column"), SPLICED)
-def test_text_that_ducklake_writes_into_sql_does_not_run(table: str, column: str, tmp_path: Path) -> None:
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
-    with store.open() as lake:
-        lake.create_table("t", like=ROWS).append(ROWS)
+def test_text_that_ducklake_writes_into_sql_does_not_run(table: str, column: str, store: Store, tmp_path: Path) -> None:
     with store.connect() as native:
         native.execute("CALL dev.set_option('data_inlining_row_limit', 10); INSERT INTO t VALUES (77, 'c')")
         native.execute("CREATE VIEW v AS FROM t")
@@ -206,12 +194,7 @@ def test_text_that_ducklake_writes_into_sql_does_not_run(table: str, column: str
             store.open()
         with pytest.raises(CatalogError, match="which could run as SQL"):
             query(store, "FROM t")
-        # A lake that is open notices it in the next snapshot.
-        write_catalog(
-            tmp_path,
-            "INSERT INTO ducklake_snapshot SELECT snapshot_id + 1, snapshot_time, schema_version, "
-            "next_catalog_id, next_file_id FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1",
-        )
+        write_catalog(tmp_path, NEXT_SNAPSHOT)
         for use in (USES | RENAME).values():
             with pytest.raises(CatalogError, match="which could run as SQL"):
                 use(lake)
@@ -234,22 +217,19 @@ def test_registered_files_of_other_buckets_are_read(remote: Store, s3_server: S3
 
 @pytest.mark.parametrize("kind", ["absolute", "above", "link"])
 @pytest.mark.parametrize("table", ["table", "schema"])
-def test_writes_stay_below_the_data_path(table: str, kind: str, tmp_path: Path) -> None:
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+def test_writes_stay_below_the_data_path(table: str, kind: str, store: Store, tmp_path: Path) -> None:
     outside, data = tmp_path / "outside", tmp_path / "data"
     outside.mkdir()
-    with store.open() as lake:
-        lake.create_table("t", like=ROWS).append(ROWS)
-        if kind == "link":
-            folder = data / "main" if table == "schema" else data / "main" / "t"
-            shutil.copytree(folder, outside, dirs_exist_ok=True)
-            shutil.rmtree(folder)
-            folder.symlink_to(outside)
-        else:
-            path = f"{outside}/" if kind == "absolute" else "../outside/"
-            changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
-            write_catalog(tmp_path, changed, path, kind == "above")
-        before = sorted(outside.rglob("*"))
+    if kind == "link":
+        folder = data / "main" if table == "schema" else data / "main" / "t"
+        shutil.copytree(folder, outside, dirs_exist_ok=True)
+        shutil.rmtree(folder)
+        folder.symlink_to(outside)
+    else:
+        path = f"{outside}/" if kind == "absolute" else "../outside/"
+        changed = f"UPDATE ducklake_{table} SET path = ?, path_is_relative = ?"
+        write_catalog(tmp_path, changed, path, kind == "above")
+    before = sorted(outside.rglob("*"))
     writes = ["append", "overwrite", "merge", "update", "execute", "maintain"] + ["create"] * (table == "schema")
     for name in writes:
         with pytest.raises(CatalogError, match="nothing was"), store.open() as lake:
@@ -259,7 +239,7 @@ def test_writes_stay_below_the_data_path(table: str, kind: str, tmp_path: Path) 
 
 def test_link_at_the_folder_of_a_partition_is_followed(tmp_path: Path) -> None:
     """docs/security.md warns about this."""
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    store = store_of(tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
     with store.open() as lake:
@@ -285,10 +265,7 @@ def test_writes_stay_below_the_data_path_in_a_bucket(
     assert s3_server.objects(other) == []
 
 
-def test_types_are_no_sql(tmp_path: Path) -> None:
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
-    with store.open() as lake:
-        lake.create_table("t", like=ROWS).append(ROWS)
+def test_types_are_no_sql(store: Store, tmp_path: Path) -> None:
     changed = "UPDATE ducklake_column SET column_type = ? WHERE column_name = 'name'"
     for text in ("decimal(10,2/*(*/) x --)", "decimal(", "int64)", "int64\n", "", None, "DROP TABLE t"):
         assert write_catalog(tmp_path, changed, text) == 1
@@ -298,7 +275,7 @@ def test_types_are_no_sql(tmp_path: Path) -> None:
 
 
 def _rows(tmp_path: Path, sql: str) -> list[Any]:
-    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.sqlite")) as catalog:
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog")) as catalog:
         return catalog.execute(sql).fetchall()
 
 
@@ -340,7 +317,7 @@ IS_SQL = {("ducklake_view", "sql")}
 
 def test_ducklake_writes_no_other_text_into_sql(tmp_path: Path) -> None:
     """A quotation mark in it would end a statement, and the rest of the text would be the next one."""
-    store = store_of(tmp_path, {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")})
+    store = store_of(tmp_path)
     with store.connect() as native:
         native.execute("CALL dev.set_option('data_inlining_row_limit', 5)")
         native.execute(
