@@ -1,30 +1,37 @@
-"""Versions of DuckDB: the warning about untested ones."""
+"""Versions of DuckDB: the warning about untested ones; values as literals give the same rows and types as bound ones."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakeconf
 from lakeconf.catalog.column_types import columns_of
 from lakeconf.catalog.pruning.predicates import Comparison
 from lakeconf.catalog.pruning.where import parse
 from lakeconf.cli.app import run
+from lakeconf.config.config import init
 from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested, with_literals
 from lakeconf.errors import CatalogError, PredicateError, UntestedVersionWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakeconf import Store
+
 
 NEXT = "2.0.0"
 
@@ -111,3 +118,56 @@ def test_conditions_that_need_a_plan_are_refused_on_another_version() -> None:
     assert isinstance(parse("id = 3", columns), Comparison)
     with pytest.raises(PredicateError, match="with DuckDB 1"):
         parse("id % 2 = 0", columns)
+
+
+VALUES = st.one_of(st.text(), st.integers(-(2**127), 2**127 - 1), st.booleans(), st.none(), st.floats(), st.binary())
+
+
+@given(values=st.lists(VALUES, min_size=1, max_size=3), numbered=st.booleans())
+def test_duckdb_returns_what_it_returns_for_bound_values(values: list[object], *, numbered: bool) -> None:
+    names = [f"${number}" for number in range(1, len(values) + 1)] if numbered else ["?"] * len(values)
+    # Names and texts that contain parameters are no parameters.
+    sql = "SELECT " + ", ".join(f"{name} AS \"a ? '$1' {name}\", 'b ''? \"'" for name in names)
+    with duckdb.connect() as connection:
+        bound = connection.execute(sql, values)
+        expected = repr([bound.fetchall(), [column[0] for column in bound.description]])
+        found = connection.execute(*with_literals(sql, values))
+        assert repr([found.fetchall(), [column[0] for column in found.description]]) == expected
+
+
+def test_values_in_the_text() -> None:
+    statements: list[tuple[str, list[object], str]] = [
+        ("a = ? AND b = ?", ["x'y", -1], "a = CAST('x''y' AS VARCHAR) AND b = (-1)"),
+        ("$2 < $1 OR $2", [True, None], "NULL < true OR NULL"),
+        ("'?' || \"?\" || ?", ["?"], "'?' || \"?\" || CAST('?' AS VARCHAR)"),
+    ]
+    for sql, values, found in statements:
+        assert with_literals(sql, values) == (found, None)
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        ("?", [1.5]), ("?", [b"x"]), ("?", [[1]]), ("?", ["a\0b"]), ("? ?", [1]), ("?", [1, 2]), ("$2", [1, 2]),
+        ("? -- ?", [1]), ("? /* ? */", [1]), ("$$?$$ || ?", [1]), ("$a$?$a$ || ?", [1]), ("$a", [1]),
+        ("E'\\'?' || ?", [1]),
+        ("?1", [1]), ("? $1", [1]), ("a$1 || ?", [1]), ("$0", [1]), ("?", []), ("?", None),
+    ],
+)  # fmt: skip
+def test_other_statements_are_not_changed(sql: str, values: list[object] | None) -> None:
+    assert with_literals(sql, values) == (sql, values)
+
+
+def test_commands_that_read_a_catalog_import_no_slow_library(project: Path) -> None:
+    with init().get_store().open() as lake:
+        lake.create_table("raw.events", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
+        lake.table("raw.events").delete("id = 1")
+    code = (
+        "import sys; from lakeconf.cli.app import run; codes = [run(one.split()) for one in sys.argv[1:]];"
+        "slow = {'pandas', 'numpy', 'pyarrow', 'polars', 'sqlglot'};"
+        "print(); print(codes, sorted(slow & sys.modules.keys()))"
+    )
+    commands = ["tables", "snapshots", "tables raw.events", "doctor", "maintain --dry-run"]
+    commands.append("restore raw.events --version 1 --dry-run")
+    done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0, 0] []"

@@ -1,11 +1,10 @@
-"""A connection for several threads, the removal of files, and the connection that only parses SQL."""
+"""Connections for several threads and their search paths, the removal of files, and the connection that only parses."""
 
 from __future__ import annotations
 
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -13,18 +12,21 @@ import pytest
 
 from lakeconf.connection.connection import (
     Connection,
+    SearchPaths,
     SharedConnection,
     _closed_database,
     closed_connection,
     connect,
     load_extension,
     remove_files,
+    search_path_sql,
 )
 from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -44,14 +46,11 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
         return pool.submit(call).result()
 
 
-def test_creating_thread_uses_the_connection_itself(
+def test_only_other_threads_keep_cursors_of_their_own(
     shared: SharedConnection, native: duckdb.DuckDBPyConnection
 ) -> None:
     assert shared.native is native
     assert shared.rows("FROM t") == [(42,)]
-
-
-def test_other_thread_keeps_one_cursor_of_its_own(shared: SharedConnection, native: duckdb.DuckDBPyConnection) -> None:
     found = in_a_thread(lambda: (shared.native, shared.native))
     assert found[0] is found[1]
     assert found[0] is not native
@@ -143,40 +142,103 @@ def test_exactly_the_given_files_are_removed(tmp_path: Path) -> None:
     assert attached == [("memory",)]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM read_text('{folder}/secret.txt')",
-        "COPY (SELECT 1) TO '{folder}/written.csv'",
-        "ATTACH '{folder}/other.duckdb' AS other",
+def test_nothing_outside_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    variable = duckdb.sql("SELECT 1 AS one")
+    assert variable.columns == ["one"]
+    for sql in (
+        f"SELECT * FROM read_text('{tmp_path}/secret.txt')",
+        f"COPY (SELECT 1) TO '{tmp_path}/written.csv'",
+        f"ATTACH '{tmp_path}/other.duckdb' AS other",
         "FROM variable",
         "SET enable_external_access = true",
         "SET threads = 1",
         "LOAD ducklake",
         "INSTALL httpfs",
-    ],
-)
-def test_nothing_outside_is_reached(sql: str, tmp_path: Path) -> None:
-    (tmp_path / "secret.txt").write_text("secret")
-    variable = duckdb.sql("SELECT 1 AS one")
-    assert variable.columns == ["one"]
-    with closed_connection() as connection, pytest.raises(duckdb.Error):
-        connection.execute(sql.format(folder=tmp_path))
+    ):
+        with closed_connection() as connection, pytest.raises(duckdb.Error):
+            connection.execute(sql)
     assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
 
 
-def test_two_connections_share_no_temporary_table() -> None:
+def test_closed_connections_share_nothing_and_are_replaced_and_interrupted() -> None:
     with closed_connection() as one, closed_connection() as other:
         one.execute("CREATE TEMP TABLE t (i INTEGER)")
         assert other.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
-
-
-def test_a_database_that_runs_nothing_is_replaced() -> None:
     _closed_database(os.getpid()).close()
     with closed_connection() as connection:
         assert connection.execute("SELECT 2").fetchall() == [(2,)]
-
-
-def test_interrupt_of_a_closed_connection_raises_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), closed_connection():
         raise RuntimeError("Query interrupted")
+
+
+class Recorder:
+    """A duckdb connection that records its statements."""
+
+    def __init__(self, native: duckdb.DuckDBPyConnection) -> None:
+        self.native = native
+        self.ran: list[str] = []
+
+    def execute(self, sql: str) -> Any:
+        self.ran.append(sql)
+        return self.native.execute(sql)
+
+    def sets(self) -> int:
+        return sum(sql.startswith("SET") for sql in self.ran)
+
+
+@pytest.fixture
+def recorder() -> Iterator[Any]:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "ATTACH ':memory:' AS lake; CREATE SCHEMA lake.raw; CREATE TABLE lake.raw.t AS SELECT 1 AS a"
+        )
+        yield Recorder(connection)
+
+
+RAW = search_path_sql("lake", ["raw"])
+MAIN = search_path_sql("lake")
+
+
+def test_path_is_set_once_unless_someone_else_has_changed_it(recorder: Any) -> None:
+    paths = SearchPaths()
+    for _ in range(5):
+        paths.set(recorder, RAW)
+    assert recorder.sets() == 2  # the second time, DuckDB shows how it writes the path
+    assert recorder.native.execute("FROM t").fetchall() == [(1,)]
+    recorder.native.execute("USE memory")
+    paths.set(recorder, RAW)
+    assert recorder.native.execute("FROM t").fetchall() == [(1,)]
+    other = Recorder(recorder.native.cursor())
+    paths.set(other, RAW)  # type: ignore[arg-type]
+    assert other.native.execute("FROM t").fetchall() == [(1,)]
+
+
+def test_other_path_is_set(recorder: Any) -> None:
+    paths = SearchPaths()
+    for statement in (RAW, MAIN, RAW, RAW, RAW, MAIN):
+        paths.set(recorder, statement)
+    with pytest.raises(duckdb.CatalogException):
+        recorder.native.execute("FROM t")
+    paths.set(recorder, RAW)
+    assert recorder.native.execute("FROM t").fetchall() == [(1,)]
+
+
+def test_paths_that_look_alike_are_not_taken_for_each_other(recorder: Any) -> None:
+    recorder.native.execute('CREATE SCHEMA lake.a; CREATE SCHEMA lake.b; CREATE SCHEMA lake."a,lake.b"')
+    recorder.native.execute("CREATE TABLE lake.b.u AS SELECT 2 AS a")
+    paths = SearchPaths()
+    for _ in range(3):
+        paths.set(recorder, search_path_sql("lake", ["a,lake.b"]))
+    paths.set(recorder, search_path_sql("lake", ["a", "b"]))
+    assert recorder.native.execute("FROM u").fetchall() == [(2,)]
+
+
+def test_statement_that_failed_runs_again(recorder: Any) -> None:
+    paths = SearchPaths()
+    missing = search_path_sql("lake", ["later"])
+    with pytest.raises(duckdb.Error):
+        paths.set(recorder, missing)
+    recorder.native.execute("CREATE SCHEMA lake.later; CREATE TABLE lake.later.v AS SELECT 3 AS a")
+    paths.set(recorder, missing)
+    assert recorder.native.execute("FROM v").fetchall() == [(3,)]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from strength import PROVE
 
-from lakeconf.backends.backend import Backend, MetadataBackend, StorageBackend
 from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetadata
 from lakeconf.backends.metadata.motherduck import MotherDuckMetadata
 from lakeconf.backends.metadata.postgres import PostgresMetadata
@@ -33,6 +32,8 @@ from lakeconf.store import Store, for_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lakeconf.backends.backend import Backend, MetadataBackend, StorageBackend
 
 
 NASTY = [
