@@ -1,4 +1,4 @@
-"""Versions of DuckDB: the warning about untested ones; values as literals give the same rows and types as bound ones."""
+"""DuckDB versions: the warning about untested ones. Values as literals give the rows and types of bound ones."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""The table of docs/guarantees.md: the anomalies that two writers can provoke, on each catalog."""
+"""The table of docs/guarantees.md: the anomalies that two writers can provoke; deletes that meet maintenance."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import duckdb
 import pytest
 from anomalies import find_anomalies
-from anomaly_scenarios import FIRST, KEYS, SCENARIOS, SET_UP
 from commit_hooks import at_commit
+from history import Append, Transaction
 from history_clients import LakeClient, PlainClient, Script
 from history_faults import unprotect
 from local_stores import on_postgres, store_of
@@ -20,10 +22,11 @@ from strength import PROVE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import duckdb
     from history_clients import Client
+    from servers import PostgresServer
 
-    from lakeconf import Lake
+    from lakeconf import Lake, Store
+
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 CATALOGS = ("sqlite", "duckdb", "postgres")
@@ -118,3 +121,121 @@ def test_the_table_of_guarantees(players: Players) -> None:
         for name in SCENARIOS
     }
     assert measured == expected
+
+
+# Three files of 40 rows; in the other form, the first one has a delete file.
+THREE_FILES = (
+    "CREATE OR REPLACE TABLE dev.t AS SELECT k FROM range(40) r(k)",
+    "INSERT INTO dev.t FROM range(40, 80)",
+    "INSERT INTO dev.t FROM range(80, 120)",
+)
+DELETED = "DELETE FROM dev.t WHERE k IN (10, 90)"
+# DuckLake keeps a delete of so few rows in the catalog.
+DELETE = "DELETE FROM dev.t WHERE k IN (1, 2)"
+MERGE = "CALL ducklake_merge_adjacent_files('dev', 't')"
+REWRITE = "CALL ducklake_rewrite_data_files('dev', 't', delete_threshold => 0.0)"
+FLUSH = "CALL ducklake_flush_inlined_data('dev')"
+
+
+@pytest.fixture
+def store(postgres_server: PostgresServer, tmp_path: Path) -> Store:
+    return store_of(tmp_path, on_postgres(postgres_server), data_inlining_row_limit=10)
+
+
+def rows(connection: Any) -> tuple[list[int], int]:
+    """The rows of the table, and their number, which DuckLake takes from its statistics."""
+    keys = [key for (key,) in connection.execute("SELECT k FROM dev.t ORDER BY k").fetchall()]
+    return keys, connection.execute("SELECT count(*) FROM dev.t").fetchone()[0]
+
+
+def test_ducklake_alone_brings_deleted_rows_back(store: Store) -> None:
+    """When this fails, DuckLake has been fixed, and docs/guarantees.md can say so."""
+    with contextlib.closing(store.connect()) as one, contextlib.closing(store.connect()) as other:
+        wrong = set()
+        for name, maintenance, before in (
+            ("merge", MERGE, ""),
+            ("rewrite", REWRITE, DELETED),
+            ("flush", FLUSH, DELETED),
+        ):
+            for statement in filter(None, (*THREE_FILES, before)):
+                one.execute(statement)
+            expected = [key for key in rows(one)[0] if key not in (1, 2)]
+            for connection, statement in ((one, DELETE), (other, maintenance)):
+                connection.execute("BEGIN")
+                connection.execute(statement)
+            one.execute("COMMIT")
+            with contextlib.suppress(duckdb.Error):
+                other.execute("COMMIT")
+            found, count = rows(one)
+            wrong |= {f"{name}: rows"} if found != expected else set()
+            wrong |= {f"{name}: count"} if count != len(found) else set()
+        assert wrong == {"merge: rows", "rewrite: rows", "flush: count"}
+
+
+@pytest.mark.parametrize("maintenance", ["compact", "flush", "rewrite"])
+def test_lakeconf_keeps_deletes_that_meet_maintenance(
+    maintenance: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The maintenance of another open lake begins when the delete is about to commit."""
+    with contextlib.closing(store.connect()) as connection:
+        for statement in (*THREE_FILES, DELETED):
+            connection.execute(statement)
+        with store.open() as lake, store.open() as other, ThreadPoolExecutor(1) as pool:
+            running: list[Future[Any]] = []
+            at_commit(monkeypatch, before=lambda: running.append(pool.submit(getattr(other.maintenance, maintenance))))
+            lake.table("t").delete("k IN (1, 2)")
+            running[0].result()
+        found, count = rows(connection)
+        assert found == [key for key in range(120) if key not in (1, 2, 10, 90)]
+        assert count == len(found)
+
+
+# x, z and w are rows of one data file, which has a delete file; y is a row of another table. p, q and r are rows that
+# transactions only append: p and r to one table, q to another one.
+KEYS = {
+    "x": "lists_0/1",
+    "z": "lists_0/2",
+    "w": "lists_0/3",
+    "y": "lists_1/1",
+    "p": "rows_0/1",
+    "r": "rows_0/2",
+    "q": "rows_1/1",
+}
+SET_UP = """
+    BEGIN;
+    CREATE OR REPLACE TABLE dev.lists_0 AS SELECT k, k::VARCHAR AS v FROM range(1, 5) r(k);
+    CREATE OR REPLACE TABLE dev.lists_1 AS SELECT k, k::VARCHAR AS v FROM range(1, 5) r(k);
+    CREATE OR REPLACE TABLE dev.rows_0 (k BIGINT, v BIGINT);
+    CREATE OR REPLACE TABLE dev.rows_1 (k BIGINT, v BIGINT);
+    COMMIT;
+    DELETE FROM dev.lists_0 WHERE k = 4;
+"""
+# The transaction that set up the tables.
+FIRST = Transaction(
+    0, 0, tuple(Append(f"lists_{table}/{key}", key) for table in (0, 1) for key in range(1, 5)), "ok", -2, -1
+)
+
+
+class Scenario(NamedTuple):
+    """One anomaly."""
+
+    title: str  # what the documentation calls it
+    steps: str  # the steps that provoke it
+    shown: tuple[str, ...]  # what the checker finds if it has occurred
+
+
+SKEW = ("G-single", "G-nonadjacent", "prefix")
+SCENARIOS = {
+    "G0": Scenario("Dirty write", "1+p 2+p 2+q 1+q 1c 2c 3?p 3?q", ("G0",)),
+    "G1a": Scenario("Aborted read (dirty read)", "1?x 1+x 2?x 1a 2?y 2c 3?x", ("G1a",)),
+    "G1b": Scenario("Intermediate read", "1+p 2?p 1+p 2?p 1c 2c 3?p", ("G1b", "internal")),
+    "G1c": Scenario("Circular information flow", "1+p 2+q 1?q 2?p 1c 2c 3?p 3?q", ("G1c",)),
+    "OTV": Scenario("Observed transaction vanishes", "1?x 1?y 1+x 1+y 2?x 2?y 2+x 2+y 1c 3?x 2c 3?y 3c 4?x 4?y", SKEW),
+    "PMP": Scenario("Phantom", "1?p 2+r 2+p 2c 1?r 1?p 1c", (*SKEW, "internal")),
+    "G-single": Scenario("Read skew", "1?x 2?x 2?y 2+x 2+y 2c 1?y 1c 3?x 3?y", SKEW),
+    "P4": Scenario("Lost update", "1?x 2?x 1+x 2+x 1c 2c 3?x", ("lost update", "lost write")),
+    "G2-item": Scenario("Write skew in one table", "1?x 1?z 2?x 2?z 1+x 2+z 1c 2c 3?x 3?z", ("G2-item",)),
+    "G2-item tables": Scenario("Write skew across tables", "1?x 1?y 2?x 2?y 1+x 2+y 1c 2c 3?x 3?y", ("G2-item",)),
+    "P4 append": Scenario("Append that is based on an old read", "1?p 2?p 1+p 2+p 1c 2c 3?p", ("lost update",)),
+    "double delete": Scenario("Deleted rows return, rows are doubled", "1-z 2-w 1c 2c 3?x", ("duplicate",)),
+}

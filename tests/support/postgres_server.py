@@ -17,9 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certificates import make_certificate
+from certificates import make_certificate, tls_front
 from server_process import HOST, START_TIMEOUT_SECONDS, free_port, numbers, run_server, wait_until_ready
-from tls_front import tls_front
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
