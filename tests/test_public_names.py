@@ -1,4 +1,4 @@
-"""The public names are sorted and importable, and no file depends on one machine."""
+"""The public names are sorted and fast to import, and no file depends on one machine."""
 
 from __future__ import annotations
 
@@ -79,3 +79,26 @@ def test_requirements_lock_pins_versions_and_hashes_without_urls() -> None:
     pinned = [re.split(r" {4}--hash=sha256:(?=[0-9a-f]{64}(?: |$))", line) for line in lines]
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[^\s@/]+( ; .+)?", name) and hashes for name, *hashes in pinned)
     assert "duckdb==1.5.5" in [name for name, *_ in pinned]
+
+
+HEAVY = {"duckdb", "narwhals", "pandas", "polars", "pyarrow", "pydantic", "pyspark", "rich", "sqlglot"}
+HEAVY |= {"dagster", "dbt", "dlt", "sqlmesh"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level modules that a new interpreter has loaded after this statement."""
+    code = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+def test_import_lakeconf_loads_no_heavy_dependency() -> None:
+    assert loaded_by("import lakeconf") & HEAVY == set()
+    assert loaded_by("import lakeconf, narwhals") & HEAVY == {"narwhals"}
+
+
+def test_the_data_source_loads_the_rest_only_when_it_is_used() -> None:
+    """Spark imports it at the first use of any data source that it does not know."""
+    loaded = loaded_by("import pyspark_lakeconf")
+    assert "pyspark" in loaded
+    assert loaded & {"duckdb", "lakeconf", "narwhals", "pydantic", "sqlglot"} == set()

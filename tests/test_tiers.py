@@ -1,10 +1,20 @@
-"""The rule that assigns tests to tiers."""
+"""The rule that assigns tests to tiers; a run with skipped tests (a tool is missing) fails, unless that is allowed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
 from source_tree import REPOSITORY
 from strength import PROVE
 from tiers import CHEAP, END_TO_END, FUNCTION, LEFT_FILE, ONE_CATALOG, Choice, Cost, read_costs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 # On two cores, with the collection of the tests and the start of Spark, five minutes.
 SECONDS = 420
@@ -76,3 +86,19 @@ def test_the_files_of_the_rule_exist() -> None:
 def test_the_quick_tests_fit_into_five_minutes() -> None:
     found = Choice(read_costs()).seconds()
     assert found <= SECONDS, f"{found:.0f} s: make a test cheaper, or lower the limits in tests/support/tiers.py"
+
+
+SKIPPED = (
+    "import pytest\n\n\ndef test_a() -> None:\n    pass\n\n\ndef test_b() -> None:\n    pytest.skip('no browser')\n"
+)
+
+
+@pytest.mark.parametrize(("allowed", "code"), [("", 1), ("1", 0)])
+def test_skipped_test_fails_the_run_unless_allowed(allowed: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(SKIPPED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "missing_tools", "-p", "no:cacheprovider", "test_it.py"]
+    variables = os.environ | {"LAKECONF_ALLOW_MISSING": allowed, "PYTHONPATH": str(REPOSITORY / "tests" / "support")}
+    result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert result.returncode == code, result.stdout
+    assert "1 tests were skipped" in result.stdout
+    assert ("LAKECONF_ALLOW_MISSING=1" in result.stdout) == (code == 1)

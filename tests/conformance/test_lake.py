@@ -1,9 +1,10 @@
-"""The lifecycle of a table for every pair of backends, with the same code on both engines."""
+"""For every pair of backends: the life of a table with the same code on both engines, and `lakeconf doctor`."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,18 @@ import pyarrow as pa
 import pytest
 
 from lakeconf.engines.spark.hadoop import configure_session
+from lakeconf.errors import CommitError
+from lakeconf.guard import locks
+from lakeconf.guard.guard import locks_of, reader_of
+from lakeconf.inspection.doctor import diagnose
+from lakeconf.store import open_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeconf import Lake, Store
+    from lakeconf.inspection.doctor import Step
+
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
 
@@ -149,3 +157,51 @@ def test_rejected_write_leaves_no_file(store: Store, engine: Any, files: Callabl
             table.overwrite(ROWS, where="id = 1")
         assert lake.refresh() == before
         assert files() == on_disk
+
+
+# Skipped in comparisons: its packages may have to be downloaded first.
+SPARK = "spark"
+
+
+def statuses(steps: list[Step]) -> dict[str, str]:
+    return {step.name: step.status for step in steps if step.name != SPARK}
+
+
+def test_doctor_before_and_after_the_lake_is_created(
+    store: Store, metadata_backend: dict[str, Any], storage_backend: dict[str, Any], files: Callable[[], set[str]]
+) -> None:
+    before = diagnose(store)
+    assert set(statuses(before).values()) <= {"ok", "skipped"}, before
+    assert next(step.found for step in before if step.name == "catalog").startswith("none yet")
+    assert not files()
+    with store.open() as lake:
+        lake.create_table("raw.t", ROWS).append(ROWS)
+    after = diagnose(store)
+    asked_server = "skipped" if store.metadata_backend.server() is None else "ok"
+    expected = dict.fromkeys(statuses(after), "ok") | {"clock": asked_server, "server": asked_server}
+    assert statuses(after) == expected, after
+    (catalog,) = [step.found for step in after if step.name == "catalog"]
+    description = store.metadata_backend.description()
+    assert catalog == f"{description}, attached as dev"
+    named = [metadata_backend[name] for name in ("uri", "host", "database", "service") if name in metadata_backend]
+    assert all(str(field) in description for field in named)
+    backends = (metadata_backend, storage_backend)
+    secrets = [table[name] for table in backends for name in ("password", "secret") if name in table]
+    shown = json.dumps([*map(str, before), *map(str, after)])
+    assert not any(secret in shown for secret in secrets)
+
+
+def test_maintenance_waits_for_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "_ATTEMPT_SECONDS", 0.2)
+    with open_connection(store) as connection:
+        reader = reader_of(store.metadata_backend, store.names, connection)
+        one, other = (locks_of(store.metadata_backend, store.names, reader) for _ in range(2))
+        assert one is not None
+        assert other is not None
+        with one.shared() as held, other.shared():
+            held.check()
+        with one.shared(), pytest.raises(CommitError, match=f"held by .*process {os.getpid()}"), other.exclusive():
+            raise AssertionError
+        with other.exclusive():
+            pass

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import Lake
 from local_stores import config_of, in_bucket
 
 import lakeconf
@@ -29,6 +28,7 @@ from lakeconf.store import Access
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from catalog_lake import Lake
     from servers import S3Server
 
 
@@ -42,64 +42,49 @@ def one_file(usual: Lake) -> ScanPlan:
     return plan_scan(usual.reader, "t", usual.newest)
 
 
-def with_sizes(one_file: ScanPlan, sizes: list[int]) -> ScanPlan:
+def test_small_files_are_read_together(one_file: ScanPlan) -> None:
     (file,) = one_file.files
-    return replace(one_file, files=tuple(replace(file, file_size_bytes=size) for size in sizes))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "groups"),
-    [
+    cases: list[tuple[list[int], list[int]]] = [
         ([], []),
         ([1], [1]),
         ([MIB] * 10, [10]),
         ([60 * MIB] * 3, [1, 1, 1]),
         ([500 * MIB, MIB, MIB], [1, 2]),
         ([1] * 401, [200, 200, 1]),
-    ],
-)
-def test_small_files_are_read_together(one_file: ScanPlan, sizes: list[int], groups: list[int]) -> None:
-    parts = list(divided(with_sizes(one_file, sizes)))
-    assert [len(part.files) for part in parts] == groups
-    assert [file.file_size_bytes for part in parts for file in part.files] == sizes
+    ]
+    for sizes, groups in cases:
+        files = tuple(replace(file, file_size_bytes=size) for size in sizes)
+        parts = list(divided(replace(one_file, files=files)))
+        assert [len(part.files) for part in parts] == groups
+        assert [file.file_size_bytes for part in parts for file in part.files] == sizes
 
 
 def test_a_secret_from_a_variable_is_sent_as_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
 ) -> None:
+    """One in the configuration is read there, and no other text repeats one."""
+    monkeypatch.chdir(tmp_path)
     storage = in_bucket(s3_server)
-    value, storage["secret"] = storage["secret"], "${LAKE_SECRET}"
-    monkeypatch.setenv("LAKE_SECRET", value)
-    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    sent = pickle.dumps(Access.of(store))
-    assert value.encode() not in sent
-    assert b"LAKE_SECRET" in sent
-    with pickle.loads(sent).connect() as connection:  # noqa: S301 - its own pickle
+
+    def sent(**changed: str) -> bytes:
+        store = lakeconf.init(config_of(tmp_path, storage=storage | changed)).get_store()
+        return pickle.dumps(Access.of(store))
+
+    monkeypatch.setenv("LAKE_SECRET", "planted-secret-value")
+    assert b"planted-secret-value" not in sent(secret="${LAKE_SECRET}", prefix="a/planted-secret-value")
+    monkeypatch.setenv("LAKE_SECRET", storage["secret"])
+    access = sent(secret="${LAKE_SECRET}")
+    assert storage["secret"].encode() not in access
+    assert b"LAKE_SECRET" in access
+    with pickle.loads(access).connect() as connection:  # noqa: S301 - its own pickle
         assert connection.rows("SELECT type FROM duckdb_secrets()") == [("s3",)]
     monkeypatch.delenv("LAKE_SECRET")
     with pytest.raises(StorageError, match="the variable LAKE_SECRET is not set"):
-        pickle.loads(sent).connect()  # noqa: S301
-
-
-def test_a_secret_that_another_text_repeats_is_not_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
-) -> None:
-    monkeypatch.setenv("LAKE_SECRET", "planted-secret-value")
-    storage = in_bucket(s3_server) | {"secret": "${LAKE_SECRET}", "prefix": "a/planted-secret-value"}
-    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    assert b"planted-secret-value" not in pickle.dumps(Access.of(store))
-
-
-def test_a_secret_in_the_configuration_is_read_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    storage = in_bucket(s3_server)
-    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store()
-    sent = pickle.dumps(Access.of(store))
-    assert storage["secret"].encode() not in sent
+        pickle.loads(access).connect()  # noqa: S301
+    access = sent()
+    assert storage["secret"].encode() not in access
     with pytest.raises(ConfigError, match=r"lakeconf\.toml"):
-        pickle.loads(sent).connect()  # noqa: S301
+        pickle.loads(access).connect()  # noqa: S301
 
 
 def test_local_files_need_no_configuration(store: lakeconf.Store) -> None:
@@ -145,14 +130,10 @@ def test_missing_tables_and_expired_snapshots_are_reported(events_folder: Path) 
         plan(Options("raw.events"), snapshot_id)
 
 
-def test_planning_neither_creates_nor_changes_a_lake(project: Path) -> None:
+def test_planning_creates_no_lake_and_refuses_variants(project: Path) -> None:
     with pytest.raises(lakeconf.LakeconfError, match="has no lake yet"):
         resolve(Options("raw.events"))
     assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
-
-
-def test_variants_are_refused(project: Path) -> None:
-    assert project.exists()
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("t", {"id": "BIGINT", "v": "VARIANT"})
     with pytest.raises(UnsupportedError, match="the column 'v' holds VARIANT"):
@@ -170,28 +151,23 @@ def test_options_are_converted_and_names_ignore_case() -> None:
     assert options_of({"table": "t", "idempotency_key": "k"}, "a write").idempotency_key == "k"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_wrong_options_are_refused_without_their_values() -> None:
+    cases: list[tuple[dict[str, str], str]] = [
         ({}, "the option table is missing"),
-        ({"table": "t", "version": "x7"}, "the option version is not a whole number"),
-        ({"table": "t", "version": "1_0"}, "the option version is not a whole number"),
-        ({"table": "t", "timestamp": "x7"}, "the option timestamp is not a time such as 2026-01-31T12:00:00+00:00"),
-        ({"table": "t", "version": "1", "timestamp": "2026-01-31"}, "pass either the option version or"),
-        ({"table": "t", "since": "1"}, "a read has no option 'since'"),
-        ({"table": "t", "password": "x7"}, "the data source has no option 'password'"),
-        ({"table": "t", "versionn": "x7"}, "the data source has no option 'versionn'"),
-    ],
-)
-def test_wrong_options_are_refused_without_their_values(given: dict[str, str], message: str) -> None:
-    with pytest.raises(LakeconfError) as refused:
-        options_of(given, "a read")
-    assert refused.value.message.startswith(message)
-    assert "x7" not in str(refused.value)
-    assert ("versionn" in given) == ('did you mean "version"' in str(refused.value.hint))
-
-
-@pytest.mark.parametrize(("name", "value"), [("snapshots_per_batch", "0"), ("changes", "yes"), ("since", "-1")])
-def test_wrong_options_of_a_stream_are_refused(name: str, value: str) -> None:
-    with pytest.raises(LakeconfError, match=f"the option {name} is"):
-        options_of({"table": "t", name: value}, "a streaming read")
+        ({"version": "x7"}, "the option version is not a whole number"),
+        ({"version": "1_0"}, "the option version is not a whole number"),
+        ({"timestamp": "x7"}, "the option timestamp is not a time such as 2026-01-31T12:00:00+00:00"),
+        ({"version": "1", "timestamp": "2026-01-31"}, "pass either the option version or"),
+        ({"since": "1"}, "a read has no option 'since'"),
+        ({"password": "x7"}, "the data source has no option 'password'"),
+        ({"versionn": "x7"}, "the data source has no option 'versionn'"),
+    ]
+    for given, message in cases:
+        with pytest.raises(LakeconfError) as refused:
+            options_of({"table": "t", **given} if given else {}, "a read")
+        assert refused.value.message.startswith(message)
+        assert "x7" not in str(refused.value)
+        assert ("versionn" in given) == ('did you mean "version"' in str(refused.value.hint))
+    for name, value in (("snapshots_per_batch", "0"), ("changes", "yes"), ("since", "-1")):
+        with pytest.raises(LakeconfError, match=f"the option {name} is"):
+            options_of({"table": "t", name: value}, "a streaming read")
