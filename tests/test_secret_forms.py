@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import html
 import itertools
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import pytest
 
 from lakeconf.secret import without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONG = "hunter2-planted"
 
@@ -117,7 +121,8 @@ def test_encoded_short_value_is_found_between_delimiters(value: str, form: str) 
 
 
 def test_short_value_is_found_in_other_encodings() -> None:
-    for value, encode in itertools.product(("p#1", "a&b", "ü"), (str, quote, html.escape, quote_plus)):
+    encodings: list[Callable[[str], str]] = [str, quote, html.escape, quote_plus]
+    for value, encode in itertools.product(("p#1", "a&b", "ü"), encodings):
         assert without(f"password={encode(value)}&x", value) == "password=***&x"
 
 

@@ -44,6 +44,12 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
+def assert_only_live_files(store: Store, lake: Lake, stored: set[str]) -> None:
+    listed = lake.sql(f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')")
+    live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
+    assert sorted(path.rpartition("/")[2] for path in stored) == sorted(path.rpartition("/")[2] for path in live)
+
+
 # Runs in another process: opens the store from its configuration and prints the rows it reads.
 READER = """
 import json, sys
@@ -89,11 +95,7 @@ def test_the_life_of_a_table_in_a_lake(
             range(lake.snapshot_id)
         )
         assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
-        listed = lake.sql(
-            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
-        )
-        live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
-        assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
+        assert_only_live_files(store, lake, files())
         assert rows(lake) == expected
         table.merge(pa.table({"id": pa.array([10, 11], pa.int64()), "name": ["X", "eleven"]}), on="id")
         expected = [*expected[:-1], (10, "X"), (11, "eleven")]
@@ -137,11 +139,7 @@ def test_the_life_of_a_partitioned_table(store: Store, engine: Any, files: Calla
         lake.maintenance.expire_snapshots(older_than=dt.timedelta(0), force=True)
         lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True)
         assert rows(lake) == expected
-        listed = lake.sql(
-            f"SELECT data_file, delete_file FROM ducklake_list_files('{store.alias}', 't', schema => 'raw')"
-        )
-        live = {path for row in listed.collect("pyarrow").rows() for path in row if path is not None}
-        assert sorted(path.rpartition("/")[2] for path in files()) == sorted(path.rpartition("/")[2] for path in live)
+        assert_only_live_files(store, lake, files())
 
 
 # One pair of each kind is enough: a rejected write never reaches a backend.

@@ -97,12 +97,6 @@ def missing_paths(code: str, page: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_what_a_page_names_exists(page: Path) -> None:
-    found = [name for code in code_of(page) for name in (*missing_names(code), *missing_paths(code, page))]
-    assert found == []
-
-
 def missing_commands(line: str) -> list[str]:
     """The command or options that a command line such as `lakeconf tables --limit 3` names and that do not exist."""
     _, name, *words = line.split()
@@ -117,13 +111,13 @@ def missing_commands(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_commands_of_a_page_exist(page: Path) -> None:
+def test_what_a_page_names_exists(page: Path) -> None:
+    found = [name for code in code_of(page) for name in (*missing_names(code), *missing_paths(code, page))]
+    assert found == []
     shell = "".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
     inline = "\n".join(code_of(page))
     lines = re.findall(r"^(?:\$ )?(lakeconf [^\n|>]+)", f"{shell}\n{inline}", re.MULTILINE)
     assert [missing for line in lines for missing in missing_commands(line)] == []
-    assert missing_commands("lakeconf compact") == ["compact"]
-    assert missing_commands("lakeconf tables --vacuum") == ["tables --vacuum"]
 
 
 def test_what_docstrings_name_exists() -> None:
@@ -148,18 +142,21 @@ def test_loggers_are_those_of_the_page() -> None:
     assert used == LOGGERS == set(re.findall(r"^\| `lakeconf\.(\w+)` \|", page, re.MULTILINE))
 
 
-@pytest.mark.parametrize(
-    "code", ["lakeconf.lake.Laken", "lakeconf.nothing", "lake.compact()", "lake.maintenance.vacuum()", "store.opens()"]
-)
-def test_the_check_sees_a_name_that_does_not_exist(code: str) -> None:
-    assert missing_names(code)
+def test_the_checks_see_names_paths_and_commands_that_do_not_exist() -> None:
+    for code in (
+        "lakeconf.lake.Laken",
+        "lakeconf.nothing",
+        "lake.compact()",
+        "lake.maintenance.vacuum()",
+        "store.opens()",
+    ):
+        assert missing_names(code), code
     assert not missing_names("lakeconf.Store") + missing_names("lake.maintenance.compact()")
-
-
-def test_the_check_sees_a_path_that_does_not_exist() -> None:
     page = REPOSITORY / "lakeconf" / "ARCHITECTURE.md"
     assert missing_paths("commit/sessions.py", page) == ["commit/sessions.py"]
     assert missing_paths("commit/session.py", page) == []
+    assert missing_commands("lakeconf compact") == ["compact"]
+    assert missing_commands("lakeconf tables --vacuum") == ["tables --vacuum"]
 
 
 ROW = re.compile(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", re.MULTILINE)
@@ -206,11 +203,8 @@ def test_both_security_pages_list_every_attacker() -> None:
 README = (REPOSITORY / "README.md").read_text()
 
 
-def test_readme_is_short() -> None:
+def test_readme_is_short_and_its_make_commands_exist() -> None:
     assert len(README.partition("## Documentation")[0].split()) <= 500
-
-
-def test_make_commands_exist_in_the_makefile() -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", README, re.MULTILINE)) <= set(targets)
 
@@ -219,18 +213,13 @@ PAGE_OF_PIPELINES_PAGE = "pipelines.md"
 TESTS = "pipeline-tests.md"
 
 
-def write_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writes the files of the page to a folder, which becomes the working folder."""
-    monkeypatch.chdir(folder)
-    for language in ("toml", "sql", "python"):
-        for name, text in named(PAGE_OF_PIPELINES_PAGE, language).items():
-            (folder / name).write_text(text)
-
-
 def test_unit_test_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_files(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    for language in ("toml", "sql", "python"):
+        for name, text in named(PAGE_OF_PIPELINES_PAGE, language).items():
+            (tmp_path / name).write_text(text)
     (tested,) = (text for text in blocks(TESTS, "toml") if text.startswith("[pipeline.tests."))
     with (tmp_path / "lakeconf.toml").open("a") as file:
         file.write(f"\n{tested}")
@@ -241,8 +230,5 @@ def test_unit_test_of_the_page(
     query.write_text(query.read_text().replace(">", ">="))
     assert run(["test"]) == 1
     assert capsys.readouterr().out == failed.partition("\n")[2]
-
-
-def test_page_lists_every_kind() -> None:
     page = (REPOSITORY / "docs" / PAGE_OF_PIPELINES_PAGE).read_text()
     assert all(f"| `{name}` |" in page for name in KINDS)

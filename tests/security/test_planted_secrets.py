@@ -282,33 +282,19 @@ def test_no_output_or_file_contains_a_planted_secret(
     assert shown(planted, texts) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a {} b",
-        "'{quoted}'",
-        "https://h/?x={url}",
-        '{{"x": {json}}}',
-        "Authorization: {base64}",
-        "Authorization: {base64_inside}",
-        "Authorization: {base64_inside_by_two}",
-    ],
-)
-def test_the_search_finds_every_form_of_a_secret(text: str, planted: dict[str, str]) -> None:
+def test_the_search_finds_every_form_of_a_secret_and_the_causes_of_an_error(planted: dict[str, str]) -> None:
     value = planted["PLANTED_PASSWORD"]
-    written = text.format(
-        value,
-        quoted=value.replace("'", "''"),
-        url=urllib.parse.quote(value, safe=""),
-        json=json.dumps(value),
-        base64=base64.b64encode(value.encode()).decode(),
-        base64_inside=base64.b64encode(f"u{value}@h".encode()).decode(),
-        base64_inside_by_two=base64.b64encode(f"u:{value}@h".encode()).decode(),
-    )
-    assert shown(planted, {"here": written.encode(), "there": b"nothing"}) == ["PLANTED_PASSWORD in here"]
-
-
-def test_the_search_includes_the_causes_of_an_error(planted: dict[str, str]) -> None:
+    for text in (
+        f"a {value} b",
+        "'{}'".format(value.replace("'", "''")),
+        f"https://h/?x={urllib.parse.quote(value, safe='')}",
+        json.dumps({"x": value}),
+        *(
+            f"Authorization: {base64.b64encode(one.encode()).decode()}"
+            for one in (value, f"u{value}@h", f"u:{value}@h")
+        ),
+    ):
+        assert shown(planted, {"here": text.encode(), "there": b"nothing"}) == ["PLANTED_PASSWORD in here"]
     heap = Heap()
     outside = RuntimeError("outside")
     outside.__cause__ = ValueError(planted["PLANTED_S3"])
