@@ -231,15 +231,15 @@ def test_views_in_a_sqlite_catalog_do_not_run(is_open: bool, project: Path) -> N
     with store.open() as lake:
         lake.create_table("pub", {"id": "INTEGER"}).append([{"id": 1}])
     (project / "content.csv").write_text("x")
-    lake = store.open() if is_open else None
+    opened = store.open() if is_open else None
     with contextlib.closing(sqlite3.connect(project / "catalog.sqlite")) as catalog:
         files = f"(SELECT count(*) FROM read_text('{project / 'content.csv'}'))"
         catalog.execute("ALTER TABLE ducklake_table RENAME TO kept")
         catalog.execute(f"CREATE VIEW ducklake_table AS SELECT * FROM kept WHERE {files} = 1")
     with pytest.raises(CatalogError, match="'ducklake_table' is not a plain table"):
-        (lake or store.open()).table("pub").scan()
-    if lake is not None:
-        lake.close()
+        (store.open() if opened is None else opened).table("pub").scan()
+    if opened is not None:
+        opened.close()
     with pytest.raises(CatalogError, match="'ducklake_table' is not a plain table"):
         query(store, "FROM pub")
 
