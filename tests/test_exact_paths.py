@@ -57,6 +57,18 @@ def test_every_call_with_files_comes_from_one_function() -> None:
     assert found == OTHERS
 
 
+def test_no_method_of_duckdb_reads_files() -> None:
+    """They take patterns, too. The method of `Lake` takes paths."""
+    methods = {"from_csv_auto", "from_parquet", "read_csv", "read_json", "read_parquet"}
+    found = {
+        (name, ast.unparse(node))
+        for name, path in sources().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in methods
+    }
+    assert found == {("lakeconf.pipelines.file_rows", "lake.read_parquet")}
+
+
 @pytest.mark.parametrize("name", [*ODD, "what?", "a[?]b", "[[]"])
 def test_only_the_file_itself_is_read(tmp_path: Path, name: str) -> None:
     folders = [tmp_path / one for one in (name, "x", "aXb", "axc", "what!")]
