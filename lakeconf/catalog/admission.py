@@ -87,11 +87,17 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         check_folder(root, path)
 
 
-# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`.
+# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers,
+# checks, defaults and the expressions of indexes run functions of others with the rights of whoever writes.
 _NO_TABLES = """
     SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE nspname = '{schema}' AND relname LIKE 'ducklake\\_%'
-        AND (relkind IN ('v', 'm', 'f') OR relrowsecurity OR relhasrules) LIMIT 1
+        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relchecks > 0
+            OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
+            OR EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND atthasdef)
+            OR EXISTS (SELECT FROM pg_catalog.pg_index
+                WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
+    LIMIT 1
 """
 
 

@@ -83,8 +83,14 @@ def test_existing_secret_is_used_by_name(postgres_server: PostgresServer, tmp_pa
         "CREATE VIEW lake.ducklake_data_file AS SELECT * FROM lake.kept WHERE current_query() IS NOT NULL",
         "ALTER TABLE lake.ducklake_data_file ENABLE ROW LEVEL SECURITY",
         "CREATE RULE other AS ON INSERT TO lake.ducklake_data_file DO ALSO NOTIFY x",
+        "CREATE TRIGGER t BEFORE UPDATE ON lake.ducklake_data_file FOR EACH ROW "
+        "EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "ALTER TABLE lake.ducklake_data_file ADD CHECK (path <> 'x')",
+        "ALTER TABLE lake.ducklake_data_file ALTER COLUMN path SET DEFAULT lower('X')",
+        "CREATE INDEX i ON lake.ducklake_data_file (lower(path))",
+        "CREATE TABLE lake.more () INHERITS (lake.ducklake_data_file)",
     ],
-    ids=["view", "policy", "rule"],
+    ids=["view", "policy", "rule", "trigger", "check", "default", "index", "child"],
 )
 def test_catalog_table_that_can_answer_each_query_differently_is_refused(
     changed: str, postgres_server: PostgresServer, tmp_path: Path
