@@ -6,27 +6,48 @@ import contextlib
 import gc
 import importlib.util
 import os
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import hypothesis
 import pytest
 from local_stores import store_of
-from memory_folder import use_memory
-from spark_classes import java_options
-from spark_session import spark_settings
+from spark_classes import java_options, spark_settings
 from strength import PROVE
 
 from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakeconf import Store
+
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the only folder in memory that every Linux has
+_NEEDED_BYTES = 6 * 2**30
+
+
+def use_memory() -> None:
+    """Sets the folder for temporary files, also of subprocesses, unless TMPDIR names one or the memory is small."""
+    if "TMPDIR" in os.environ or not os.access(_SHARED_MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(_SHARED_MEMORY).free >= _NEEDED_BYTES and _available_bytes() >= _NEEDED_BYTES:
+        os.environ["TMPDIR"] = str(_SHARED_MEMORY)
+        os.environ.setdefault("SPARK_LOCAL_DIRS", str(_SHARED_MEMORY))
+        tempfile.tempdir = None  # `tempfile` then reads TMPDIR again
+
+
+def _available_bytes() -> int:
+    """The memory that programs can have without swapping."""
+    found = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(found["MemAvailable"].split()[0]) * 1024
+
 
 pytest_plugins = [
     "crash_reports",

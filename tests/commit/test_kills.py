@@ -10,7 +10,7 @@ import pytest
 import writing_process
 from killed_writers import after, check
 from local_stores import config_of, on_postgres, store_of
-from spark_session import spark_settings
+from spark_classes import spark_settings
 from strength import PROVE
 from writing_process import FIRST_BYTES, MOVES, OPERATIONS, TABLE, WAITS, PreparedWriters, frame, read, start
 

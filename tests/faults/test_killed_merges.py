@@ -12,7 +12,7 @@ from killed_writers import after, check, files
 from local_stores import config_of, on_postgres, store_of
 from merge_cases import committer, fetched
 from merging_process import JOINING, LOSING, STAGED, WRITING, start
-from spark_session import spark_settings
+from spark_classes import spark_settings
 from strength import PROVE
 from writing_process import FIRST_BYTES, TABLE, WAITS, Rows, frame, ids_of, read
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ import pyarrow as pa
 import pytest
 from local_stores import store_of
 from narwhals.exceptions import NarwhalsError
-from narwhals_cases import AGGREGATE, EXPRESSION, FRAME
 from pyspark.errors import PySparkException
 from source_tree import REPOSITORY
 from strength import some
@@ -25,6 +25,174 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakeconf import Lake
+
+
+Frame = nw.LazyFrame[Any]
+N, X, TEXT, AT, TAGS, DEVICE, KIND = map(nw.col, ("n", "x", "text", "at", "tags", "device", "kind"))
+
+FRAME: dict[str, Callable[[Frame, Frame], Frame]] = {
+    "select": lambda f, _: f.select("id", twice=N * 2),
+    "with_columns": lambda f, _: f.with_columns(n=N + 1, more=X - N),
+    "filter": lambda f, _: f.filter(N > 1, KIND == "a"),
+    "drop": lambda f, _: f.drop("tags", "device"),
+    "drop_nulls": lambda f, _: f.drop_nulls(),
+    "drop_nulls(subset)": lambda f, _: f.drop_nulls(subset=["n"]),
+    "rename": lambda f, _: f.rename({"n": "number"}),
+    "cast": lambda f, _: f.select("id", "n").cast({"n": nw.Float64}),
+    "head": lambda f, _: f.sort("id").head(2),
+    "tail": lambda f, _: f.sort("id").tail(2),
+    "top_k": lambda f, _: f.top_k(2, by="id"),
+    "gather_every": lambda f, _: f.sort("id").gather_every(2),
+    "sort": lambda f, _: f.sort("n", "id", descending=[True, False], nulls_last=True).head(3),
+    "unique": lambda f, _: f.select("kind").unique(),
+    "unique(subset)": lambda f, _: f.unique(subset=["kind"], keep="any").select("kind"),
+    "unique(order_by)": lambda f, _: f.unique(subset=["kind"], keep="first", order_by=["id"]).select("id", "kind"),
+    "unique(keep='none')": lambda f, _: f.unique(subset=["kind"], keep="none").select("id", "kind"),
+    "with_row_index": lambda f, _: f.with_row_index("index", order_by="id").select("index", "id"),
+    "explode": lambda f, _: f.select("id", "tags").explode("tags"),
+    "unpivot": lambda f, _: f.unpivot(on=["n", "x"], index="id"),
+    "group_by": lambda f, _: f.group_by("kind").agg(N.sum(), count=nw.len(), mean=X.mean()),
+    "group_by(drop_null_keys)": lambda f, _: f.group_by("kind", drop_null_keys=True).agg(N.max()),
+    "join(inner)": lambda f, g: f.join(g, on="kind").select("id", "label"),
+    "join(left)": lambda f, g: f.join(g, on="kind", how="left").select("id", "label"),
+    "join(full)": lambda f, g: f.select("id", "kind").join(g, on="kind", how="full"),
+    "join(semi)": lambda f, g: f.join(g, on="kind", how="semi").select("id"),
+    "join(anti)": lambda f, g: f.join(g, on="kind", how="anti").select("id"),
+    "join(cross)": lambda f, g: f.select("id").join(g.select("label"), how="cross"),
+    "join_asof": lambda f, g: f.drop_nulls("n").join_asof(g, left_on="n", right_on="since").select("id", "label"),
+    "concat(vertical)": lambda f, _: nw.concat([f.select("id"), f.select("id")]),
+    "concat(diagonal)": lambda f, _: nw.concat([f.select("id"), f.select("id", "n")], how="diagonal"),
+    "with_columns(name.suffix)": lambda f, _: f.select("id", N.name.suffix("_r")),
+    "pipe": lambda f, _: f.pipe(lambda frame: frame.select("id")),
+    "lazy": lambda f, _: f.lazy().select("id"),
+}
+_IN_ORDER = {"order_by": "id"}
+# Expressions that return a value for each row.
+EXPRESSION: dict[str, nw.Expr] = {
+    "abs": X.abs(),
+    "ceil": X.ceil(),
+    "clip": N.clip(2, 3),
+    "cos": X.cos(),
+    "cum_count": N.cum_count().over(**_IN_ORDER),
+    "cum_max": N.cum_max().over(**_IN_ORDER),
+    "cum_min": N.cum_min().over(**_IN_ORDER),
+    "cum_prod": N.cum_prod().over(**_IN_ORDER),
+    "cum_sum": N.cum_sum().over(**_IN_ORDER),
+    "diff": N.diff().over(**_IN_ORDER),
+    "exp": X.exp(),
+    "fill_nan": X.fill_nan(0.0),
+    "fill_null": N.fill_null(0),
+    "fill_null(strategy)": N.fill_null(strategy="forward").over(**_IN_ORDER),
+    "first": N.first().over(**_IN_ORDER),
+    "floor": X.floor(),
+    "is_between": N.is_between(1, 2),
+    "is_close": X.is_close(1.5),
+    "is_duplicated": KIND.is_duplicated(),
+    "is_finite": X.is_finite(),
+    "is_first_distinct": KIND.is_first_distinct().over(**_IN_ORDER),
+    "is_in": N.is_in([1, 3]),
+    "is_last_distinct": KIND.is_last_distinct().over(**_IN_ORDER),
+    "is_nan": X.is_nan(),
+    "is_null": N.is_null(),
+    "is_unique": KIND.is_unique(),
+    "last": N.last().over(**_IN_ORDER),
+    "log": (N * 1.0).log(),
+    "over": N.sum().over("kind"),
+    "rank": N.rank("min"),
+    "replace_strict": nw.col("one").replace_strict([1], ["one"], default="?", return_dtype=nw.String),
+    "rolling_mean": N.rolling_mean(2, min_samples=1).over(**_IN_ORDER),
+    "rolling_std": N.rolling_std(2, min_samples=1).over(**_IN_ORDER),
+    "rolling_sum": N.rolling_sum(2, min_samples=1).over(**_IN_ORDER),
+    "rolling_var": N.rolling_var(2, min_samples=1).over(**_IN_ORDER),
+    "round": X.round(1),
+    "shift": N.shift(1).over(**_IN_ORDER),
+    "sin": X.sin(),
+    "sqrt": (N * 1.0).sqrt(),
+    "//": N // 2,
+    "%": -N % 3,
+    "/": N / 2,
+    "**": N**2,
+    "cast to text": N.cast(nw.String),
+    "cast to integer": X.fill_nan(0.0).cast(nw.Int64),
+    "when": nw.when(N > 1).then(nw.lit("many")).otherwise(nw.lit("few")),
+    "coalesce": nw.coalesce(N, nw.col("id")),
+    "concat_str": nw.concat_str(KIND, TEXT, separator="-"),
+    "struct": nw.struct("id", "n"),
+    "sum_horizontal": nw.sum_horizontal("id", "n"),
+    "mean_horizontal": nw.mean_horizontal("id", "n"),
+    "min_horizontal": nw.min_horizontal("id", "n"),
+    "max_horizontal": nw.max_horizontal("id", "n"),
+    "all_horizontal": nw.all_horizontal(N > 1, X > 1, ignore_nulls=False),
+    "any_horizontal": nw.any_horizontal(N > 1, X > 1, ignore_nulls=False),
+    "str.contains": TEXT.str.contains("[xy]"),
+    "str.ends_with": TEXT.str.ends_with("y"),
+    "str.head": TEXT.str.head(2),
+    "str.len_chars": TEXT.str.len_chars(),
+    "str.pad_end": TEXT.str.pad_end(6, "-"),
+    "str.pad_start": TEXT.str.pad_start(6, "-"),
+    "str.replace": TEXT.str.replace("x", "z", n=1),
+    "str.replace_all": TEXT.str.replace_all("x", "z"),
+    "str.slice": TEXT.str.slice(1, 2),
+    "str.split": TEXT.str.split(","),
+    "str.starts_with": TEXT.str.starts_with(" "),
+    "str.strip_chars": TEXT.str.strip_chars(),
+    "str.tail": TEXT.str.tail(2),
+    "str.to_date": nw.col("day").str.to_date("%Y-%m-%d"),
+    "str.to_datetime": nw.col("day").str.to_datetime("%Y-%m-%d"),
+    "str.to_lowercase": TEXT.str.to_lowercase(),
+    "str.to_titlecase": TEXT.str.to_titlecase(),
+    "str.to_uppercase": TEXT.str.to_uppercase(),
+    "str.zfill": TEXT.str.zfill(6),
+    "dt.convert_time_zone": nw.col("zoned").dt.convert_time_zone("Asia/Kathmandu"),
+    "dt.date": AT.dt.date(),
+    "dt.day": AT.dt.day(),
+    "dt.hour": AT.dt.hour(),
+    "dt.microsecond": AT.dt.microsecond(),
+    "dt.millisecond": AT.dt.millisecond(),
+    "dt.minute": AT.dt.minute(),
+    "dt.month": AT.dt.month(),
+    "dt.offset_by": AT.dt.offset_by("1d"),
+    "dt.ordinal_day": AT.dt.ordinal_day(),
+    "dt.replace_time_zone": nw.col("zoned").dt.replace_time_zone(None),
+    "dt.second": AT.dt.second(),
+    "dt.timestamp": AT.dt.timestamp("us"),
+    "dt.to_string": AT.dt.to_string("%Y/%m/%d %H:%M"),
+    "dt.total_minutes": (AT - AT.min().over("one")).dt.total_minutes(),
+    "dt.truncate": AT.dt.truncate("1mo"),
+    "dt.weekday": AT.dt.weekday(),
+    "dt.year": AT.dt.year(),
+    "list.contains": TAGS.list.contains("a"),
+    "list.get": TAGS.list.get(0),
+    "list.len": TAGS.list.len(),
+    "list.max": TAGS.list.max(),
+    "list.sort": TAGS.list.sort(),
+    "list.unique": TAGS.list.unique().list.sort(),
+    "struct.field": DEVICE.struct.field("os"),
+}
+# Expressions that aggregate a column into one value.
+AGGREGATE: dict[str, nw.Expr] = {
+    "all": (N > 0).all(),
+    "any": (N > 2).any(),
+    "any_value": nw.col("one").any_value(),
+    "count": N.count(),
+    "kurtosis": N.kurtosis(),
+    "len": N.len(),
+    "max": N.max(),
+    "mean": N.mean(),
+    "median": N.median(),
+    "min": N.min(),
+    "n_unique": KIND.n_unique(),
+    "null_count": N.null_count(),
+    "quantile": N.quantile(0.25, interpolation="linear"),
+    "skew": N.skew(),
+    "std": N.std(),
+    "sum": N.sum(),
+    "unique": KIND.unique().len(),
+    "var": N.var(),
+    "corr": nw.corr("id", "n"),
+    "cov": nw.cov("id", "n"),
+}
+
 
 # Exceptions that mean "not supported"; any other exception, such as a TypeError in a case, fails the test.
 # AttributeError: narwhals lacks the method on lazy frames.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from server_process import HOST, accepts_connections, free_port, run_server, wait_until_ready
-from spark_session import spark_settings
+from spark_classes import spark_settings
 
 from lakeconf.engines.spark.start import ensure_java
 

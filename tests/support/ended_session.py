@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from local_stores import store_of
 from pyspark.sql import SparkSession
-from spark_session import spark_settings
+from spark_classes import spark_settings
 
 from lakeconf.engines.spark.start import ensure_java
 from lakeconf.errors import LakeconfError

@@ -19,7 +19,7 @@ import pyarrow as pa
 from history import INDETERMINATE, Journal, Maintained, Read, Status, load_maintenance
 from history_faults import CLOCK, arm
 from history_plan import LIST, MAX_THREADS, Plan, Task, plan
-from spark_session import spark_settings
+from spark_classes import spark_settings
 
 import lakeconf
 from lakeconf.errors import CatalogLockedError, CommitUnknownError, ConnectionFailed, LakeconfError

@@ -1,4 +1,4 @@
-"""Writes an archive of Spark's classes, with which a Java process for a small query needs half the CPU time; a script.
+"""The settings of Spark in tests. As a script, writes an archive of its classes: Java then needs half the CPU time.
 
 Usage: python spark_classes.py ARCHIVE
 """
@@ -11,12 +11,29 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_session import spark_settings
-
 from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def spark_settings() -> dict[str, str]:
+    """The settings of the session, in addition to its master and its event log.
+
+    The time zone is deliberately not UTC: a value that is converted through the session's zone must not be correct by
+    chance.
+    """
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        # Each sort and aggregation clears a page, by default 16 MB: these filled the heap, and collecting them took a
+        # tenth of the CPU time.
+        "spark.buffer.pageSize": "256k",
+        "spark.sql.session.timeZone": "America/New_York",
+    }
+
 
 # Compiles fast instead of well: a small query needs a quarter less CPU time. The code of all tests does not fit into
 # the 48 MB that Java then reserves for it: Java would drop and compile it again. Spark starts `chmod` for each file
