@@ -208,29 +208,26 @@ def test_plan_is_repeated_after_a_flush(usual: Lake, monkeypatch: pytest.MonkeyP
     assert (len(made), plan is made[1], rows.num_rows) == (2, True, 0)
 
 
-@pytest.mark.parametrize("name", ["filename", "FileName"])
-def test_column_that_hides_the_virtual_one_needs_a_flush(usual: Lake, name: str) -> None:
-    usual.run(f"CREATE TABLE lake.t (a INTEGER, {name} INTEGER)", "INSERT INTO lake.t VALUES (1, 2)")
-    with pytest.raises(UnsupportedError) as refused:
-        changed(usual, 2, 2)
-    assert refused.value.message == (
-        f"the table main.t has inlined rows, but its column {name!r} hides DuckDB's virtual column that identifies them"
-    )
-    assert refused.value.hint == f"move them to a file: {FLUSH}"
-    usual.run(FLUSH)
-    assert changed(usual, 2, 2) == []
-
-
-def test_variant_column_needs_a_flush(usual: Lake) -> None:
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("filename INTEGER", "but its column 'filename' hides DuckDB's virtual column that identifies them"),
+        ("FileName INTEGER", "but its column 'FileName' hides DuckDB's virtual column that identifies them"),
+        ("v VARIANT", "and DuckDB cannot export its VARIANT column 'v'"),
+    ],
+)
+def test_column_that_hides_the_virtual_one_or_cannot_be_exported_needs_a_flush(
+    usual: Lake, column: str, reason: str
+) -> None:
     usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    usual.run("ALTER TABLE lake.t ADD COLUMN v VARIANT")
+    usual.run(f"ALTER TABLE lake.t ADD COLUMN {column}")
+    assert changed(usual, 2, 2) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: None}]
     with pytest.raises(UnsupportedError) as refused:
         changed(usual, 2, 3)
-    assert refused.value.message == (
-        "the table main.t has inlined rows, and DuckDB cannot export its VARIANT column 'v'"
-    )
+    assert refused.value.message == f"the table main.t has inlined rows, {reason}"
     assert refused.value.hint == f"move them to a file: {FLUSH}"
-    assert changed(usual, 2, 2) == [{"a": 1, ROW_ID: 0, BEGIN: 2, END: None}]
+    usual.run(FLUSH)
+    assert changed(usual, 2, 3) == []
 
 
 def test_row_of_an_expired_snapshot_is_refused(usual: Lake) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from plain_sql import run_plain
@@ -17,7 +17,7 @@ from lakeconf.catalog.data_file import (
     to_data_file,
     to_delete_file,
 )
-from lakeconf.catalog.file_footers import ColumnStatistics, read_footers
+from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, load_table
 from lakeconf.connection.connection import connect
 from lakeconf.errors import StorageError, UnsupportedError
@@ -131,32 +131,47 @@ def test_sizes_and_counts_of_a_file(connection: Connection, tmp_path: Path) -> N
     assert (tmp_path / "a.parquet").stat().st_size == footer.file_size_bytes > footer.footer_size > 0
 
 
-def test_bounds_span_all_row_groups(connection: Connection, tmp_path: Path) -> None:
-    """Numbers are compared as numbers, not as text."""
-    query = "SELECT CASE WHEN i < 2048 THEN 9 WHEN i < 4096 THEN 10 END AS n, 'a' || i AS s FROM range(6000) AS r(i)"
+ROWS = "SELECT CASE WHEN i < 2048 THEN 9 WHEN i < 4096 THEN 10 END AS n, 'a' || i AS s FROM range(6000) AS r(i)"
+STRUCT = column(3, "s", "struct", column(4, "x", "int32"), column(5, "y, z", "date"))
+
+
+def value(sql: str, type_name: str, low: str | None, high: str | None = None) -> tuple[str, list[Column], Any]:
+    """The statistics of one value."""
+    return f"SELECT {sql} AS v", [column(1, "v", type_name)], {1: (1, 0, low, low if high is None else high)}
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "expected"),
+    [
+        # Of all row groups; numbers are compared as numbers, not as text.
+        (
+            ROWS,
+            [column(1, "n", "int32"), column(2, "s", "varchar")],
+            {1: (6000, 1904, "9", "10"), 2: (6000, 0, "a0", "a999")},
+        ),
+        (
+            "SELECT {'x': 7, 'y, z': NULL::DATE} AS s UNION ALL SELECT NULL",
+            [STRUCT],
+            {4: (2, 1, "7", "7"), 5: (2, 2, None, None)},
+        ),
+        ("SELECT NULL::INTEGER AS a", [column(1, "a", "int32")], {1: (1, 1, None, None)}),
+        # Types and values without exact bounds.
+        *(value("0.5::DOUBLE", "float64", None), value("'nan'::FLOAT", "float32", None)),
+        *(value("true", "boolean", None), value(r"'\xFF'::BLOB", "blob", None)),
+        # Text that cannot be a bound.
+        *(value(sql, "varchar", "", "\U0010ffff" * 64) for sql in ("chr(0)", r"'C:\xy'")),
+        # Text as in the catalog: in UTC, whatever the session's time zone is.
+        value("-1.50::DECIMAL(5,2)", "decimal(5,2)", "-1.50"),
+        value("'2024-07-01 12:00:00+02'::TIMESTAMPTZ", "timestamptz", "2024-07-01 10:00:00+00"),
+        value("'2024-07-01 12:00:00.000001'::TIMESTAMP", "timestamp", "2024-07-01 12:00:00.000001"),
+    ],
+)
+def test_values_nulls_and_bounds_of_columns(
+    query: str, columns: list[Column], expected: object, connection: Connection, tmp_path: Path
+) -> None:
+    connection.execute("SET TimeZone = 'America/New_York'")
     path = write(connection, tmp_path / "a.parquet", query, 2048)
-    found = statistics(connection, path, column(1, "n", "int32"), column(2, "s", "varchar"))
-    assert found == {1: (6000, 1904, "9", "10"), 2: (6000, 0, "a0", "a999")}
-
-
-def test_fields_of_structs_are_columns(connection: Connection, tmp_path: Path) -> None:
-    query = "SELECT {'x': 7, 'y, z': NULL::DATE} AS s UNION ALL SELECT NULL"
-    path = write(connection, tmp_path / "a.parquet", query)
-    struct = column(3, "s", "struct", column(4, "x", "int32"), column(5, "y, z", "date"))
-    assert statistics(connection, path, struct) == {4: (2, 1, "7", "7"), 5: (2, 2, None, None)}
-
-
-@pytest.mark.parametrize("value", ["0.5::DOUBLE", "'nan'::FLOAT", "true", r"'\xFF'::BLOB"])
-def test_types_and_values_without_exact_bounds_have_none(connection: Connection, tmp_path: Path, value: str) -> None:
-    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
-    names = {"DOUBLE": "float64", "FLOAT": "float32", "BLOB": "blob", "true": "boolean"}
-    assert statistics(connection, path, column(1, "v", names[value.rpartition("::")[2]])) == {1: (1, 0, None, None)}
-
-
-@pytest.mark.parametrize("value", ["chr(0)", r"'C:\xy'"])
-def test_text_that_cannot_be_a_bound_has_the_widest_bounds(connection: Connection, tmp_path: Path, value: str) -> None:
-    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
-    assert statistics(connection, path, column(1, "v", "varchar")) == {1: (1, 0, "", "\U0010ffff" * 64)}
+    assert statistics(connection, path, *columns) == expected
 
 
 def test_column_with_the_name_of_a_field_is_refused(connection: Connection, tmp_path: Path) -> None:
@@ -166,34 +181,10 @@ def test_column_with_the_name_of_a_field_is_refused(connection: Connection, tmp_
         read_footers(connection, [path], columns)
 
 
-@pytest.mark.parametrize(
-    ("value", "type_name", "text"),
-    [
-        ("-1.50::DECIMAL(5,2)", "decimal(5,2)", "-1.50"),
-        ("'2024-07-01 12:00:00+02'::TIMESTAMPTZ", "timestamptz", "2024-07-01 10:00:00+00"),
-        ("'2024-07-01 12:00:00.000001'::TIMESTAMP", "timestamp", "2024-07-01 12:00:00.000001"),
-    ],
-)
-def test_bounds_are_text_as_in_the_catalog(
-    connection: Connection, tmp_path: Path, value: str, type_name: str, text: str
-) -> None:
-    """In UTC, whatever the session's time zone is."""
-    connection.execute("SET TimeZone = 'America/New_York'")
-    path = write(connection, tmp_path / "a.parquet", f"SELECT {value} AS v")
-    assert statistics(connection, path, column(1, "v", type_name)) == {1: (1, 0, text, text)}
-
-
 def test_file_without_a_column_is_refused(connection: Connection, tmp_path: Path) -> None:
     path = write(connection, tmp_path / "a.parquet", "SELECT 1 AS a")
     with pytest.raises(StorageError, match="does not have exactly the columns"):
         read_footers(connection, [path], [column(1, "a", "int32"), column(2, "b", "int32")])
-
-
-def test_column_of_nulls_has_no_bounds(connection: Connection, tmp_path: Path) -> None:
-    path = write(connection, tmp_path / "a.parquet", "SELECT NULL::INTEGER AS a")
-    (footer,) = read_footers(connection, [path], [column(1, "a", "int32")])
-    size = footer.statistics[0].size
-    assert footer.statistics == (ColumnStatistics(1, size, 1, 1, None, None),)
 
 
 TYPES = {

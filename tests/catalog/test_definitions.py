@@ -104,24 +104,24 @@ def test_definition_is_read_once_while_only_rows_change(source: Lake, monkeypatc
     assert len(ran) > 4
 
 
-def test_definition_of_an_expired_snapshot_is_not_found(source: Lake) -> None:
+@pytest.mark.parametrize("known_by", ["look-up", "own commit"])
+def test_definition_of_an_expired_snapshot_is_read_again(
+    source: Lake, known_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is neither found nor taken for one of another catalog."""
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     version = source.newest
-    load_table(source.reader, "t", version)
-    source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{version}])")
-    with pytest.raises(SnapshotNotFoundError, match=f"version {version} has expired"):
+    if known_by == "look-up":
         load_table(source.reader, "t", version)
-    check(source, [source.newest])
-
-
-def test_definition_whose_newest_snapshot_expired_is_read_again(source: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    version = source.newest
-    load_table(source.reader, "t", version)
+    else:
+        source.reader.definitions.committed(version, "mine")
     source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{version}])")
     ran = queries(monkeypatch)
     load_table(source.reader, "t", source.newest)
     assert len(ran) > 1
+    with pytest.raises(SnapshotNotFoundError, match=f"version {version} has expired"):
+        load_table(source.reader, "t", version)
+    check(source, [source.newest])
 
 
 RESTORED = (
@@ -189,14 +189,6 @@ def test_snapshot_of_another_catalog_is_noticed(source: Lake, known_by: str) -> 
     for look in (lambda: load_table(source.reader, "t", source.newest), lambda: latest(source.reader)):
         with pytest.raises(CatalogError, match=f"snapshot {source.newest} is another one now"):
             look()
-
-
-def test_expired_snapshot_is_not_taken_for_another(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
-    source.reader.definitions.committed(source.newest, "mine")
-    known = source.newest
-    source.run("INSERT INTO lake.t VALUES (2)", f"CALL ducklake_expire_snapshots('lake', versions => [{known}])")
-    load_table(source.reader, "t", source.newest)
 
 
 def test_another_time_zone_of_the_connection_is_not_another_catalog(source: Lake) -> None:

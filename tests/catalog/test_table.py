@@ -154,7 +154,10 @@ def test_error_for_an_unknown_table_suggests_a_similar_name(local: Lake) -> None
         load_table(local.reader, "raw.events", 99)
 
 
-def test_view_is_rejected_with_a_query_for_duckdb(local: Lake) -> None:
+def test_view_and_macro_are_rejected_with_a_query_for_duckdb(local: Lake) -> None:
+    local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
+    with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
+        load_table(local.reader, "twice", local.newest)
     local.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (7)")
     local.run('CREATE VIEW lake."my view" AS SELECT a + 1 AS b FROM lake.t')
     with pytest.raises(UnsupportedError, match=r"main\.my view is a view") as raised:
@@ -163,12 +166,6 @@ def test_view_is_rejected_with_a_query_for_duckdb(local: Lake) -> None:
     assert local.rows(statement) == [(8,)]
     with pytest.raises(TableNotFoundError):
         load_table(local.reader, '"my view"', local.newest - 1)
-
-
-def test_macro_is_rejected(local: Lake) -> None:
-    local.run("CREATE MACRO lake.twice(x) AS TABLE SELECT 2 * x AS y")
-    with pytest.raises(UnsupportedError, match=r"main\.twice is a macro(.|\n)*FROM \"lake\"\.\"main\"\.\"twice\""):
-        load_table(local.reader, "twice", local.newest)
 
 
 def test_all_tables_are_the_tables_loaded_by_name_in_a_fixed_number_of_queries(
@@ -207,14 +204,11 @@ def table(*names: str) -> TableInfo:
     return TableInfo(1, "raw", "events", columns, "/data/")
 
 
-def test_only_ascii_letters_match_in_any_case() -> None:
+def test_columns_are_named_once_and_only_ascii_letters_match_in_any_case() -> None:
     accented = table("é", "É", "ß")
     assert [column.name for column in columns_named(accented, ["É", "é"])] == ["É", "é"]
     with pytest.raises(SchemaError):
         columns_named(accented, ["SS"])
-
-
-def test_repeated_column_is_refused() -> None:
     with pytest.raises(SchemaError) as refused:
         columns_named(table("id", "kind"), ["id", "kind", "ID"])
     assert refused.value.message == "the column 'ID' of raw.events is selected twice"
@@ -291,6 +285,11 @@ def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.S
         for number, name in enumerate(TABLES):
             frame = lake.sql(f"SELECT {number} AS id")
             lake.create_table(name, frame).append(frame, idempotency_key="first")
+        for name in (*TABLES, 'RAW."A.B"'):
+            assert compare(store, store.replace(name="again"), name, on=("id",)).rows == (1, 1)
+        for name in ("raw.a.b", '"raw.a.b"'):
+            with pytest.raises(TableNotFoundError):
+                lake.table(name).scan()
         assert set(lake.tables()) == set(TABLES)
         with lake.transaction():
             for number, name in enumerate(TABLES):
@@ -301,23 +300,6 @@ def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.S
             lake.table(name).append(lake.sql("SELECT 100 AS id"), idempotency_key="first")
             assert len(lake.table(name).scan().collect()) == 1
         lake.maintenance.compact()
-
-
-def test_compare_tables_with_a_dot_in_the_name(store: lakeconf.Store) -> None:
-    with store.open() as lake:
-        for name in TABLES:
-            frame = lake.sql("SELECT 1 AS id")
-            lake.create_table(name, frame).append(frame)
-    for name in (*TABLES, 'RAW."A.B"'):
-        assert compare(store, store.replace(name="again"), name, on=("id",)).rows == (1, 1)
-
-
-@pytest.mark.parametrize("wanted", ["raw.a.b", '"raw.a.b"'])
-def test_lookup_does_not_match_a_name_with_different_quotes(store: lakeconf.Store, wanted: str) -> None:
-    with store.open() as lake:
-        lake.create_table(TABLES[0], lake.sql("SELECT 1 AS id"))
-        with pytest.raises(TableNotFoundError):
-            lake.table(wanted).scan()
 
 
 def options(lake: lakeconf.Lake, version: int) -> TableOptions:
