@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from local_stores import store_of
 
 from lakeconf.pipelines import Full, Model, Pipeline, Query, View, relationships, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from lakeconf import Lake
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with store_of(tmp_path).open() as lake:
-        lake.create_table("raw.events", {"id": "BIGINT"}).append(pa.table({"id": [1, 2, 3]}))
-        yield lake
+def lake(lake: Lake) -> Lake:
+    lake.create_table("raw.events", {"id": "BIGINT"}).append(pa.table({"id": [1, 2, 3]}))
+    return lake
 
 
 def test_models_need_what_they_read_directly_or_through_views(lake: Lake) -> None:

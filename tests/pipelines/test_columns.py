@@ -5,24 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import store_of
 
 from lakeconf.errors import DataLossError, LakeconfError, PipelineError
 from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, plan, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from lakeconf import Lake
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(lake: Lake) -> Lake:
     """A lake with the table `marts.t`, which a model created with the columns id, n and day."""
-    with store_of(tmp_path).open() as lake:
-        assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
-        yield lake
+    assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
+    return lake
 
 
 def error(lake: Lake, query: str, *, allow_drop_columns: bool = False, **given: Any) -> LakeconfError | None:

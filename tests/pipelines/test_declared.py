@@ -10,7 +10,7 @@ import pytest
 from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError
-from lakeconf.pipelines import Incremental, declared_pipeline
+from lakeconf.pipelines import declared_pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,14 +57,6 @@ def folder(project: Path) -> Path:
     )
     (project / "prices.csv").write_text("day,price\n2024-01-01,2.5\n2024-01-01,1\n2024-01-02,4\n")
     return project
-
-
-def test_declared_models(folder: Path) -> None:
-    pipeline = declared_pipeline(init())
-    by_day = pipeline.by_table["marts.by_day"]
-    assert isinstance(by_day.kind, Incremental)
-    assert (by_day.partitioned_by, by_day.kind.interval) == (["day"], "day")
-    assert pipeline.by_table["marts.dearest"].comment == "The dearest of each day."
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from local_stores import store_of
+from promotions import rows
 
 from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, plan, run
 from lakeconf.pipelines.intervals import Range, batches, floor, moment, step
 from lakeconf.pipelines.models.kinds import Incremental, Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from lakeconf import Lake
 
 
@@ -94,19 +91,11 @@ def test_batches_cover_every_missing_day_exactly_once(
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with store_of(tmp_path).open() as lake:
-        for name in ("a", "b"):
-            rows = lake.sql("SELECT 1 AS id, 10 AS n")
-            lake.create_table(f"raw.{name}", rows).append(rows)
-        yield lake
-
-
-def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
-    lake.refresh()
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
+def lake(lake: Lake) -> Lake:
+    for name in ("a", "b"):
+        found = lake.sql("SELECT 1 AS id, 10 AS n")
+        lake.create_table(f"raw.{name}", found).append(found)
+    return lake
 
 
 def done(lake: Lake, *models: Model, **given: Any) -> list[str]:

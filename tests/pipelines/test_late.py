@@ -13,7 +13,6 @@ from local_stores import store_of
 from lakeconf.pipelines import Full, Incremental, Model, ModelResult, Pipeline, Query, View, model, plan, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake
@@ -22,13 +21,12 @@ UNTIL = date(2024, 1, 5)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(lake: Lake) -> Lake:
     """A lake with one event on each of four days."""
-    with store_of(tmp_path).open() as lake:
-        lake.create_table("raw.events", {"ts": "TIMESTAMP", "n": "INTEGER"})
-        for day in range(1, 5):
-            add(lake, day)
-        yield lake
+    lake.create_table("raw.events", {"ts": "TIMESTAMP", "n": "INTEGER"})
+    for day in range(1, 5):
+        add(lake, day)
+    return lake
 
 
 def add(lake: Lake, day: int, n: int = 1) -> None:

@@ -10,6 +10,7 @@ import narwhals as nw
 import pyarrow as pa
 from lake_fixtures import lake_with
 from merge_cases import commit_info
+from promotions import rows
 
 import lakeconf
 from lakeconf.errors import PipelineError
@@ -46,12 +47,6 @@ UNTIL = date(2024, 1, 4)
 
 
 lake = lake_with("raw.events", EVENTS)
-
-
-def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    """The rows that DuckDB reads, sorted."""
-    native: Any = lake.sql(f"FROM {table}").to_native()
-    return sorted(native.fetchall(), key=repr)
 
 
 def did(results: list[ModelResult]) -> dict[str, str]:
@@ -232,16 +227,3 @@ def test_seed_is_reloaded_if_its_file_changes(lake: Lake, tmp_path: Path) -> Non
     (result,) = run(Pipeline([prices]), lake)
     assert (result.status, result.reason) == ("done", "its file has changed")
     assert [str(price) for _, price in rows(lake, "raw.prices")] == ["2.75", "3.00"]
-
-
-def test_files_are_loaded_once(lake: Lake, tmp_path: Path) -> None:
-    (tmp_path / "landing").mkdir()
-    load = Model("raw.users", Append(files="landing/*.csv"), folder=tmp_path)
-    assert did(run(Pipeline([load]), lake)) == {"raw.users": "skipped"}
-    (tmp_path / "landing" / "1.csv").write_text("id,name\n1,a\n2,b\n")
-    did(run(Pipeline([load]), lake))
-    (tmp_path / "landing" / "2.csv").write_text("id,name\n3,c\n")
-    (result,) = run(Pipeline([load]), lake)
-    assert (result.reason, result.rows) == ("1 new file", 1)
-    assert rows(lake, "raw.users") == [(1, "a"), (2, "b"), (3, "c")]
-    assert [list(done.files) for done in lake.runs.committed("raw.users")] == [["landing/1.csv"], ["landing/2.csv"]]

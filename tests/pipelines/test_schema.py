@@ -229,6 +229,7 @@ def configuration(table: Any) -> Any:
         ({"columns": "id"}, ["columns"], "'id' is not of type 'array'", "one.columns: Input should be a valid list"),
         ({"start": "soon"}, ["start"], "'soon' does not match", "one.start: Input should be a valid da"),
         ({"end": 2024}, ["end"], "2024 is not of type 'string'", "one.end: Input should be a date or a time"),
+        ({"start": "2024"}, ["start"], "'2024' does not match", "one.start: Input should be a date or a time, not a"),
     ],
 )
 def test_wrong_key_of_a_unit_test_is_one_precise_problem(

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from promotions import rows
 
 from lakeconf import init
 from lakeconf.errors import ConfigError, PipelineError, QueryError, UnsupportedError
@@ -41,12 +42,6 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
         hours = "SELECT range AS id, TIMESTAMP '2024-05-01' + INTERVAL 1 hour * range AS ts, NULL::UUID AS key"
         table.append(found.sql(f"{hours} FROM range(72)"))
         yield found
-
-
-def rows(lake: Lake, table: str) -> list[tuple[Any, ...]]:
-    native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
 
 
 DAILY = """

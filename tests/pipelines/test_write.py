@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_stores import store_of
+from promotions import rows
 
 from lakeconf.errors import AuditError, PredicateError, SchemaError
 from lakeconf.pipelines import Pipeline, plan, run
@@ -18,21 +18,17 @@ from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.step_run import split_deleted, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from lakeconf import Lake
 
 JANUARY = Batch(datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 2, 1))
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(lake: Lake) -> Lake:
     """A lake with the table `marts.t`, which has the rows (1, 'a') and (2, 'b')."""
-    with store_of(tmp_path).open() as lake:
-        found = lake.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(id, name)")
-        lake.create_table("marts.t", found).append(found)
-        yield lake
+    found = lake.sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(id, name)")
+    lake.create_table("marts.t", found).append(found)
+    return lake
 
 
 def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **given: Any) -> list[tuple[Any, ...]]:
@@ -43,9 +39,7 @@ def written(lake: Lake, kind: Kind, sql: str, batch: Batch | None = None, **give
     with lake.transaction() as transaction:
         frame = transaction.sql(sql)
         write(transaction, step, frame, batch)
-    native: Any = lake.sql(f"FROM {made.table} ORDER BY ALL").to_native()
-    found: list[tuple[Any, ...]] = native.fetchall()
-    return found
+    return rows(lake, made.table)
 
 
 def test_merge_deletes_marked_keys_and_inserts_none_of_them(lake: Lake) -> None:
@@ -55,9 +49,9 @@ def test_merge_deletes_marked_keys_and_inserts_none_of_them(lake: Lake) -> None:
     assert written(lake, Merge(["id"], deleted="gone"), sql, rebuild=True) == [(3, "c")]
     frame = lake.sql("SELECT * FROM (VALUES (1, 2, true), (3, 4, false)) AS t(a, b, gone)")
     assert split_deleted(Merge("a"), frame) == (frame, None)
-    rows, deleted = split_deleted(Merge(["b", "a"], deleted="gone"), frame)
+    kept, deleted = split_deleted(Merge(["b", "a"], deleted="gone"), frame)
     assert deleted is not None
-    assert [one.collect("pyarrow").rows() for one in (rows, deleted)] == [[(3, 4)], [(2, 1)]]
+    assert [one.collect("pyarrow").rows() for one in (kept, deleted)] == [[(3, 4)], [(2, 1)]]
 
 
 @pytest.mark.parametrize("kind", [Full(), Append(), Merge("id")], ids=repr)
@@ -120,9 +114,9 @@ def test_range_of_days(lake: Lake, partial: bool) -> None:
     assert isinstance(failed.error, SchemaError)
     assert failed.error.message == "the time column 'day' of the model marts.h is a DATE, which has no hours"
     days = Pipeline([Model("marts.d", Incremental("day", start=date(2024, 1, 1), partial=partial), Query(query))])
-    for hour, rows in ((6, 1), (12, 2)):
+    for hour, count in ((6, 1), (12, 2)):
         (done,) = run(days, lake, until=datetime(2024, 1, 1, hour))
-        assert (done.error, done.rows) == (None, rows if partial else 0)
+        assert (done.error, done.rows) == (None, count if partial else 0)
     run(days, lake, until=date(2024, 1, 2))
     assert lake.table("marts.d").count() == 2
 
