@@ -90,15 +90,13 @@ def test_pyproject_is_found(repository: Path) -> None:
     assert init().path == path
 
 
-def test_pyproject_without_lakeconf_table_is_skipped(repository: Path) -> None:
+@pytest.mark.parametrize("text", ['[project]\nname = "lakeconf-user"\n', "[project\n", None])
+def test_pyproject_without_lakeconf_table_and_folder_are_skipped(text: str | None, repository: Path) -> None:
     lay(repository, "root")
-    lay(repository / "a", "", '[project]\nname = "lakeconf-user"\n', "pyproject.toml")
-    assert found() == ["root"]
-
-
-def test_invalid_pyproject_without_lakeconf_is_skipped(repository: Path) -> None:
-    lay(repository, "root")
-    (repository / "a" / "pyproject.toml").write_text("[project\n")
+    if text is None:
+        (repository / "a" / "lakeconf.toml").mkdir()
+    else:
+        lay(repository / "a", "", text, "pyproject.toml")
     assert found() == ["root"]
 
 
@@ -145,26 +143,13 @@ def test_relative_path_and_home_directory(repository: Path, monkeypatch: pytest.
     assert list(init("~/lakeconf.toml").names) == ["a"]
 
 
-def test_explicit_folder_is_not_searched_upward(repository: Path) -> None:
+def test_explicit_path_is_not_searched_upward_and_needs_a_configuration(repository: Path, tmp_path: Path) -> None:
     lay(repository, "root")
     problem = refusal(repository / "a")
     assert problem.code == "LC001"
     assert str(repository / "a") in problem.message
-
-
-def test_missing_path(tmp_path: Path) -> None:
     assert refusal(tmp_path / "no.toml").code == "LC001"
-
-
-def test_directory_named_lakeconf_toml_is_skipped(repository: Path) -> None:
-    (repository / "a" / "lakeconf.toml").mkdir()
-    lay(repository, "root")
-    assert found() == ["root"]
-
-
-def test_explicit_pyproject_must_have_the_lakeconf_table(tmp_path: Path) -> None:
-    path = lay(tmp_path, "", '[project]\nname = "x"\n', "pyproject.toml")
-    assert refusal(path).code == "LC004"
+    assert refusal(lay(tmp_path, "", '[project]\nname = "x"\n', "pyproject.toml")).code == "LC004"
 
 
 def test_syntax_error_names_line_and_column(tmp_path: Path) -> None:
@@ -196,12 +181,8 @@ def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 
 def test_paths_in_the_file_are_relative_to_its_folder(repository: Path, tmp_path: Path) -> None:
-    path = lay(tmp_path / "elsewhere", "dev")
-    store = init(path).get_store()
+    store = init(lay(tmp_path / "elsewhere", "dev")).get_store()
     assert store.preview_sql()[2].count(f"{tmp_path}/elsewhere/") == 2
-
-
-def test_paths_in_pyproject_are_relative_to_its_folder(repository: Path) -> None:
     lay(repository, "dev", PYPROJECT, "pyproject.toml")
     assert f"{repository}/catalog.sqlite" in init().get_store().preview_sql()[2]
 
@@ -233,14 +214,11 @@ def test_integer_of_more_than_64_bits_is_refused(number: str, tmp_path: Path) ->
         assert text.splitlines()[-1][(problem.column or 0) - 1 :].startswith(("a", "y", number.lstrip("-")))
 
 
-def test_integer_of_64_bits_is_accepted(tmp_path: Path) -> None:
+def test_integer_of_64_bits_is_accepted_and_a_dict_has_the_same_limit(tmp_path: Path) -> None:
     path = tmp_path / "lakeconf.toml"
     for number in (2**63 - 1, -(2**63)):
         path.write_text(f"a = {number}\n[stores.dev]")
         assert refusal(path).message == "unknown key"
-
-
-def test_integer_of_a_dict_has_the_same_limit() -> None:
     for number in (2**63, 10**5000):
         with pytest.raises(ConfigError, match="an integer is too large"):
             init({"stores": {"dev": {"password": number}}})

@@ -151,18 +151,12 @@ def test_credentials_in_fields_that_are_shown_are_refused(section: str, key: str
     assert "planted" not in str(problem)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_secret_used_in_another_field_is_masked(
-    command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_secret_used_in_another_field_is_masked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "lakeconf.toml").write_text(TAINTED)
-    text = said(capsys, *command)
-    for value in ("en-Planted-1", "planted_name", "literal-planted", '"sh"'):
-        assert value not in text
-
-
-def test_secret_used_in_another_field_is_masked_in_repr(folder: Path) -> None:
-    (folder / "lakeconf.toml").write_text(TAINTED)
+    for command in COMMANDS:
+        text = said(capsys, *command)
+        for value in ("en-Planted-1", "planted_name", "literal-planted", '"sh"'):
+            assert value not in text, command
     config = lakeconf.init()
     for store in map(config.get_store, config.names):
         things = [store, store.metadata_backend, store.storage_backend, store.statements, store.spark_conf()]
@@ -172,25 +166,6 @@ def test_secret_used_in_another_field_is_masked_in_repr(folder: Path) -> None:
     # The statements that run contain the values.
     assert config.get_store("dev").alias == "planted_name"
     assert "region 'tok''en-planted-1'" in " ".join(config.get_store("dev").preview_sql(show_secrets=True)).lower()
-
-
-def test_secret_used_in_secret_parameters_is_masked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANTED", "correct-horse")
-    (folder / "lakeconf.toml").write_text(
-        """
-        [stores.dev]
-        storage_backend = { type = "local", path = "data" }
-        [stores.dev.metadata_backend]
-        type = "postgres"
-        host = "h"
-        database = "d"
-        user = "u"
-        password = "${PLANTED}"
-        secret_parameters = { sslmode = "${PLANTED}", sslrootcert = "/x/${PLANTED}" }
-        """
-    )
-    store = lakeconf.init().get_store("dev")
-    assert "correct-horse" not in repr(store.metadata_backend) + repr(store.statements)
 
 
 def test_portable_script_reads_the_variable(folder: Path) -> None:

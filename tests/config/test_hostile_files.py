@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.config.config import init, validate
 from lakeconf.config.warnings import warnings
-from lakeconf.errors import ConfigError, LakeconfError
+from lakeconf.errors import LakeconfError
 from lakeconf.secret import Secret
 
 if TYPE_CHECKING:
@@ -369,8 +368,3 @@ def test_pickled_closure_contains_no_values_of_variables(folder: Path, monkeypat
     (folder / "lakeconf.toml").write_text(text.replace("${TOKEN}", "planted-literal"))
     with pytest.raises(TypeError, match="its file contains a secret"):
         cloudpickle.dumps(init())
-
-
-def test_missing_configuration_is_reported(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="LC001"):
-        lakeconf.init()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from config_source import stores_of
-from prod_store import DEV, PROD, postgres, s3, stores
+from prod_store import DEV, PROD, postgres, stores
 
 from lakeconf.config.config import init, validate
 from lakeconf.config.resolve import BACKENDS
@@ -90,19 +90,6 @@ def test_cycle_is_reported_alike_for_each_of_its_stores(name: str) -> None:
 def test_problem_of_a_parent_belongs_to_the_store_that_was_asked_for() -> None:
     problem = problem_of("[stores.dev]\nextends = 'base'\n[stores.base]\nextends = 'x'")
     assert (problem.store, problem.key, problem.line) == ("dev", "stores.base.extends", 4)
-
-
-def test_inheritance_over_several_levels(variables: None) -> None:
-    config = init(
-        stores(
-            a={"extends": "b", "alias": "from_a"},
-            b={"extends": "c", "alias": "from_b", "storage_backend": {"prefix": "from_b"}},
-            c=PROD,
-        )
-    )
-    assert config.get_store("a").alias == "from_a"
-    assert s3(config, "a").prefix == "from_b"
-    assert postgres(config, "a").user == "lake"
 
 
 def test_variable_replaced_by_the_child_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
