@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
+from pydantic import Field, field_validator
 
 from lakeconf.backends import registry
 from lakeconf.backends.backend import MetadataBackend, StorageBackend
@@ -22,10 +23,10 @@ from lakeconf.backends.registry import (
     storage_types,
 )
 from lakeconf.backends.storage.local import LocalStorage
+from lakeconf.config.config import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 METADATA, STORAGE = "lakeconf.metadata_backends", "lakeconf.storage_backends"
@@ -39,11 +40,23 @@ class Drawer(LocalStorage):
     """A storage backend of another package."""
 
 
+class Leaky(LocalStorage):
+    """A backend that puts values into its error messages."""
+
+    type: Literal["leaky"] = "leaky"  # type: ignore[assignment]
+    token: Annotated[str, Field(description="A token, kept as plain text.")]
+
+    @field_validator("token")
+    @classmethod
+    def _is_long(cls, token: str) -> str:
+        raise ValueError(f"the token {token!r} is too short")
+
+
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Registers entry points of one group, as `importlib.metadata` finds them."""
     module = ModuleType("third_party")
-    module.__dict__.update(Shelf=Shelf, Drawer=Drawer, instance=LocalStorage(path="/d"), function=print)
+    module.__dict__.update(Shelf=Shelf, Drawer=Drawer, Leaky=Leaky, instance=LocalStorage(path="/d"), function=print)
     monkeypatch.setitem(sys.modules, "third_party", module)
 
     def add(group: str, **targets: str) -> None:
@@ -126,15 +139,9 @@ def test_package_that_registers_a_type_twice_alike_is_accepted(
     assert metadata_backend("shelf") is Shelf
 
 
-def test_entry_points_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = tmp_path / "shelves-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelves\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{METADATA}]\nshelf = {__name__}:Shelf\n[other]\nx = y:z\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
-    try:
-        assert "shelf" in metadata_types()
-        assert "x" not in (*metadata_types(), *storage_types())
-    finally:
-        registry._entry_points.cache_clear()
+def test_error_of_a_third_party_backend_shows_no_secret(register: Callable[..., None]) -> None:
+    register(STORAGE, leaky="third_party:Leaky")
+    storage = {"type": "leaky", "path": "/d", "token": "hunter2"}
+    store = {"metadata_backend": {"type": "sqlite", "uri": "/c"}, "storage_backend": storage}
+    (problem,) = validate({"stores": {"dev": store}})
+    assert problem.message == "the token '***' is too short"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres
+from certificates import make_certificate
+from local_stores import on_postgres, store_of
 
 import lakeconf
 from lakeconf.connection.connection import Connection, load_extension
@@ -118,3 +119,19 @@ def test_server_that_does_not_answer_is_an_error_after_the_configured_time(tmp_p
         store = {"metadata_backend": backend, "storage_backend": {"type": "local", "path": str(tmp_path)}}
         with pytest.raises(ConnectionFailed, match="timeout expired"):
             lakeconf.init({"stores": {"dev": store}}).get_store().open()
+
+
+def test_server_is_verified_as_the_store_says(postgres_tls_server: PostgresServer, tmp_path: Path) -> None:
+    for mode, authority, refusal in (
+        ("verify-full", postgres_tls_server.ca, None),
+        ("require", None, None),
+        ("verify-ca", make_certificate(tmp_path).ca, "certificate verify failed"),
+        ("disable", None, "no encryption"),
+    ):
+        given = {"sslmode": mode} | ({"sslrootcert": str(authority)} if authority else {})
+        store = store_of(tmp_path, {**on_postgres(postgres_tls_server), "secret_parameters": given})
+        if refusal is None:
+            store.connect().close()
+        else:
+            with pytest.raises(LakeconfError, match=refusal):
+                store.connect()
