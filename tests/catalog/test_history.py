@@ -186,21 +186,3 @@ def id_of(lake: Lake, name: str) -> int:
 def test_snapshot_without_a_record_has_unknown_changes(changed: Lake) -> None:
     changed.run(f"DELETE FROM {METADATA}.ducklake_snapshot_changes WHERE snapshot_id = 3")
     assert changes_between(changed.reader, 2, 3) == [(3, None)]
-
-
-def test_changes_since_a_snapshot_are_those_of_the_table(changed: Lake) -> None:
-    t, u = id_of(changed, "t"), id_of(changed, "u")
-    assert changes_since(changed.reader, t, 0, changed.newest) == [1, 3, 5]
-    assert changes_since(changed.reader, t, 3, changed.newest) == [5]
-    assert changes_since(changed.reader, t, 0, 3) == [1, 3]
-    assert changes_since(changed.reader, u, 0, changed.newest) == [2, 4]
-    assert changes_since(changed.reader, t, 5, 5) == []
-    assert changes_since(changed.reader, t, 5, 3) == []
-
-
-def test_expired_snapshot_in_the_range_is_an_error(changed: Lake) -> None:
-    changed.run("CALL ducklake_expire_snapshots('lake', versions => [2])")
-    t = id_of(changed, "t")
-    with pytest.raises(SnapshotNotFoundError, match="some of the snapshots after 1 have expired"):
-        changes_since(changed.reader, t, 1, 4)
-    assert changes_since(changed.reader, t, 2, 4) == [3]

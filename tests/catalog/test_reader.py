@@ -198,12 +198,9 @@ def test_metadata_schema_from_a_secret_must_be_passed_explicitly(tmp_path: Path)
             latest(CatalogReader(connection, "lake", "elsewhere"))
 
 
-def test_metadata_catalog_with_a_custom_name_is_found(tmp_path: Path) -> None:
+def test_metadata_catalog_has_any_name_but_is_one_of_a_lake(tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", METADATA_CATALOG 'my meta'") as attached:
         assert latest(attached.reader).snapshot_id == 0
-
-
-def test_database_that_is_not_a_lake_is_rejected() -> None:
     with connect() as connection:
         connection.execute("ATTACH ':memory:' AS lake")
         with pytest.raises(CatalogError, match="no DuckLake is attached as 'lake'"):
@@ -271,28 +268,17 @@ def is_closed(cursor: Cursor) -> bool:
     return False
 
 
-def test_cursor_with_an_open_transaction_is_closed(connection: Connection) -> None:
+def test_cursor_of_an_open_or_failed_transaction_is_closed(connection: Connection) -> None:
     cursors = Cursors(connection)
-    first = use(cursors, is_clean=False)
-    assert is_closed(first)
-    assert use(cursors) is not first
-
-
-@pytest.mark.parametrize("error", [LakeconfError, KeyboardInterrupt])
-def test_cursor_of_a_failed_transaction_is_closed(connection: Connection, error: type[BaseException]) -> None:
-    cursors = Cursors(connection)
-    block = cursors.taken()
-    failed = block.__enter__()
-    failed.is_clean = True
-    assert not block.__exit__(error, error("it failed"), None)
-    assert is_closed(failed)
-    assert use(cursors) is not failed
-
-
-def test_transactions_at_the_same_time_have_their_own_cursors(connection: Connection) -> None:
-    cursors = Cursors(connection)
+    ended = [use(cursors, is_clean=False)]
+    for error in (LakeconfError, KeyboardInterrupt):
+        with pytest.raises(error), cursors.taken() as failed:  # noqa: PT012
+            ended.append(failed)
+            failed.is_clean = True
+            raise error("it failed")
+    assert all(map(is_closed, ended))
+    assert use(cursors) not in ended
     with cursors.taken() as one, cursors.taken() as other:
-        assert one is not other
         one.connection.execute("BEGIN")
         other.connection.execute("BEGIN")  # it would fail on the same cursor
 
