@@ -240,7 +240,7 @@ def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], 
     (tmp_path / f"2.{ending}").rmdir()
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as unreadable:
         unreadable.bind(str(tmp_path / f"2.{ending}"))
-        refused(lakes[0], tmp_path, f"*.{ending}")
+        assert isinstance(loaded(lakes[0], tmp_path, f"*.{ending}").error, LakeconfError)
 
 
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "d": "DATE"}], ids=["inferred", "declared"])
