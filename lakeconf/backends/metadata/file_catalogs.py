@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import uuid
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -26,16 +27,14 @@ _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 # Of the files that a database has beside it.
 _SUFFIXES = ("-journal", "-wal", "-shm", ".wal")
 _LOOKED_AT = "lakeconf_looked_at"
-_SQLITE = f"FROM {OWN_QUERIES['sqlite']}('{_LOOKED_AT}', {{}})"
 
 
 class CatalogFile(MetadataBackend):
     """A catalog in one file."""
 
     kind: ClassVar[str]
-    look_once: ClassVar[bool] = True
     look_options: ClassVar[str] = "READ_ONLY"
-    # Queries for the tables in the database `_LOOKED_AT`, and for what is no plain table.
+    # Queries for the tables in the database `{0}`, and for what is no plain table.
     tables: ClassVar[str]
     no_tables: ClassVar[str]
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]
@@ -55,7 +54,7 @@ class CatalogFile(MetadataBackend):
             if one.exists() and not one.is_file():  # the database would wait for ever to open a pipe
                 raise CatalogError(f"{one} is not a regular file", hint="find out who made it, and remove it")
         exists = path.is_file() and path.stat().st_size > 0
-        if exists and not (self.look_once and path in _LOOKED_INTO):
+        if exists and path not in _LOOKED_INTO:
             self.look_into(path)
         if not exists and read_only:
             raise CatalogMissingError(f"the catalog {path} does not exist")
@@ -67,18 +66,21 @@ class CatalogFile(MetadataBackend):
         path = self.file()
         if not (path.is_file() and path.stat().st_size):
             return
-        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks.
-        try:
-            connection.execute(f"ATTACH {literal(self.uri)} AS {_LOOKED_AT} (TYPE {self.type}, {self.look_options})")
-        except CatalogError:
-            self.check_header(path)  # DuckDB does not say what else the file is
-            raise
-        try:
-            refuse_foreign(path, self.kind, [name for (name,) in connection.rows(self.tables)])
-            for (name,) in connection.rows(self.no_tables):
-                raise no_table(name)
-        finally:
-            connection.execute(f"DETACH {_LOOKED_AT}")
+        name = f"{_LOOKED_AT}_{uuid.uuid4().hex}"
+        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks. A
+        # database cannot be detached in a transaction of the user.
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(f"ATTACH {literal(self.uri)} AS {name} (TYPE {self.type}, {self.look_options})")
+            except CatalogError:
+                self.check_header(path)  # DuckDB does not say what else the file is
+                raise
+            try:
+                refuse_foreign(path, self.kind, [str(one) for (one,) in cursor.rows(self.tables.format(name))])
+                for (one,) in cursor.rows(self.no_tables.format(name)):
+                    raise no_table(one)
+            finally:
+                cursor.execute(f"DETACH {name}")
 
     def make_private(self) -> None:
         path = self.file()
@@ -137,16 +139,14 @@ class DuckDBMetadata(CatalogFile):
     """A catalog in a DuckDB file: only one process can have it open."""
 
     kind: ClassVar[str] = "DuckDB"
-    # Other processes may write to the file while this process does not have it open.
-    look_once: ClassVar[bool] = False
-    tables: ClassVar[str] = f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{_LOOKED_AT}'"  # noqa: S608
+    tables: ClassVar[str] = "SELECT table_name FROM duckdb_tables() WHERE database_name = '{0}'"
     # Only names: DuckDB binds nothing. A generated column can depend on the query that reads it.
-    no_tables: ClassVar[str] = f"""
-        SELECT view_name FROM duckdb_views() WHERE database_name = '{_LOOKED_AT}' AND NOT internal
-        UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = '{_LOOKED_AT}' AND NOT internal
-        UNION ALL SELECT table_name FROM duckdb_tables() WHERE database_name = '{_LOOKED_AT}'
+    no_tables: ClassVar[str] = """
+        SELECT view_name FROM duckdb_views() WHERE database_name = '{0}' AND NOT internal
+        UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = '{0}' AND NOT internal
+        UNION ALL SELECT table_name FROM duckdb_tables() WHERE database_name = '{0}'
             AND contains(regexp_replace(sql, '"[^"]*"|''[^'']*''', '', 'g'), 'GENERATED ALWAYS')
-    """  # noqa: S608 - a constant
+    """
     type: Literal["duckdb"] = "duckdb"
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.duckdb")]
     metadata_schema: Annotated[
@@ -170,13 +170,17 @@ class DuckDBMetadata(CatalogFile):
         """Leaves the file to `admit`: reading it in another way would drop the lock of DuckDB, if it is open."""
 
 
+def _sqlite(query: str) -> str:
+    return f"FROM {OWN_QUERIES['sqlite']}('{{0}}', {literal(query)})"
+
+
 class SQLiteMetadata(CatalogFile):
     """A catalog in a SQLite file: several processes on one machine can use it, one writer at a time."""
 
     kind: ClassVar[str] = "SQLite"
     look_options: ClassVar[str] = "READ_ONLY, BUSY_TIMEOUT 30000"
-    tables: ClassVar[str] = _SQLITE.format(literal("SELECT name FROM sqlite_master WHERE type = 'table'"))
-    no_tables: ClassVar[str] = _SQLITE.format(literal(SQLITE_NO_TABLES))
+    tables: ClassVar[str] = _sqlite("SELECT name FROM sqlite_master WHERE type = 'table'")
+    no_tables: ClassVar[str] = _sqlite(SQLITE_NO_TABLES)
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
     write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"

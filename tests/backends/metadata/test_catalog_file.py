@@ -42,6 +42,17 @@ def test_directory_is_rejected(kind: str, tmp_path: Path) -> None:
         store_of(tmp_path, KINDS[kind]).connect()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_lake_is_attached_in_a_transaction(kind: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path / "catalog", KINDS[kind])
+    with store.connect() as lake:
+        lake.execute("CREATE TABLE t AS SELECT 42 AS answer")
+    with duckdb.connect() as connection:
+        connection.execute("BEGIN; CREATE TABLE memory.kept (i INTEGER)")
+        store.attach(connection)
+        assert connection.execute(f"FROM {store.alias}.t").fetchall() == [(42,)]
+
+
 @pytest.mark.parametrize(
     ("kind", "suffix"), [("sqlite", ""), ("sqlite", "-journal"), ("sqlite", "-wal"), ("duckdb", ".wal"), ("duckdb", "")]
 )
