@@ -47,7 +47,7 @@ test: setup $(CLASSES) ## Run the quick tests, at least one of each behaviour, i
 test-rest: setup $(CLASSES) ## Run the tests that `make test` leaves out
 	@$(PYTEST) --tier rest
 
-test-all: setup $(CLASSES) ## Run all tests
+test-all: setup $(CLASSES) ## Run all tests, but of those that take long some cases only
 	@$(PYTEST)
 
 # The folder of tests of each changed folder of the package, and changed tests.
@@ -59,7 +59,7 @@ test-changed: setup ## Run the quick tests for the uncommitted changes, until on
 test-costs: setup $(CLASSES) ## Run all tests on a quiet machine, and write what each costs to tests/costs.txt
 	@$(PYTEST) --write-costs
 
-prove: setup ## Run the same tests at full strength: many more examples for each property
+prove: setup ## Run all tests at full strength: all cases, and many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
 
 # dbt-core is not upgraded: 1.12 downloads a wheel from GitHub while it is installed.
