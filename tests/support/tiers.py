@@ -1,8 +1,8 @@
 """The tiers of the tests: `make test` runs those that answer quickly, `make test-all` runs everything. A pytest plugin.
 
-Both leave cases of dear functions to `make prove`. No test is marked. `make test-costs` measures all tests and writes tests/costs.txt, and `Choice` turns costs into tiers.
-A test without a cost is quick, so a new test always runs. A test that became slow leaves the tier when costs are
-measured again.
+Both leave cases of dear functions to `make prove`. No test is marked. `make test-costs` measures all tests and writes
+tests/costs.txt, and `Choice` turns costs into tiers. A test without a cost is quick, so a new test always runs. A test
+that became slow leaves the tier when costs are measured again.
 """
 
 from __future__ import annotations
