@@ -7,26 +7,20 @@ import os
 import tempfile
 import uuid
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import quote
 
 from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import OWN_QUERIES, SQLITE_NO_TABLES, no_table
-from lakeconf.errors import CatalogError, CatalogMissingError, storage_errors
+from lakeconf.errors import CatalogError, CatalogMissingError, QueryError, storage_errors
 from lakeconf.sql import Value, literal
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
-# Closing a file drops all POSIX locks of this process on it, including those of a database that has it open
-# (https://www.sqlite.org/howtocorrupt.html §2.2). lakeconf therefore inspects each catalog once, before it attaches it.
-_LOOKED_INTO: set[Path] = set()
 _URI = "Path of the catalog file, relative to the configuration file."
 _OWNER_ONLY, _OWNER_ONLY_FOLDER = 0o600, 0o700
 # Of the files that a database has beside it.
 _SUFFIXES = ("-journal", "-wal", "-shm", ".wal")
-_LOOKED_AT = "lakeconf_looked_at"
 
 
 class CatalogFile(MetadataBackend):
@@ -53,34 +47,47 @@ class CatalogFile(MetadataBackend):
         for one in (path, *(Path(f"{path}{suffix}") for suffix in _SUFFIXES)):
             if one.exists() and not one.is_file():  # the database would wait for ever to open a pipe
                 raise CatalogError(f"{one} is not a regular file", hint="find out who made it, and remove it")
-        exists = path.is_file() and path.stat().st_size > 0
-        if exists and path not in _LOOKED_INTO:
-            self.look_into(path)
-        if not exists and read_only:
+        if path.exists() and path.stat().st_size:
+            return
+        if read_only:
             raise CatalogMissingError(f"the catalog {path} does not exist")
-        if not exists:
-            make_folder(path.parent)
-        _LOOKED_INTO.add(path)
+        make_folder(path.parent)
 
     def admit(self, connection: Connection) -> None:
         path = self.file()
         if not (path.is_file() and path.stat().st_size):
             return
-        name = f"{_LOOKED_AT}_{uuid.uuid4().hex}"
-        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks. A
-        # database cannot be detached in a transaction of the user.
+        try:
+            self._check_tables(connection, f"lakeconf_{uuid.uuid4().hex}")
+        except (CatalogError, QueryError) as error:
+            if error.__cause__ is not None:  # of DuckDB, which does not say what else the file is
+                self.explain(path, error.message)
+            raise
+
+    def _check_tables(self, connection: Connection, name: str) -> None:
+        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks:
+        # if Python closes a file, the process loses all locks on it (https://www.sqlite.org/howtocorrupt.html §2.2).
+        # On a connection of its own: a database cannot be detached in a transaction of the user.
         with connection.cursor() as cursor:
+            cursor.execute(f"ATTACH {literal(self.uri)} AS {name} (TYPE {self.type}, {self.look_options})")
             try:
-                cursor.execute(f"ATTACH {literal(self.uri)} AS {name} (TYPE {self.type}, {self.look_options})")
-            except CatalogError:
-                self.check_header(path)  # DuckDB does not say what else the file is
-                raise
-            try:
-                refuse_foreign(path, self.kind, [str(one) for (one,) in cursor.rows(self.tables.format(name))])
+                refuse_foreign(self.file(), self.kind, [str(one) for (one,) in cursor.rows(self.tables.format(name))])
                 for (one,) in cursor.rows(self.no_tables.format(name)):
                     raise no_table(one)
             finally:
                 cursor.execute(f"DETACH {name}")
+
+    def explain(self, path: Path, message: str) -> None:  # noqa: ARG002 - for SQLite
+        """Raises an error that says why a file is no database of this type, if that is known."""
+        hint = "check the permissions of the file"
+        with storage_errors(f"the catalog {path} cannot be read", hint=hint), path.open("rb") as file:
+            head = file.read(32)
+        found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
+        if found == self.kind:
+            return
+        what = f"a {found} database" if found else "an unknown type of file"
+        hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
+        raise CatalogError(f"the catalog {path} is {what}, not a {self.kind} database", hint=hint)
 
     def make_private(self) -> None:
         path = self.file()
@@ -101,22 +108,6 @@ class CatalogFile(MetadataBackend):
     def make_empty(self, path: Path) -> None:
         """Creates a database without tables."""
         path.touch()
-
-    def look_into(self, path: Path) -> None:
-        """Checks that a file is a catalog of this type, in a way that may drop its locks."""
-        self.check_header(path)
-
-    def check_header(self, path: Path) -> None:
-        """Checks that a file is a database of this type."""
-        hint = "check the permissions of the file"
-        with storage_errors(f"the catalog {path} cannot be read", hint=hint), path.open("rb") as file:
-            head = file.read(32)
-        found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
-        if found == self.kind:
-            return
-        what = f"a {found} database" if found else "an unknown type of file"
-        hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
-        raise CatalogError(f"the catalog {path} is {what}, not a {self.kind} database", hint=hint)
 
 
 def refuse_foreign(path: Path, kind: str, tables: Collection[str]) -> None:
@@ -166,9 +157,6 @@ class DuckDBMetadata(CatalogFile):
 
         duckdb.connect(str(path)).close()
 
-    def look_into(self, path: Path) -> None:
-        """Leaves the file to `admit`: reading it in another way would drop the lock of DuckDB, if it is open."""
-
 
 def _sqlite(query: str) -> str:
     return f"FROM {OWN_QUERIES['sqlite']}('{{0}}', {literal(query)})"
@@ -197,26 +185,16 @@ class SQLiteMetadata(CatalogFile):
     def ducklake_options(self, names: StoreNames) -> Mapping[str, Value]:  # noqa: ARG002 - the file is enough
         return {"metadata_path": f"sqlite:{self.uri}"}
 
-    def look_into(self, path: Path) -> None:
-        import sqlite3
-
-        super().look_into(path)
-        try:
-            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-                connection.execute("SELECT name FROM sqlite_master").fetchall()
-        except sqlite3.OperationalError as error:
-            # The rest of the number is the detail. SQLite cannot open a log beside the file on a read-only mount.
-            kind = error.sqlite_errorcode & 0xFF
-            if kind == sqlite3.SQLITE_READONLY or (kind == sqlite3.SQLITE_CANTOPEN and _has_log(path)):
-                raise CatalogError(
-                    f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
-                    hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
-                ) from error
-            return  # locked, or cannot be opened read-only: ATTACH reports the reason
-        except sqlite3.DatabaseError as error:
+    def explain(self, path: Path, message: str) -> None:
+        super().explain(path, message)
+        if "unable to open" in message and _has_log(path):
             raise CatalogError(
-                f"the catalog {path} is damaged: {error}", hint="restore the file from a backup"
-            ) from error
+                f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
+                hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
+            )
+        if "malformed" in message or "not a database" in message:
+            reason = message.rpartition(": ")[2]
+            raise CatalogError(f"the catalog {path} is damaged: {reason}", hint="restore the file from a backup")
 
 
 def _has_log(path: Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -75,16 +74,8 @@ def test_damaged_file_is_refused(head: bytes, tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_bytes(head)
     with pytest.raises(CatalogError) as raised:
-        SQLiteMetadata(uri=str(path)).look_into(path)
+        check(SQLiteMetadata(uri=str(path)))
     assert raised.value.message == f"the catalog {path} is damaged: file is not a database"
-
-
-def test_locked_catalog_is_left_to_attach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = made(tmp_path / "c", CATALOG)
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
-    with closing(sqlite3.connect(tmp_path / "c")) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        backend.look_into(tmp_path / "c")
 
 
 def in_duckdb(path: Path, *statements: str) -> DuckDBMetadata:
