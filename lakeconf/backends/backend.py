@@ -103,10 +103,7 @@ class Backend(BaseModel, ABC):
         """
 
     def admit(self, connection: Connection) -> None:
-        """Checks, before the lake is attached, that attaching it runs no SQL of others.
-
-        Args:
-            connection: The connection to attach it to, with the extensions loaded.
+        """Checks that attaching the lake to a connection, which has the extensions, runs no SQL of others.
 
         Raises:
             CatalogError: The catalog contains more than plain tables.

@@ -187,7 +187,7 @@ class SQLiteMetadata(CatalogFile):
 
     def explain(self, path: Path, message: str) -> None:
         super().explain(path, message)
-        if "unable to open" in message and _has_log(path):
+        if "unable to open" in message:
             raise CatalogError(
                 f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
                 hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
@@ -195,10 +195,3 @@ class SQLiteMetadata(CatalogFile):
         if "malformed" in message or "not a database" in message:
             reason = message.rpartition(": ")[2]
             raise CatalogError(f"the catalog {path} is damaged: {reason}", hint="restore the file from a backup")
-
-
-def _has_log(path: Path) -> bool:
-    """True if a SQLite file that can be read is in the mode with a write-ahead log."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return file.read(20)[18:] == b"\2\2"
-    return False
