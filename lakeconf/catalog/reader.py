@@ -161,6 +161,12 @@ class CatalogReader:
         """The snapshot up to which text has been checked; empty at first."""
         return []
 
+    def on(self, connection: Connection) -> CatalogReader:
+        """A reader of the same catalog on another connection, which knows what this one has checked."""
+        other = CatalogReader(connection, self.alias, self.metadata_schema)
+        vars(other)["_checked_up_to"] = self._checked_up_to
+        return other
+
     @contextlib.contextmanager
     def one_state(self) -> Iterator[CatalogReader]:
         """A reader whose transactions, inside the `with` block, are one transaction, so that they see one state."""

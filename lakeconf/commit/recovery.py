@@ -244,7 +244,7 @@ class AttachedCatalog:
         if answered:
             return find_commit(self.reader, self.token, begun)
         with self.reconnect() as connection:
-            reader = CatalogReader(connection, self.alias, self.reader.metadata_schema)
+            reader = self.reader.on(connection)
             if isinstance(self.barrier, str):
                 await_commits(reader, self.barrier)
             found = find_commit(reader, self.token, begun)
@@ -254,7 +254,7 @@ class AttachedCatalog:
 
     def check_written(self, snapshot_id: int) -> None:
         with self.reconnect() as connection:
-            check_written(CatalogReader(connection, self.alias, self.reader.metadata_schema), snapshot_id)
+            check_written(self.reader.on(connection), snapshot_id)
 
 
 @contextlib.contextmanager

@@ -171,13 +171,6 @@ def test_write_waits_for_a_commit_still_running_on_the_server(
 ) -> None:
     with direct.open() as lake:
         lake.create_table("t", like=MORE)
-    postgres_server.sql(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END'; "
-        "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED "
-        "FOR EACH ROW EXECUTE FUNCTION slow()",
-        database,
-    )
 
     def waiting(what: str) -> None:
         ask = f"SELECT count(*) FROM pg_locks WHERE {what} AND NOT granted"
@@ -191,6 +184,14 @@ def test_write_waits_for_a_commit_still_running_on_the_server(
 
     held = "SELECT 1 FROM (SELECT pg_advisory_xact_lock(77)) AS held"
     with hurt.open(spark) as lake, ThreadPoolExecutor(1) as pool, direct.connect() as other:
+        lake.refresh()  # a lake that is opened later refuses the trigger
+        postgres_server.sql(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END'; "
+            "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON ducklake_snapshot DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION slow()",
+            database,
+        )
         other.execute("BEGIN")
         other.execute(f"FROM postgres_query('__ducklake_metadata_dev', '{held}')").fetchall()
 
@@ -201,6 +202,7 @@ def test_write_waits_for_a_commit_still_running_on_the_server(
         hold = pool.submit(end)
         assert lake.table("t").append(MORE) == 2
         hold.result()
+    postgres_server.sql("DROP FUNCTION slow CASCADE", database)
     with direct.open(spark) as lake:
         assert ids(lake) == [1, 2]
 

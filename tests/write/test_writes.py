@@ -181,7 +181,7 @@ def test_audit_needs_a_transaction_and_a_query(lake: Lake) -> None:
     with pytest.raises(LakeconfError, match="needs an open transaction"):
         lake.audit("it", "SELECT 1")
     function: Any = lambda events: events  # noqa: E731 - as a user would write it
-    with pytest.raises(LakeconfError, match="not a text: function"), lake.transaction() as tx:
+    with pytest.raises(LakeconfError, match="not a string: function"), lake.transaction() as tx:
         tx.audit("it", function)
 
 
