@@ -129,7 +129,7 @@ def test_server_is_verified_as_the_store_says(postgres_tls_server: PostgresServe
         ("disable", None, "no encryption"),
     ):
         given = {"sslmode": mode} | ({"sslrootcert": str(authority)} if authority else {})
-        store = store_of(tmp_path, {**on_postgres(postgres_tls_server), "secret_parameters": given})
+        store = store_of(tmp_path, {**on_postgres(postgres_tls_server, "postgres"), "secret_parameters": given})
         if refusal is None:
             store.connect().close()
         else:
