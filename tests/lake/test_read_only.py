@@ -161,7 +161,11 @@ def test_wal_in_a_read_only_folder_raises_an_error_with_a_fix(unwritable_lake: P
     unwritable_lake.chmod(0o555)
     errors = as_nobody(
         unwritable_lake,
-        "if os.getuid() == 0: os.setuid(65534)\nstore.metadata_backend.prepare(read_only=True)\n",
+        "from lakeconf.connection.connection import connect, load_extension\n"
+        "connection = connect()\n"
+        "load_extension(connection, 'sqlite_scanner')\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "store.metadata_backend.admit(connection)\n",
     )
     assert "has a write-ahead log" in errors
     assert "PRAGMA journal_mode = DELETE" in errors

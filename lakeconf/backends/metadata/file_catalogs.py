@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, described
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import OWN_QUERIES, SQLITE_NO_TABLES, no_table
-from lakeconf.errors import CatalogError, CatalogMissingError, QueryError, storage_errors
+from lakeconf.errors import CatalogError, CatalogMissingError, QueryError, StorageError, storage_errors
 from lakeconf.sql import Value, literal
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
@@ -59,15 +59,14 @@ class CatalogFile(MetadataBackend):
             return
         try:
             self._check_tables(connection, f"lakeconf_{uuid.uuid4().hex}")
-        except (CatalogError, QueryError) as error:
+        except (CatalogError, QueryError, StorageError) as error:
             if error.__cause__ is not None:  # of DuckDB, which does not say what else the file is
                 self.explain(path, error.message)
             raise
 
     def _check_tables(self, connection: Connection, name: str) -> None:
-        # With the extensions and the library that attach the lake, so that both see the same file and keep its locks:
-        # if Python closes a file, the process loses all locks on it (https://www.sqlite.org/howtocorrupt.html §2.2).
-        # On a connection of its own: a database cannot be detached in a transaction of the user.
+        # By the library that attaches the lake: if Python closes a file, the process loses all locks on it
+        # (https://www.sqlite.org/howtocorrupt.html §2.2). A database cannot be detached in a transaction of the user.
         with connection.cursor() as cursor:
             cursor.execute(f"ATTACH {literal(self.uri)} AS {name} (TYPE {self.type}, {self.look_options})")
             try:
@@ -186,12 +185,13 @@ class SQLiteMetadata(CatalogFile):
         return {"metadata_path": f"sqlite:{self.uri}"}
 
     def explain(self, path: Path, message: str) -> None:
-        super().explain(path, message)
-        if "unable to open" in message:
+        if ("unable to open" in message or "readonly database" in message) and os.access(path, os.R_OK):
             raise CatalogError(
                 f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
                 hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",
             )
+        if "not a database" in message:  # otherwise another connection of this process may have locks on the file
+            super().explain(path, message)
         if "malformed" in message or "not a database" in message:
             reason = message.rpartition(": ")[2]
             raise CatalogError(f"the catalog {path} is damaged: {reason}", hint="restore the file from a backup")
