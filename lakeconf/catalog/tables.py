@@ -340,7 +340,7 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def name_list(names: object, argument: str) -> list[str]:
-    """An argument that lists names: a string alone would be read as a list of its letters."""
+    """An argument that lists names: a single string would be read as a list of its letters."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
         raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")

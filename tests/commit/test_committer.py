@@ -184,7 +184,7 @@ def test_write_waits_for_a_commit_still_running_on_the_server(
 
     held = "SELECT 1 FROM (SELECT pg_advisory_xact_lock(77)) AS held"
     with hurt.open(spark) as lake, ThreadPoolExecutor(1) as pool, direct.connect() as other:
-        lake.refresh()  # a lake that is opened later refuses the trigger
+        lake.refresh()  # a lake that is opened later rejects the trigger
         postgres_server.sql(
             "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
             "'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END'; "

@@ -199,7 +199,7 @@ SAME = ("", 'refresh_info = { region = "a", token = "t" }', 'chain = ["a", "b"]'
         ('token = "a"', 'token = "b"', True),
         *((parameters, parameters, False) for parameters in SAME),
         ('x = "1", y = "2"', 'y = "2", x = "1"', False),
-        # Parameters that are not listed become secrets, which are texts.
+        # Parameters that are not listed become secrets, which are strings.
         ('n = "1"', "n = 1", False),
     ],
 )

@@ -126,7 +126,7 @@ VALUES = st.one_of(st.text(), st.integers(-(2**127), 2**127 - 1), st.booleans(),
 @given(values=st.lists(VALUES, min_size=1, max_size=3), numbered=st.booleans())
 def test_duckdb_returns_what_it_returns_for_bound_values(values: list[object], *, numbered: bool) -> None:
     names = [f"${number}" for number in range(1, len(values) + 1)] if numbered else ["?"] * len(values)
-    # Names and texts that contain parameters are no parameters.
+    # Names and strings that contain parameters are no parameters.
     sql = "SELECT " + ", ".join(f"{name} AS \"a ? '$1' {name}\", 'b ''? \"'" for name in names)
     with duckdb.connect() as connection:
         bound = connection.execute(sql, values)
