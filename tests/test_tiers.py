@@ -28,7 +28,7 @@ def test_new_and_cheap_functions_are_quick_as_a_whole() -> None:
 
 
 def test_one_case_of_a_dearer_function_is_quick() -> None:
-    costs = {f"tests/{folder}/test_a.py::f": Cost(0.6, 3) for folder in ("cli", "lake")}
+    costs = {f"tests/{folder}/test_a.py::f": Cost(0.8, 3) for folder in ("cli", "lake")}
     costs |= {f"tests/{folder}/test_a.py::g": Cost(0.2, 3) for folder in ("cli", "lake")}
     choice = Choice(costs)
     assert {group: choice.cases(group) for group in costs} == {
@@ -37,7 +37,7 @@ def test_one_case_of_a_dearer_function_is_quick() -> None:
         "tests/lake/test_a.py::f": 1,
         "tests/lake/test_a.py::g": 1,
     }
-    assert choice.seconds() == 0.2 + 0.6 + 0.2
+    assert choice.seconds() == 0.2 + 0.8 + 0.2
 
 
 def test_one_function_of_each_file_is_quick_unless_all_are_dear() -> None:

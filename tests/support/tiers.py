@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 COSTS = ROOT / "tests" / "costs.txt"
 # Seconds of a case on two quiet cores, with its fixtures.
-CHEAP = 0.05  # all cases of such a function are quick
-ONE_CASE = {"core": 0.7, "other": 0.4}  # one case of such a function is quick
+CHEAP = 0.07  # all cases of such a function are quick
+ONE_CASE = {"core": 1.0, "other": 0.6}  # one case of such a function is quick
 LEFT_FILE = 2.0  # one case of a file that would have none
 # Functions of files that read lakeconf's source are quick up to this: any change can break their rules.
 SOURCE_RULES = 3.0
