@@ -79,12 +79,13 @@ SPARK_WARNINGS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableE
 # The oldest supported version, unless another is given: pyproject.toml and lakeconf/engines/spark/versions.py say which.
 SPARK ?= 4.0.5
 
-test-spark: setup ## Run the Spark tests with an older version of Spark, as in `make test-spark SPARK=4.1.4`
+test-spark: setup ## Run the Spark tests with an older Spark, as in `make test-spark SPARK=4.1.4`, and write its line in docs/platforms.md
 	@$(PYTHON) -m venv --clear .venv-spark
 	@sed -e '/^ *--hash/d' -e 's/ \\$$//' -e 's/^pyspark==.*/pyspark==$(SPARK)/' requirements.lock > .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --requirements .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --no-deps --editable .
-	@.venv-spark/bin/python -m pytest $(SPARK_WARNINGS) $(SPARK_TESTS)
+	@.venv-spark/bin/python -m pytest --write-matrix $(SPARK_WARNINGS) $(SPARK_TESTS)
+	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-spark/bin/python -m pytest $(SPARK_WARNINGS) tests/engines/spark/connect/test_scan.py
 
 test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that is installed
 	@for version in 3.11 3.12 3.13; do \

@@ -52,6 +52,7 @@ def _available_bytes() -> int:
 pytest_plugins = [
     "crash_reports",
     "tiers",
+    "comparisons",
     "missing_tools",
     "server_fixtures",
     "hadoop_aws",

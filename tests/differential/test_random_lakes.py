@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 import hypothesis.strategies as st
 import pytest
 from catalog_lake import Lake, lake
+from comparisons import count, way_of
 from hypothesis import given
+from pyspark.errors import PySparkException
 from random_lakes import LAKES, build, examples
+from source_project import source_of
 from spark_changes import wrong_changes
-from spark_rows import differences, exists
+from spark_rows import compared, differences, exists
 
+from lakeconf.catalog.tables import load_table
+from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -39,6 +44,50 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
     _compare_random_lakes(connect, request, "duckdb", seen)
     assert seen["compared"] >= 5, seen
     assert seen["refused"] <= seen["compared"] // 20, seen
+
+
+def test_the_data_source_reads_random_lakes_like_duckdb(spark: SparkSession) -> None:
+    seen = Counter[str]()
+    _compare_through_the_data_source(spark, seen)
+    assert seen["compared"] >= 5, seen
+    assert seen["refused"] <= seen["compared"], seen
+
+
+@examples(2, prove=50)
+@given(**LAKES)
+def _compare_through_the_data_source(
+    spark: SparkSession, seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
+) -> None:
+    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        backends = (
+            f'metadata_backend = {{type = "sqlite", uri = {toml_value(str(folder / "catalog.sqlite"))}}}\n'
+            f'storage_backend = {{type = "local", path = {toml_value(str(folder / "data"))}}}\n'
+        )
+        (folder / "lakeconf.toml").write_text(f"[stores.dev]\n{backends}", "utf-8")
+        with lake("sqlite", folder, options=options) as source:
+            script = build(source, columns, operations)
+        with lake("sqlite", folder, options=options) as source:
+            for version in source.versions():
+                if exists(source, "t", version):
+                    wrong = _wrong_in_source(spark, source, version, seen)
+                    assert not wrong, f"{wrong}: version {version} of\n" + ";\n".join(script)
+
+
+def _wrong_in_source(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) -> object:
+    """The differences in the rows of the data source; falsy if it rejects the table for a documented reason."""
+    columns = load_table(source.reader, "t", version).columns
+    try:
+        frame = source_of(spark, source.folder, "t", version=version).load()
+        wrong = compared(source, columns, frame, f"lake.t AT (VERSION => {version})", {}, "data source")
+    except PySparkException as error:
+        seen["refused"] += 1
+        count("data source", "rejected")
+        is_documented = "UnsupportedError" in str(error) and any(reason in str(error) for reason in REFUSALS)
+        return not is_documented and error
+    seen["compared"] += 1
+    return wrong
 
 
 @examples(3, prove=250)
@@ -82,6 +131,7 @@ def _wrong_in_range(spark: SparkSession, source: Lake, since: int, until: int) -
     try:
         return wrong_changes(spark, source, since, until)
     except UnsupportedError as error:
+        count(way_of(spark), "rejected")
         return not any(reason in error.message for reason in REFUSALS) and error
 
 
@@ -91,6 +141,7 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
         wrong = differences(spark, source, "t", version)
     except UnsupportedError as error:
         seen["refused"] += 1
+        count(way_of(spark), "rejected")
         return not any(reason in error.message for reason in REFUSALS) and error
     seen["compared"] += 1
     return wrong

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from comparisons import count, way_of
 from local_stores import store_of
 from strength import PROVE, some
 from tpc import Benchmark, build, duckdb_sql, equal_rows, plain_tables, spark_rows, spark_sql
@@ -42,7 +43,9 @@ def is_alike(benchmark: Benchmark, number: int, spark: SparkSession) -> bool:
     query = benchmark.queries[number]
     expected = benchmark.connection.execute(f"USE memory; {duckdb_sql(query)}").fetchall()
     text = SPARK.get((benchmark.name, number)) or spark_sql(query, benchmark.name)
-    return equal_rows(expected, spark_rows(spark, text))
+    alike = equal_rows(expected, spark_rows(spark, text))
+    count(way_of(spark), "equal" if alike else "wrong")
+    return alike
 
 
 def assert_has_history(benchmark: Benchmark) -> None:

@@ -36,7 +36,8 @@ def connect_url(hadoop_aws_settings: dict[str, str], tmp_path_factory: pytest.Te
     """The address of the server, for clients in other processes."""
     folder, port = tmp_path_factory.mktemp("spark-connect"), free_port()
     log = folder / "server.log"
-    command = [sys.executable, __file__, str(port), str(folder), json.dumps(hadoop_aws_settings)]
+    python = os.environ.get("LAKECONF_CONNECT_SERVER", sys.executable)  # its version of Spark may be another one
+    command = [python, __file__, str(port), str(folder), json.dumps(hadoop_aws_settings)]
     with log.open("wb") as output, run_server(command, output) as process:
         wait_until_ready(process, log, lambda: accepts_connections(port))
         yield f"sc://{HOST}:{port}"

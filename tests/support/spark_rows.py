@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from comparisons import count, way_of
 from local_stores import store_of
 from strength import PROVE
 
@@ -111,7 +112,12 @@ def _differences(
 
 
 def compared(
-    lake: Lake, columns: Sequence[Column], frame: DataFrame, source: str, virtual: Mapping[str, str]
+    lake: Lake,
+    columns: Sequence[Column],
+    frame: DataFrame,
+    source: str,
+    virtual: Mapping[str, str],
+    way: str | None = None,
 ) -> dict[str, list[tuple[str | None, ...]]]:
     """Rows that only Spark's frame or only DuckDB's source has, as text; `virtual` maps SQL to further column names."""
     expected = [*(_text(column) for column in columns), *(f"CAST({sql} AS VARCHAR)" for sql in virtual)]
@@ -123,6 +129,7 @@ def compared(
         by_duckdb = Counter(cursor.rows(f"SELECT {', '.join(expected)} FROM {source}"))
         by_spark = Counter(cursor.rows(f"SELECT {', '.join(given)} FROM by_spark"))
     only = {"only Spark": by_spark - by_duckdb, "only DuckDB": by_duckdb - by_spark}
+    count(way or way_of(frame.sparkSession), "equal" if by_spark == by_duckdb else "wrong")
     return {who: list(rows.elements())[:5] for who, rows in only.items() if rows}
 
 

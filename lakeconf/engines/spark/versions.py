@@ -32,6 +32,11 @@ def check_version(spark: SparkSession) -> None:
             hint="start the session with one of these (pip install 'lakeconf[spark]' installs the newest), or use "
             "DuckDB: store.open()",
         )
+    if (release := _release(version)) < min(_release(pyspark.__version__), (4, 2)):
+        raise SparkVersionError(
+            f"pyspark {pyspark.__version__} cannot send rows to a server that runs Spark {version}",
+            hint=f"install the pyspark of the server: pip install 'pyspark[connect]=={release[0]}.{release[1]}.*'",
+        )
 
 
 def keeps_structs(spark: SparkSession) -> bool:

@@ -246,7 +246,22 @@ def test_tested_spark_version_is_accepted(version: str, spark: SparkSession, mon
     check_version(spark)
     assert spark.version.startswith(tuple(f"{tested}." for tested in TESTED))
     monkeypatch.setattr(SparkSession, "version", property(lambda _: version))
+    monkeypatch.setattr(pyspark, "__version__", "4.0.5")
     check_version(spark)
+
+
+def test_pyspark_may_be_newer_than_the_server_since_4_2(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older server does not know the settings that pyspark asks for before it sends rows."""
+    outcomes = {}
+    for pair in (("4.3.0", "4.0.2-amzn-0"), ("4.1.4", "4.0.5"), ("4.3.0", "4.1.4"), ("4.3.0", "4.2.1")):
+        monkeypatch.setattr(pyspark, "__version__", pair[0])
+        monkeypatch.setattr(SparkSession, "version", pair[1])
+        try:
+            check_version(spark)
+        except SparkVersionError as error:
+            outcomes[pair] = error.hint
+    assert list(outcomes) == [("4.3.0", "4.0.2-amzn-0"), ("4.1.4", "4.0.5"), ("4.3.0", "4.1.4")]
+    assert outcomes["4.3.0", "4.1.4"] == "install the pyspark of the server: pip install 'pyspark[connect]==4.1.*'"
 
 
 def test_streams_of_the_data_source_need_spark_4_2(monkeypatch: pytest.MonkeyPatch) -> None:

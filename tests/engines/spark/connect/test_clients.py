@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from killed_client import COMMITTED, KEY, POINTS, ROWS, WRITTEN, run
+from pyspark.sql import SparkSession
 from strength import PROVE
 
 import lakeconf
@@ -19,8 +20,6 @@ from lakeconf.errors import CommitConflictError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 ROUNDS = 10 if PROVE else 2
 
@@ -37,9 +36,9 @@ def repeated(lake: lakeconf.Lake, write: Callable[[], Any]) -> None:
     raise AssertionError("the other client was always faster")
 
 
-def client(connect: SparkSession, store: lakeconf.Store, number: int, together: Barrier) -> None:
+def client(connect_url: str, store: lakeconf.Store, number: int, together: Barrier) -> None:
     """Appends rows of its own and then updates them, at the same time as the other client."""
-    spark = connect.newSession()
+    spark = SparkSession.builder.remote(connect_url).create()
     with store.open(spark) as lake:
         table = lake.table("t")
         for at in range(ROUNDS):
@@ -50,12 +49,13 @@ def client(connect: SparkSession, store: lakeconf.Store, number: int, together: 
             repeated(lake, partial(table.merge, rows, on="id"))
 
 
-def test_two_clients_write_to_one_table(connect: SparkSession, store: lakeconf.Store) -> None:
+@pytest.mark.usefixtures("connect")
+def test_two_clients_write_to_one_table(connect_url: str, store: lakeconf.Store) -> None:
     with store.open() as lake:
         lake.create_table("t", {"id": "BIGINT", "n": "BIGINT"})
     together = Barrier(2)
     with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(client, connect, store, number, together) for number in range(2)]:
+        for done in [threads.submit(client, connect_url, store, number, together) for number in range(2)]:
             done.result()
     with store.open() as lake:
         found = lake.table("t").scan().collect("pyarrow").rows()

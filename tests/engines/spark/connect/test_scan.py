@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import lake
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 from source_tree import all_imports, sources
 from spark_changes import assert_changes_alike
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from catalog_lake import Lake
-    from pyspark.sql import SparkSession
 
 
 TYPES = {
@@ -295,8 +295,9 @@ def test_setting_that_could_change_rows_is_refused(connect: SparkSession) -> Non
     check_reading({"spark.sql.parquet.enableVectorizedReader": "TRUE", "spark.sql.sources.useV1SourceList": "Parquet"})
 
 
-def test_server_that_does_not_answer(connect: SparkSession) -> None:
-    stopped = connect.newSession()
+@pytest.mark.usefixtures("connect")
+def test_server_that_does_not_answer(connect_url: str) -> None:
+    stopped = SparkSession.builder.remote(connect_url).create()
     stopped.stop()
     with pytest.raises(SparkError, match="the Spark Connect server does not answer"):
         settings_of(stopped)
