@@ -11,10 +11,10 @@ import pytest
 from killed_writers import after, check, files
 from local_stores import config_of, on_postgres, store_of
 from merge_cases import committer, fetched
-from merging_process import JOINING, LOSING, STAGED, WRITING, start
+from merging_process import JOINING, LOSING, WRITING, start
 from spark_classes import spark_settings
 from strength import PROVE
-from writing_process import FIRST_BYTES, TABLE, WAITS, Rows, frame, ids_of, read
+from writing_process import FIRST_BYTES, STAGED, TABLE, WAITS, Rows, frame, ids_of, read
 
 import lakeconf
 from lakeconf.engines.spark.start import ensure_java

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-import os
-import subprocess
-import sys
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from writing_process import die_at_byte, kill, say
+from writing_process import ForkingProcess, die_at_byte, forks, kill
 
-import lakeconf
 from lakeconf.connection.connection import Connection
 from lakeconf.lake import rewriting
 
@@ -37,26 +30,16 @@ class Death(NamedTuple):
 NEVER = Death(BEFORE, 0)
 
 
-class Maintainers:
-    """A process that has loaded all modules, and forks a process for each maintenance."""
+class Maintainers(ForkingProcess):
+    """Processes that maintain lakes and die."""
 
     def __init__(self) -> None:
-        command = [sys.executable, __file__]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> Maintainers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        super().__init__(__file__)
 
     def run(self, config: dict[str, Any], death: Death) -> int:
         """Maintains the lake in a process that dies then; returns its exit code, negative for a signal."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"config": config, "death": death}) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        code: int = self.answers(config=config, death=death)[-1][1]
+        return code
 
 
 def _die(death: Death) -> None:
@@ -81,33 +64,12 @@ def _die(death: Death) -> None:
     Connection.execute, Connection.rows = counted(Connection.execute), counted(Connection.rows)  # type: ignore[method-assign]
 
 
-def _maintain(store: Store, death: Death) -> None:
+def _maintain(store: Store, task: dict[str, Any]) -> None:
     rewriting.FILES_READ = 5
     with store.open() as lake:
-        _die(death)
+        _die(Death(*task["death"]))
         lake.maintenance.compact()
 
 
-def main() -> None:
-    """Forks a process for each line of the input, and prints its exit code."""
-    for name in ("lakeconf.lake.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
-        importlib.import_module(name)
-    for line in sys.stdin:
-        task = json.loads(line)
-        # Opens nothing: DuckDB starts threads, which do not survive a fork.
-        store = lakeconf.init(task["config"]).get_store("dev")
-        process = os.fork()
-        if process == 0:
-            code = 1
-            try:
-                _maintain(store, Death(*task["death"]))
-                code = 0
-            except BaseException:  # noqa: BLE001 - the parent must not go on in two processes
-                traceback.print_exc()
-            os._exit(code)
-        _, status = os.waitpid(process, 0)
-        say(str(os.waitstatus_to_exitcode(status)))
-
-
 if __name__ == "__main__":
-    main()
+    forks(_maintain)

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import writing_process
-from writing_process import FIRST_BYTES, TABLE, WAITS, die_at_byte, frame, ids_of, kill, say
+from writing_process import TABLE, frame, ids_of, kill, say
 
 import lakeconf
-from lakeconf.commit import transaction
-from lakeconf.commit.committer import Phase
-from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.write import decision as rule
 from lakeconf.write.merge_clauses import ACTION
@@ -32,8 +29,6 @@ JOINING = "executors write the actions"
 WRITING = "executors write the rows"
 # The executors are killed there, and only they: Spark starts others.
 LOSING = "the executors are lost"
-# Files of rows exist; the transaction of the commit has not begun.
-STAGED = "all rows are staged"
 
 
 def start(config: dict[str, Any], spark: dict[str, str], number: int, point: str) -> subprocess.Popen[str]:
@@ -59,48 +54,7 @@ def kill_at(point: str, data: Path, java: int) -> None:
         return stage_part(self, *arguments)
 
     SparkEngine.stage_rows, SparkEngine.stage_part = staging, writing  # type: ignore[method-assign, assignment]
-    _kill_at_commit(point)
-
-
-def _kill_at_commit(point: str) -> None:
-    execute, rows, tidy = Connection.execute, Connection.rows, transaction.Transaction.discard
-    commit = transaction.Transaction.commit
-
-    def sending(send: Callable[..., Any], is_commit: bool, *arguments: Any) -> Any:
-        if is_commit:
-            _before_commit(point)
-        done = send(*arguments)
-        if is_commit and point == "after the commit":
-            kill()
-        return done
-
-    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
-        return sending(execute, sql == "COMMIT", self, sql, parameters)
-
-    def fetching(self: Connection, sql: str, parameters: Any = None) -> Any:
-        return sending(rows, "ducklake_commit(" in sql, self, sql, parameters)
-
-    def committing(self: Any) -> Any:
-        return kill() if point == STAGED else commit(self)
-
-    def tidying(self: Any) -> None:
-        if point == "resolve" and self.attempt.phase is Phase.COMMITTED:
-            kill()
-        tidy(self)
-
-    Connection.execute, Connection.rows = executing, fetching  # type: ignore[method-assign]
-    transaction.Transaction.commit = committing  # type: ignore[method-assign]
-    transaction.Transaction.discard = tidying  # type: ignore[method-assign]
-
-
-def _before_commit(point: str) -> None:
-    if point == "before the commit":
-        kill()
-    if point == WAITS:
-        say("committing")
-        sys.stdin.readline()
-    if point in FIRST_BYTES:
-        die_at_byte(FIRST_BYTES[point])
+    writing_process.kill_at(point)
 
 
 def at_new_file(data: Path, strike: Callable[[], None]) -> None:

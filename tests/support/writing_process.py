@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.write import writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from lakeconf import Lake, Store
 
@@ -39,6 +39,8 @@ FIRST_BYTES = {"at the first byte of the commit": 1, "in the middle of the commi
 
 # At this point a writer prints "committing" and waits for a line before it sends COMMIT.
 WAITS = "wait before the commit"
+# Files of rows exist; the transaction of the commit has not begun.
+STAGED = "all rows are staged"
 
 
 def start(
@@ -54,36 +56,63 @@ def start(
     return process
 
 
-class PreparedWriters:
-    """A process that has loaded all modules, and forks a writer for each task."""
+class ForkingProcess:
+    """A process that has loaded all modules, and forks a process for each task; `forks` runs in it."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "fork"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, script: str) -> None:
+        command = [sys.executable, script, "fork"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __enter__(self) -> PreparedWriters:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def write(self, config: dict[str, Any], operation: str, number: int, point: str) -> tuple[Rows, str, int]:
-        """Forks a writer that is killed at a point; returns the rows that it read, its last word, and its exit code."""
+    def answers(self, **task: Any) -> list[list[Any]]:
+        """What the process of a task says; the last is its exit code, negative for a signal."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        task = {"config": config, "operation": operation, "number": number, "point": point}
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
-        rows: Rows = []
-        word = ""
-        while True:
-            name, *values = json.loads(self._process.stdout.readline())
-            if name == "exit":
-                return rows, word, values[0]
-            if name == "rows":
-                rows = [(key, write) for key, write in values[0]]
-            word = name
+        said: list[list[Any]] = [json.loads(self._process.stdout.readline())]
+        while said[-1][0] != "exit":
+            said.append(json.loads(self._process.stdout.readline()))
+        return said
+
+
+def forks(act: Callable[[Store, dict[str, Any]], None]) -> None:
+    """Forks a process for each line of the input, and reports how it ended."""
+    for name in ("lakeconf.lake.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        task = json.loads(line)
+        # Opens nothing: DuckDB starts threads, which do not survive a fork.
+        store = lakeconf.init(task["config"]).get_store("dev")
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                act(store, task)
+                code = 0
+            except BaseException:  # noqa: BLE001 - the parent must not go on in two processes
+                traceback.print_exc()
+            os._exit(code)
+        _, status = os.waitpid(process, 0)
+        say(json.dumps(["exit", os.waitstatus_to_exitcode(status)]))
+
+
+class PreparedWriters(ForkingProcess):
+    """Writers that are killed."""
+
+    def __init__(self) -> None:
+        super().__init__(__file__)
+
+    def write(self, config: dict[str, Any], operation: str, number: int, point: str) -> tuple[Rows, str, int]:
+        """Forks a writer that is killed at a point; returns the rows that it read, its last word, and its exit code."""
+        *said, (_, code) = self.answers(config=config, operation=operation, number=number, point=point)
+        rows = [(key, write) for name, *values in said if name == "rows" for key, write in values[0]]
+        return rows, said[-1][0] if said else "", code
 
 
 def frame(number: int, ids: Iterable[int] | None = None) -> pa.Table:
@@ -159,12 +188,6 @@ def die_at_byte(position: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (position, position))
 
 
-def _wait_at(point: str) -> None:
-    if point == WAITS:
-        say("committing")
-        sys.stdin.readline()
-
-
 # At this point Spark has moved some files of a partitioned table to their folders.
 MOVES = "between two moves"
 
@@ -182,54 +205,51 @@ def kill_between_moves() -> None:
     partitions.move_file = moving  # type: ignore[attr-defined]
 
 
+def _strike(point: str) -> None:
+    """What happens at BEGIN or before the commit."""
+    if point in ("begin", "before the commit"):
+        kill()
+    if point == WAITS:
+        say("committing")
+        sys.stdin.readline()
+    if point in FIRST_BYTES:
+        say(json.dumps(["committing"]))
+        die_at_byte(FIRST_BYTES[point])
+
+
 def kill_at(point: str) -> None:
     """Makes this process kill itself when it first reaches a point of a write."""
-    execute, target, tidy = Connection.execute, writes.target, transaction.Transaction.discard
+    execute, rows, target = Connection.execute, Connection.rows, writes.target
+    commit, tidy = transaction.Transaction.commit, transaction.Transaction.discard
 
-    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
-        if (point, sql) in {("begin", "BEGIN"), ("before the commit", "COMMIT")}:
-            kill()
-        if sql == "COMMIT":
-            _wait_at(point)
-        if point in FIRST_BYTES and sql == "COMMIT":
-            say(json.dumps(["committing"]))
-            die_at_byte(FIRST_BYTES[point])
-        done = execute(self, sql, parameters)
+    def sending(send: Callable[..., Any], is_commit: bool, connection: Connection, sql: str, parameters: Any) -> Any:
+        if is_commit or (point, sql) == ("begin", "BEGIN"):
+            _strike(point)
+        done = send(connection, sql, parameters)
         if point == "in the statements" and sql.startswith(("INSERT", "CALL ducklake_add", "UPDATE", "DELETE")):
             kill()
-        if point == "after the commit" and sql == "COMMIT":
-            kill()
-        return done
+        return kill() if is_commit and point == "after the commit" else done
+
+    def executing(self: Connection, sql: str, parameters: Any = None) -> Any:
+        return sending(execute, sql == "COMMIT", self, sql, parameters)
+
+    def fetching(self: Connection, sql: str, parameters: Any = None) -> Any:
+        return sending(rows, "ducklake_commit(" in sql, self, sql, parameters)
 
     def targeting(*arguments: Any) -> Any:
         return kill() if point == "prepare" else target(*arguments)
+
+    def committing(self: Any) -> Any:
+        return kill() if point == STAGED else commit(self)
 
     def tidying(self: Any) -> None:
         if point == "resolve" and self.attempt.phase is Phase.COMMITTED:
             kill()
         tidy(self)
 
-    Connection.execute, writes.target = executing, targeting  # type: ignore[method-assign, assignment]
+    Connection.execute, Connection.rows, writes.target = executing, fetching, targeting  # type: ignore[method-assign, assignment]
+    transaction.Transaction.commit = committing  # type: ignore[method-assign]
     transaction.Transaction.discard = tidying  # type: ignore[method-assign]
-
-
-def fork_writers() -> None:
-    """Forks a writer for each line of the input, and reports how it ended."""
-    for name in ("lakeconf.lake.lake", "lakeconf.engines.duckdb", "narwhals", "pandas", "pytz", "sqlite3"):
-        importlib.import_module(name)
-    for line in sys.stdin:
-        task = json.loads(line)
-        # Opens nothing: DuckDB starts threads, which do not survive a fork.
-        store = lakeconf.init(task["config"]).get_store("dev")
-        writer = os.fork()
-        if writer == 0:
-            try:
-                write_and_die(store, task)
-            except BaseException:  # noqa: BLE001 - the parent must not go on in two processes
-                traceback.print_exc()
-            os._exit(1)
-        _, status = os.waitpid(writer, 0)
-        say(json.dumps(["exit", os.waitstatus_to_exitcode(status)]))
 
 
 def write_and_die(store: Store, task: dict[str, Any]) -> None:
@@ -263,4 +283,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    fork_writers() if sys.argv[1:] == ["fork"] else main()
+    forks(write_and_die) if sys.argv[1:] == ["fork"] else main()
