@@ -39,40 +39,29 @@ def refusal(**fields: Any) -> str:
     return raised.value.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
 
 
-@pytest.mark.parametrize("text", ["a", " ", "it's", "🦆", "a\\b", "\u00a0"])
-def test_text_is_kept(text: str) -> None:
-    assert Model(text=text).text == text
+CONTROL = "must not contain control characters, such as line ends"
+OF_A_SECRET = "the name of a secret must contain only letters, digits and underscores"
+RESERVED = "names that start with lakeconf_ are reserved for secrets that lakeconf creates"
+OF_AN_OPTION = "the name of an option must contain only letters, digits and underscores"
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *(({"text": text}, CONTROL) for text in ("a\nb", "\t", "\x1b[31m", "\x00", "\u2028", "\u202e", "\x85")),
+    ({"text": ""}, "String should have at least 1 character"),
+    *(({"name": name}, OF_A_SECRET) for name in ("", "1a", "a-b", "a b", 'a"b', "é", "a\n", "a.b")),
+    *(({"name": name}, RESERVED) for name in ("lakeconf_", "LAKECONF_dev")),
+    *(({"parameters": {name: "x"}}, OF_AN_OPTION) for name in ("", "1a", "a-b", "a) --", "é", "a\n")),
+]
 
 
-@pytest.mark.parametrize("text", ["a\nb", "\t", "\x1b[31m", "\x00", "\u2028", "\u202e", "\x85"])
-def test_text_with_control_characters_is_refused(text: str) -> None:
-    assert refusal(text=text) == "must not contain control characters, such as line ends"
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_value_of_a_field_is_refused(fields: dict[str, Any], message: str) -> None:
+    assert refusal(**fields) == message
 
 
-def test_empty_text_is_refused() -> None:
-    assert refusal(text="") == "String should have at least 1 character"
-
-
-@pytest.mark.parametrize("name", ["a", "_", "Lake_Secret1", "lakeconf"])
-def test_name_of_a_secret_is_kept(name: str) -> None:
-    assert Model(name=name).name == name
-
-
-@pytest.mark.parametrize("name", ["", "1a", "a-b", "a b", 'a"b', "é", "a\n", "a.b"])
-def test_name_of_a_secret_with_other_characters_is_refused(name: str) -> None:
-    assert refusal(name=name) == "the name of a secret must contain only letters, digits and underscores"
-
-
-@pytest.mark.parametrize("name", ["lakeconf_", "LAKECONF_dev"])
-def test_names_of_the_secrets_that_lakeconf_creates_are_reserved(name: str) -> None:
-    assert refusal(name=name) == "names that start with lakeconf_ are reserved for secrets that lakeconf creates"
-
-
-@pytest.mark.parametrize("name", ["", "1a", "a-b", "a) --", "é", "a\n"])
-def test_name_of_a_parameter_with_other_characters_is_refused(name: str) -> None:
-    assert refusal(parameters={name: "x"}) == (
-        "the name of an option must contain only letters, digits and underscores"
-    )
+def test_other_values_are_kept() -> None:
+    for text in ("a", " ", "it's", "🦆", "a\\b", "\u00a0"):
+        assert Model(text=text).text == text
+    for name in ("a", "_", "Lake_Secret1", "lakeconf"):
+        assert Model(name=name).name == name
 
 
 @pytest.mark.parametrize("value", [True, 1, 1.5, "x", ["x", "y"], {"region": "x"}])

@@ -14,30 +14,17 @@ from lakeconf.backends.secrecy import (
 )
 from lakeconf.secret import FromVariable, Secret
 
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("password", "PASSWORD", "pg_password", "passphrase", "api_token", "aws_credentials", "extra_http_headers"),
-        *("secret", "client_secret", "sslkey", "SSLKEY", "sslkey_file", "api_key", "key", "account_key"),
-    ],
-)
-def test_name_that_implies_a_secret(key: str) -> None:
-    assert is_secret_key(key)
-    assert is_secret(("metadata_backend", key))
+SECRET = [
+    *("password", "PASSWORD", "pg_password", "passphrase", "api_token", "aws_credentials", "extra_http_headers"),
+    *("secret", "client_secret", "sslkey", "SSLKEY", "sslkey_file", "api_key", "key", "account_key"),
+    *("my_key_id_key", "secret_names", "xsecret_name"),  # only whole names are exceptions
+]
+SHOWN = ["key_id", "KMS_KEY_ID", "secret_name", "secret_parameters", "keys", "keyring", "host", "user", "passfile"]
 
 
-@pytest.mark.parametrize(
-    "key", ["key_id", "KMS_KEY_ID", "secret_name", "secret_parameters", "keys", "keyring", "host", "user", "passfile"]
-)
-def test_name_that_implies_no_secret(key: str) -> None:
-    assert not is_secret_key(key)
-    assert not is_secret(("storage_backend", key))
-
-
-@pytest.mark.parametrize("key", ["my_key_id_key", "secret_names", "xsecret_name"])
-def test_only_whole_names_are_exceptions(key: str) -> None:
-    assert is_secret_key(key)
+@pytest.mark.parametrize("key", SECRET + SHOWN)
+def test_names_that_imply_a_secret(key: str) -> None:
+    assert is_secret_key(key) == is_secret(("storage_backend", key)) == (key in SECRET)
 
 
 @pytest.mark.parametrize(
@@ -104,36 +91,18 @@ def test_catalog_options_are_secret_unless_listed() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("database", "md:d?motherduck_token=x"),
-        ("database", "postgresql://u:p@h/d"),
-        ("database", "see postgresql://u@h"),
-        ("user", "u password=p"),
-        ("user", "u PASSWD = p"),
-        ("x", "pwd=p"),
-        ("host", "u@h"),
-        ("endpoint", "u:p@h:9000"),
-        ("account_id", "a@b"),
-    ],
-)
-def test_credentials_in_a_text_are_found(key: str, text: str) -> None:
-    assert holds_credentials(key, text)
+CREDENTIALS = [
+    *(("database", "md:d?motherduck_token=x"), ("database", "postgresql://u:p@h/d"), ("host", "u@h")),
+    *(("database", "see postgresql://u@h"), ("user", "u password=p"), ("user", "u PASSWD = p"), ("x", "pwd=p")),
+    *(("endpoint", "u:p@h:9000"), ("account_id", "a@b")),
+]
+OTHERS = [
+    *(("user", "me@example.com"), ("data_path", "s3://bucket/a@b"), ("data_path", "s3://bucket and x@y")),
+    *(("database", "password"), ("database", "my_password=1"), ("database", "mypwd=1")),
+    *(("host", "db.example.com"), ("host", "")),
+]
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("user", "me@example.com"),
-        ("data_path", "s3://bucket/a@b"),
-        ("data_path", "s3://bucket and x@y"),
-        ("database", "password"),
-        ("database", "my_password=1"),
-        ("database", "mypwd=1"),
-        ("host", "db.example.com"),
-        ("host", ""),
-    ],
-)
-def test_other_texts_hold_no_credentials(key: str, text: str) -> None:
-    assert not holds_credentials(key, text)
+@pytest.mark.parametrize(("key", "text"), CREDENTIALS + OTHERS)
+def test_credentials_in_a_string_are_found(key: str, text: str) -> None:
+    assert holds_credentials(key, text) == ((key, text) in CREDENTIALS)

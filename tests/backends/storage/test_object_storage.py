@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from lakeconf.backends.backend import StoreNames
 from lakeconf.backends.storage.local import LocalStorage
-from lakeconf.backends.storage.object_storage import GCSStorage, R2Storage, S3Storage
+from lakeconf.backends.storage.object_storage import GCSStorage, ObjectStorage, R2Storage, S3Storage
 from lakeconf.errors import StorageError
 from lakeconf.secret import Secret
 from lakeconf.sql import SetOption
@@ -36,30 +36,28 @@ def named(**fields: Any) -> S3Storage:
 # Credentials.
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"secret": Secret("s")}, "incomplete credentials: secret without key_id"),
-        ({"key_id": "k"}, "incomplete credentials: key_id without secret"),
-        ({"session_token": Secret("t")}, "incomplete credentials: session_token without key_id and secret"),
-        ({**CHAIN, "session_token": Secret("t")}, "incomplete credentials: session_token without key_id and secret"),
-        (
-            {**KEYS, **CHAIN},
-            "key_id and secret conflict with secret_parameters.provider: set only one of them",
-        ),
-        (
-            {"secret_parameters": {"kms_key_id": "k"}},
-            "secret_parameters need key_id and secret, or must contain a provider",
-        ),
-        (
-            {},
-            'no credentials: set key_id and secret, secret_parameters = { provider = "credential_chain" }, '
-            "or the secret_name of an existing secret",
-        ),
-    ],
-)
-def test_incomplete_credentials_are_refused(fields: dict[str, Any], message: str) -> None:
-    assert refusal(bucket="b", **fields) == message
+# tests/config/broken has the other combinations.
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({**CHAIN, "session_token": Secret("t")}, "incomplete credentials: session_token without key_id and secret"),
+    *(
+        ({"data_path": path}, "data_path must be a URI such as s3://bucket/folder/")
+        for path in ("s3://", "S3://b/", "s3:///")
+    ),
+    ({"scope": "b/"}, "scope must be a URI such as s3://bucket/folder/"),
+    ({"prefix": "p", "scope": "s3://b/", "bucket": None}, "prefix without bucket: set bucket too"),
+    ({"prefix": "p", "data_path": "s3://b/"}, "data_path conflicts with bucket and prefix: set only one of them"),
+    *(
+        (fields, f"the folder must not contain {sign!r}: DuckDB cannot read files in such a folder")
+        for sign in "?\\"
+        for fields in ({"bucket": "b", "prefix": f"a{sign}/x"}, {"data_path": f"s3://b/a{sign}/x"})
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_fields_that_do_not_fit_are_refused(fields: dict[str, Any], message: str) -> None:
+    place = {} if "data_path" in fields else {"bucket": "b"}
+    assert refusal(**{**({} if "session_token" in fields else {"secret_name": "mine"}), **place, **fields}) == message
 
 
 def test_existing_secret_is_not_changed() -> None:
@@ -105,30 +103,6 @@ def test_secret_contains_all_given_fields_and_the_parameters_last() -> None:
 
 
 # The place of the files.
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"bucket": "b", "data_path": "s3://b/"}, "data_path conflicts with bucket and prefix: set only one of them"),
-        ({"prefix": "p", "data_path": "s3://b/"}, "data_path conflicts with bucket and prefix: set only one of them"),
-        ({"prefix": "p"}, "prefix without bucket: set bucket too"),
-        ({"prefix": "p", "scope": "s3://b/"}, "prefix without bucket: set bucket too"),
-        ({}, "no location for the files: set bucket (and prefix), or data_path"),
-        ({"bucket": "b/p"}, "bucket must not contain a slash: move the rest of the path to prefix"),
-        ({"bucket": "b", "scope": "b/"}, "scope must be a URI such as s3://bucket/folder/"),
-        ({"data_path": "gs://b/"}, "data_path must be a URI such as s3://bucket/folder/"),
-        ({"data_path": "s3://"}, "data_path must be a URI such as s3://bucket/folder/"),
-        ({"data_path": "S3://b/"}, "data_path must be a URI such as s3://bucket/folder/"),
-        ({"data_path": "s3:///"}, "data_path must be a URI such as s3://bucket/folder/"),
-        (
-            {"bucket": "b", "endpoint": "https://e"},
-            "endpoint must be host and port without a scheme; set use_ssl to choose TLS",
-        ),
-    ],
-)
-def test_place_that_is_not_whole_is_refused(fields: dict[str, Any], message: str) -> None:
-    assert refusal(secret_name="mine", **fields) == message
 
 
 @pytest.mark.parametrize(
@@ -185,27 +159,6 @@ def test_certificate_file_is_set_and_must_exist(tmp_path: Path) -> None:
 # Spark.
 
 
-@pytest.mark.parametrize(
-    ("fields", "region"),
-    [
-        ({}, None),
-        ({"region": "eu"}, "eu"),
-        ({"region": "auto"}, None),
-        ({"endpoint": "e:9000"}, "us-east-1"),
-        ({"endpoint": "e:9000", "region": "auto"}, "us-east-1"),
-        ({"endpoint": "e:9000", "region": "eu"}, "eu"),
-    ],
-)
-def test_region_for_which_spark_signs(fields: dict[str, str], region: str | None) -> None:
-    assert named(bucket="b", **fields).hadoop_settings().get("fs.s3a.bucket.b.endpoint.region") == region
-
-
-@pytest.mark.parametrize(("use_ssl", "scheme"), [(None, "https"), (True, "https"), (False, "http")])
-def test_spark_uses_tls_unless_it_is_switched_off(*, use_ssl: bool | None, scheme: str) -> None:
-    given = named(bucket="b", endpoint="e:9000", use_ssl=use_ssl).hadoop_settings()
-    assert given["fs.s3a.bucket.b.endpoint"] == f"{scheme}://e:9000"
-
-
 def test_settings_for_spark_have_every_field() -> None:
     storage = S3Storage(
         data_path="s3://b/p/",
@@ -231,16 +184,49 @@ def test_settings_for_spark_have_every_field() -> None:
     }
 
 
-@pytest.mark.parametrize("style", [None, "vhost"])
-def test_the_host_contains_the_bucket_unless_the_path_does(style: Any) -> None:
-    assert named(bucket="b", url_style=style).hadoop_settings() == {}
+def r2(**fields: Any) -> R2Storage:
+    return R2Storage(bucket="b", secret_name="mine", **fields)
 
 
-@pytest.mark.parametrize("character", ["?", "\\"])
-def test_folders_that_duckdb_cannot_read_are_rejected(character: str) -> None:
-    expected = f"the folder must not contain {character!r}: DuckDB cannot read files in such a folder"
-    assert refusal(**KEYS, bucket="b", prefix=f"what{character}/x") == expected
-    assert refusal(**KEYS, data_path=f"s3://b/what{character}/x") == expected
+def gcs(**fields: Any) -> GCSStorage:
+    return GCSStorage(bucket="b", secret_name="mine", **fields)
+
+
+# A backend, one of its settings for Spark without the prefix, and the value.
+SETTINGS: list[tuple[ObjectStorage, str, str | None]] = [
+    *(
+        (named(bucket="b", **fields), "endpoint.region", region)
+        for fields, region in (
+            ({}, None),
+            ({"region": "eu"}, "eu"),
+            ({"region": "auto"}, None),
+            ({"endpoint": "e:9000"}, "us-east-1"),
+            ({"endpoint": "e:9000", "region": "auto"}, "us-east-1"),
+            ({"endpoint": "e:9000", "region": "eu"}, "eu"),
+        )
+    ),
+    *((named(bucket="b", endpoint="e:1", use_ssl=use), "endpoint", "https://e:1") for use in (None, True)),
+    (named(bucket="b", endpoint="e:1", use_ssl=False), "endpoint", "http://e:1"),
+    *((named(bucket="b", url_style=style), "path.style.access", None) for style in (None, "vhost")),
+    (r2(account_id="0a1b"), "endpoint", "https://0a1b.r2.cloudflarestorage.com"),
+    (r2(account_id="0a1b", endpoint="0a1b.eu.r2.example"), "endpoint", "https://0a1b.eu.r2.example"),
+    (r2(endpoint="minio:9000"), "endpoint", "https://minio:9000"),
+    (gcs(), "endpoint", "https://storage.googleapis.com"),
+    (gcs(endpoint="proxy:443"), "endpoint", "https://proxy:443"),
+    *(
+        (made(url_style=style), "path.style.access", value)
+        for made in (lambda **fields: r2(account_id="a", **fields), gcs)
+        for style, value in ((None, "true"), ("path", "true"), ("vhost", None))
+    ),
+]
+
+
+@pytest.mark.parametrize(("storage", "name", "value"), SETTINGS)
+def test_a_setting_of_spark(storage: ObjectStorage, name: str, value: str | None) -> None:
+    assert storage.hadoop_settings().get(f"fs.s3a.bucket.b.{name}") == value
+    if name == "endpoint":
+        assert value == f"{'http' if storage.use_ssl is False else 'https'}://{storage.s3_endpoint}"
+        assert storage.namespace == storage.s3_endpoint
 
 
 KEYS_OF_R2: dict[str, Any] = {"bucket": "b", "key_id": "k", "secret": Secret("s")}
@@ -256,22 +242,7 @@ def test_credentials_need_the_account_or_an_endpoint(keys: dict[str, Any]) -> No
 
 
 def test_existing_secret_needs_no_account() -> None:
-    storage = R2Storage(bucket="b", secret_name="mine")
-    assert (storage.secrets(NAMES_OF_R2), storage.s3_endpoint, storage.namespace) == ((), None, "")
-
-
-@pytest.mark.parametrize(
-    ("fields", "endpoint"),
-    [
-        ({"account_id": "0a1b"}, "0a1b.r2.cloudflarestorage.com"),
-        ({"account_id": "0a1b", "endpoint": "0a1b.eu.r2.cloudflarestorage.com"}, "0a1b.eu.r2.cloudflarestorage.com"),
-        ({"endpoint": "minio:9000"}, "minio:9000"),
-    ],
-)
-def test_endpoint_is_that_of_the_account_unless_another_is_set(fields: dict[str, Any], endpoint: str) -> None:
-    storage = R2Storage(**KEYS_OF_R2, **fields)
-    assert (storage.s3_endpoint, storage.namespace) == (endpoint, endpoint)
-    assert storage.hadoop_settings()["fs.s3a.bucket.b.endpoint"] == f"https://{endpoint}"
+    assert (r2().secrets(NAMES_OF_R2), r2().s3_endpoint, r2().namespace) == ((), None, "")
 
 
 def test_secret_contains_the_account_only_if_it_is_set() -> None:
@@ -284,30 +255,13 @@ def test_secret_contains_the_account_only_if_it_is_set() -> None:
     assert "account_id" not in other.options
 
 
-@pytest.mark.parametrize(("style", "in_path"), [(None, True), ("path", True), ("vhost", False)])
-def test_the_path_contains_the_bucket_unless_the_host_does(style: Any, *, in_path: bool) -> None:
-    for storage in (R2Storage(**KEYS_OF_R2, account_id="a", url_style=style), bucket(url_style=style)):
-        assert ("fs.s3a.bucket.b.path.style.access" in storage.hadoop_settings()) == in_path
-
-
-def bucket(**fields: Any) -> GCSStorage:
-    return GCSStorage(bucket="b", key_id="k", secret=Secret("s"), **fields)
-
-
 @pytest.mark.parametrize("scheme", ["gs", "gcs"])
 def test_both_schemes_name_one_location(scheme: str) -> None:
     assert GCSStorage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "gs://acme/lake/"
 
 
-@pytest.mark.parametrize(("endpoint", "found"), [(None, "storage.googleapis.com"), ("proxy:443", "proxy:443")])
-def test_endpoint_of_spark_is_googles_unless_another_is_set(endpoint: str | None, found: str) -> None:
-    storage = bucket(endpoint=endpoint)
-    assert (storage.s3_endpoint, storage.namespace) == (found, found)
-    assert storage.hadoop_settings()["fs.s3a.bucket.b.endpoint"] == f"https://{found}"
-
-
 def test_operations_that_google_lacks_are_disabled() -> None:
-    given = bucket().hadoop_settings()
+    given = gcs().hadoop_settings()
     assert {key.removeprefix("fs.s3a.bucket.b."): given[key] for key in given if given[key] in ("false", "1")} == {
         "checksum.generation": "false",
         "committer.magic.enabled": "false",
