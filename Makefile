@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark test-python check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark test-oldest test-python check bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py \
 	tests/test_pyspark_lakeconf.py tests/test_pyspark_lakeconf_stream.py tests/lake/test_streaming.py
+# What every change runs with the oldest Spark.
+OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py \
+	tests/engines/spark/read/test_deletes.py tests/engines/spark/write/test_partition_twins.py
 
 # Older versions of PySpark leave sockets open, and call what other packages have deprecated since.
 SPARK_WARNINGS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning -W ignore::DeprecationWarning
@@ -85,7 +88,11 @@ test-spark: setup ## Run the Spark tests with an older Spark, as in `make test-s
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --requirements .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --no-deps --editable .
 	@.venv-spark/bin/python -m pytest --write-matrix $(SPARK_WARNINGS) $(SPARK_TESTS)
-	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-spark/bin/python -m pytest $(SPARK_WARNINGS) tests/engines/spark/connect/test_scan.py
+	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-spark/bin/python -m pytest $(SPARK_WARNINGS) -k connect \
+		tests/differential/test_random_lakes.py
+
+test-oldest: ## Run some Spark tests with the oldest supported Spark
+	@$(MAKE) test-spark SPARK_TESTS="$(OLDEST_TESTS)"
 
 test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that is installed
 	@for version in 3.11 3.12 3.13; do \

@@ -47,7 +47,7 @@ END_TO_END = frozenset(
 # Without `make prove`, a dear function runs on one of its catalogs, another one for each function.
 ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
 # Without `make prove`, the cases of a function that is not cheap run for this many seconds at most, but at least one.
-FUNCTION = 3.0
+FUNCTION = 2.0
 EVERY_CATALOG = (
     *("tests/conformance/", "tests/differential/", "tests/faults/", "tests/histories/"),
     *("tests/commit/test_kills.py", "tests/commit/test_maintenance_kills.py"),
