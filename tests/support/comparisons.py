@@ -30,7 +30,7 @@ def count(way: str, outcome: str) -> None:
 
 def row_of(version: str, counted: Counter[tuple[str, str]]) -> str:
     """The row of a version of Spark in the table of the page."""
-    cells = (", ".join(f"{counted[way, outcome]:,} {outcome}" for outcome in OUTCOMES) for way in WAYS)
+    cells = ("; ".join(f"{counted[way, outcome]:,}" for outcome in OUTCOMES) for way in WAYS)
     return f"| {version} | {' | '.join(cells)} |"
 
 
