@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
-from packaging.version import Version
 from source_project import open_lake, stream_of
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake
 
-pytestmark = pytest.mark.skipif(Version(pyspark.__version__) < Version("4.2"), reason="Spark 4.2 brought these streams")
+pytestmark = pytest.mark.needs_spark("4.2")
 COLUMNS = {"id": "BIGINT", "kind": "VARCHAR"}
 
 

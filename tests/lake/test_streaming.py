@@ -161,6 +161,7 @@ def test_sink_of_a_missing_table_is_refused_at_once(two_tables: Lake) -> None:
         two_tables.stream_sink("main.none")
 
 
+@pytest.mark.needs_spark("4.2")
 @pytest.mark.usefixtures("project")
 def test_a_stream_of_one_table_fills_another_one_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

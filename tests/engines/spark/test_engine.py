@@ -11,6 +11,7 @@ from spark_rows import access_to, scan
 
 from lakeconf.catalog.tables import load_table
 from lakeconf.engines.spark.classic_engine import SparkEngine, check
+from lakeconf.engines.spark.versions import reads_file_with
 from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SparkError
 
@@ -41,7 +42,8 @@ def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: Sp
         engine.adopt(frame)
 
 
-ROWS = "FROM (VALUES (1, 'x', 1::VARIANT), (2, NULL, NULL), (3, 'z', 2::VARIANT)) AS v (a, b, v)"
+TYPE = "VARIANT" if reads_file_with(["variant"]) else "JSON"
+ROWS = f"FROM (VALUES (1, 'x', 1::{TYPE}), (2, NULL, NULL), (3, 'z', 2::{TYPE})) AS v (a, b, v)"
 
 
 def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
@@ -51,7 +53,7 @@ def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
 
 
 def test_column_that_spark_reads_differently_is_found(spark: SparkSession, files: Lake) -> None:
-    files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, v VARIANT)", f"INSERT INTO lake.t {ROWS}")
+    files.run(f"CREATE TABLE lake.t (a INTEGER, b VARCHAR, v {TYPE})", f"INSERT INTO lake.t {ROWS}")
     found = checked(spark, files, "a + 0 AS a;coalesce(b, '') AS b;v")
     assert [one.equal for one in found.columns] == [True, False, True]
     assert (found.columns[1].duckdb.values, found.columns[1].spark.values) == (2, 3)

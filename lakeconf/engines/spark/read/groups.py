@@ -135,6 +135,8 @@ def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
 
 def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
     """The schemas of the files whose columns are not all known otherwise, by path."""
+    if not _has_readable_types(plan):
+        return {}  # DuckDB reads all files
     look = any(needs_footer(column, keeps_structs=keeps_structs(private)) for column in plan.columns)
     contents = known_contents(plan)
     opened = [
@@ -165,9 +167,14 @@ def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> t
     return tuple(by_name(column, mappings, fields) for column in plan.columns)
 
 
+def _has_readable_types(plan: ScanPlan) -> bool:
+    """False if Spark can read no column of the files, because of the type of another one."""
+    return all(reads_file_with(all_types(column)) for column in plan.table.columns)
+
+
 def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     """True if Spark's reader returns what DuckDB returns for columns at these places."""
-    if not all(reads_file_with(all_types(column)) for column in plan.table.columns):
+    if not _has_readable_types(plan):
         return False
     # The session that runs the scan may ignore the case of names.
     names = [spark_folded(place.name) for place in places if place is not None and place != IN_PATH]

@@ -24,7 +24,7 @@ from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, placed_path, staging_folder
 from lakeconf.engines.schema_check import RESERVED, exact_casts, not_null_violation, rounded_columns
 from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.internals import move_file, rebind
+from lakeconf.engines.spark.internals import cloned_session, move_file, rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
 from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
@@ -226,7 +226,8 @@ def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo)
     # The type of each value is known here: Spark would analyse the frame again for each column.
     if is_shared(column):
         wanted = _stored(column)
-        value, found = in_order(value, found, wanted).cast(wanted), wanted
+        if found != wanted:  # the types of nested fields have their field ids
+            value, found = in_order(value, found, wanted).cast(wanted), wanted
     elif isinstance(found, NullType):
         # Parquet has no null type; DuckDB casts text to every type.
         value, found = value.cast("string"), StringType()
@@ -253,8 +254,7 @@ def _stored(column: Column) -> DataType:
 
 def writing_session(spark: SparkSession) -> SparkSession:
     """A session with the user's settings, except for those of the writer."""
-    private = spark.newSession()
-    for key, value in {**spark.conf.getAll, **_WRITER_SETTINGS}.items():
-        if private.conf.isModifiable(key) or not key.startswith("spark."):
-            private.conf.set(key, value)
+    private = cloned_session(spark)
+    for key, value in _WRITER_SETTINGS.items():
+        private.conf.set(key, value)
     return private

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
@@ -57,8 +57,8 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     return options
 
 
-def bounds_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The options with which footers have bounds, whatever the settings of a session are.
+def bounds_options(settings: Iterable[str]) -> dict[str, str]:
+    """The options with which footers have bounds, whatever the settings of a session are; `settings` are their names.
 
     Spark's default has none of strings above 4 KiB. Without them, DuckLake forgets the bounds of the whole table,
     takes those of the next insert instead, and DuckDB skips the rows outside them.

@@ -28,7 +28,14 @@ from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.engines.engine import StagingRequest, staging_folder
 from lakeconf.engines.schema_check import not_null_violation, placeholder_message
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
-from lakeconf.engines.spark.internals import error_texts, lost_file, remove_file, row_width, written_files
+from lakeconf.engines.spark.internals import (
+    error_texts,
+    lost_file,
+    remove_file,
+    row_width,
+    setting_names,
+    written_files,
+)
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
@@ -125,13 +132,13 @@ def without_placeholders(value: Column, found: DataType, name: str) -> Column:
     holds = _holds(value, found)
     if holds is None:
         return value
-    return F.when(holds, F.raise_error(F.lit(placeholder_message(name))).cast(found)).otherwise(value)
+    return F.when(holds, F.raise_error(F.lit(placeholder_message(name)))).otherwise(value)
 
 
 def _holds(value: Column, found: DataType) -> Column | None:
     """The condition that a value contains such a string at any depth; None if its type has no string."""
     if isinstance(found, (StringType, BinaryType)):
-        text = value.cast("string")
+        text = value if found == StringType() else value.cast("string")
         return text.contains("{") & text.rlike(PLACEHOLDER)
     if isinstance(found, StructType):
         parts = [_holds(value.getField(field.name), field.dataType) for field in found.fields]
@@ -201,7 +208,7 @@ class LakeStorage:
         """Writes a frame to the staging folder of a request; returns its files and their sizes."""
         folder = staging_folder(request.table, request.token)
         options = parquet_options(self.writer, request.table, row_width(frame))
-        options |= bounds_options(frame.sparkSession.conf.getAll)
+        options |= bounds_options(setting_names(frame.sparkSession))
         if "://" not in folder:
             options |= WITHOUT_CHECKSUMS
         if temporary:

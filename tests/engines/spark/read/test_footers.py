@@ -15,6 +15,7 @@ from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.engines.spark.read import file_index as module
 from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.sessions import private_session
+from lakeconf.engines.spark.versions import reads_file_with
 from lakeconf.errors import StorageError
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ TYPES = {
     "TIMESTAMP_NS": "timestamp_ns",
     "TIMESTAMPTZ": "timestamptz",
     "INTERVAL": "interval",
-    "GEOMETRY": "geometry",
-    "VARIANT": "variant",
+    **({"GEOMETRY": "geometry", "VARIANT": "variant"} if reads_file_with(["variant"]) else {}),
 }
 
 
