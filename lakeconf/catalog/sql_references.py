@@ -14,6 +14,7 @@ import duckdb
 
 from lakeconf.connection.connection import Connection, closed_connection
 from lakeconf.errors import QueryError
+from lakeconf.secret import scrub
 from lakeconf.sql import folded, identifier, literal
 
 
@@ -123,7 +124,14 @@ def check_syntax(connection: Connection, sql: str) -> None:
     """Parses SQL without running it; duckdb's `extract_statements` runs some PRAGMA statements, which read files."""
     parsed = _parse(connection, sql)
     if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
-        raise QueryError(f"Parser Error: {parsed['error_message']}")
+        place = _line_of(sql, int(parsed["position"])) if str(parsed.get("position")).isdecimal() else ""
+        raise QueryError(scrub(f"Parser Error: {parsed['error_message']}{place}", connection.secrets))
+
+
+def _line_of(sql: str, position: int) -> str:
+    """The line of a place in SQL, with a caret below the place, as DuckDB shows it."""
+    number, start = f"LINE {sql.count(chr(10), 0, position) + 1}: ", sql.rfind("\n", 0, position) + 1
+    return f"\n\n{number}{sql[start:].partition(chr(10))[0]}\n{' ' * (len(number) + position - start)}^"
 
 
 def _parse(connection: Connection, sql: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +17,7 @@ from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_sugge
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.errors import CatalogMissingError, QueryError, UnsafeQueryError
+from lakeconf.errors import CatalogMissingError, LakeconfError, QueryError, UnsafeQueryError
 from lakeconf.guard.guard import reader_of
 from lakeconf.lake.opening import empty_store
 from lakeconf.sql import literal
@@ -41,15 +43,27 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
     """
+    with _plain_messages():
+        try:
+            return _query(store, statement, limit)
+        except CatalogMissingError:
+            if not _reads_nothing(statement):
+                raise
+        # Without a lake, such a query still has a result.
+        with empty_store(store.name, store.alias, store.secrets) as empty:
+            empty.open().close()
+            return _query(empty, statement, limit)
+
+
+@contextlib.contextmanager
+def _plain_messages() -> Iterator[None]:
+    """The messages of errors inside do not begin with DuckDB's name of their kind."""
     try:
-        return _query(store, statement, limit)
-    except CatalogMissingError:
-        if not _reads_nothing(statement):
-            raise
-    # Without a lake, such a query still has a result.
-    with empty_store(store.name, store.alias, store.secrets) as empty:
-        empty.open().close()
-        return _query(empty, statement, limit)
+        yield
+    except LakeconfError as error:
+        error.message = _KIND.sub("", error.message)
+        error.args = (error.message,)
+        raise
 
 
 def _reads_nothing(statement: str) -> bool:
@@ -82,13 +96,27 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
 
 
 def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    connection.relation(statement)  # binds the query first, so that its errors do not quote EXPLAIN
-    ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
+    with _places_in_query():
+        ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
     allowed = _OPERATORS | {name.upper() for name in READERS}
     refused = sorted({name for node in json.loads(plan) for name in _operators(node)} - allowed)
     if refused:
         raise _unsafe(", ".join(name.lower() for name in refused))
     return connection.named_rows(statement, limit)
+
+
+_KIND = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: ")
+_LINE = re.compile(r"\nLINE (\d+):")
+
+
+@contextlib.contextmanager
+def _places_in_query() -> Iterator[None]:
+    """Errors inside count the lines of the query, without that of EXPLAIN above it."""
+    try:
+        yield
+    except QueryError as error:
+        shown = _LINE.sub(lambda found: f"\nLINE {int(found[1]) - 1}:".ljust(len(found[0])), error.message)
+        raise type(error)(shown, hint=error.hint) from error.__cause__
 
 
 def _names(stored: StoredQueries) -> list[str]:
