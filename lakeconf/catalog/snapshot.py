@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, SupportsIndex
 
@@ -40,7 +40,7 @@ class Snapshot:
     changes: str
     author: str | None = None
     message: str | None = None
-    extra_info: str | None = None
+    extra_info: str | None = field(default=None, repr=False)
 
 
 @repeated
