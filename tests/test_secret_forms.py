@@ -1,4 +1,4 @@
-"""Where a value is found in text of other programs. test_secret.py has properties over arbitrary values."""
+"""Where a value is found in text of other programs; test_secret.py has properties over values and usual encodings."""
 
 from __future__ import annotations
 
@@ -56,28 +56,14 @@ def test_short_value_is_found_between_delimiters_or_encoded_characters_only() ->
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        ("it's-hunter2", "it''s-hunter2"),
-        ('say"hunter2', 'say""hunter2'),
-        ("back\\hunter2", "back\\\\hunter2"),
         ("it's\\hunter", "it\\'s\\\\hunter"),
-        ("hunter2\nnext", "hunter2\\nnext"),
-        ("hunter2 next", "hunter2+next"),
-        ("hunter2/next", "hunter2%2Fnext"),
-        ("hunter2/next", "hunter2%2fnext"),
         ("hunter2%next", "hunter2%252525next"),
-        ("hünter22", "h\\u00fcnter22"),
         ("hünter22", "h\\xfcnter22"),
-        ("hünter22", "h%C3%BCnter22"),
-        ("hünter22", "h\\xc3\\xbcnter22"),
-        ("hünter22", "h&#252;nter22"),
         ("hünter22", "h&#x0FC;nter22"),
         ("hünter22", "h&uuml;nter22"),
-        ("a&hunter2", "a&amp;hunter2"),
         ("a'hunter2", "a&apos;hunter2"),
-        ("🦆hunter22", "\\ud83e\\udd86hunter22"),
         ("🦆hunter22", "\\U0001f986hunter22"),
         ("a\0hunter2", "a\\0hunter2"),
-        ("tab\thunter2", "tab\\thunter2"),
         ("a\\\\hunter2", "a\\\\\\\\hunter2"),
     ],
 )
@@ -95,21 +81,15 @@ def test_control_character_of_a_short_value_is_found_as_its_escape() -> None:
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        ("a'1", "a''1"),
         ("a''1", "a''''1"),
         ("a''1", "a\\'\\'1"),
-        ('a"1', 'a""1'),
-        ("a\\1", "a\\\\1"),
         ("a\\\\1", "a\\\\\\\\1"),
         ("a\\\\\\1", "a\\\\\\1"),
         ("a\\\\\\\\1", "a\\\\\\\\1"),
         ("\\a\\b\\c\\1", "\\\\a\\\\b\\\\c\\\\1"),
         ("\\a\\b\\c\\d\\", "\\a\\b\\c\\d\\"),
-        ("a 1", "a+1"),
-        ("a 1", "a%201"),
         ("a++1", "a%2B%2B1"),
         ("ü#1", "\\xfc#1"),
-        ("🦆1", "\\ud83e\\udd861"),
         ("🦆1", "\\\\ud83e\\\\udd861"),
         ("🦆1", "\\U0001F9861"),
         ("\ud83e1", "\\ud83e1"),
