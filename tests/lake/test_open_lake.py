@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from plain_sql import run_plain
 
+from lakeconf import Store
 from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.run_journal import FileState, ModelRun
 
 if TYPE_CHECKING:
-    from lakeconf import Lake, Store
+    from lakeconf import Lake
 
 
 def test_text_of_a_lake_lists_its_tables(two_tables: Lake) -> None:
@@ -43,14 +44,19 @@ def test_closed_lake_says_so(two_tables: Lake) -> None:
         assert refused.value.hint == "open it again: store.open()"
 
 
-def test_read_only_lake_says_how_to_write(two_tables: Lake, store: Store) -> None:
-    with (
-        store.open(read_only=True) as lake,
-        pytest.raises(LakeconfError, match="the store 'dev' is read-only") as refused,
-    ):
-        lake.drop_table("t")
-    assert refused.value.hint is not None
-    assert refused.value.hint.startswith("open it without read_only=True")
+@pytest.mark.parametrize("declared", [True, False])
+def test_read_only_lake_says_how_to_write(two_tables: Lake, store: Store, *, declared: bool) -> None:
+    options = {"read_only": True} if declared else {}
+    same = Store("dev", store.metadata_backend, store.storage_backend, attach_options=options)
+    with same.open(read_only=not declared) as lake:
+        for change in (
+            lambda: lake.drop_table("t"),
+            lambda: lake.table("t").append([{"id": 1}]),
+            lambda: lake.create_table("v", {"id": "BIGINT"}),
+        ):
+            with pytest.raises(LakeconfError, match="the store 'dev' is read-only") as refused:
+                change()
+            assert (refused.value.hint or "").startswith("open it without read_only=True")
     assert two_tables.tables() == ["main.t", "main.u"]
 
 
