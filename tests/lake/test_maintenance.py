@@ -44,20 +44,6 @@ def stored(project: Path) -> set[str]:
     return {path.name for path in (project / "data").rglob("*") if path.is_file()}
 
 
-def test_dry_run_changes_nothing(lake: Lake, project: Path) -> None:
-    lake.maintenance.compact()
-    before, files = lake.snapshot_id, stored(project)
-    versions = list(range(before))
-    assert lake.maintenance.expire_snapshots(older_than=NOW, dry_run=True, force=True) == versions
-    assert lake.maintenance.expire_snapshots(older_than=NOW, keep=5, dry_run=True, force=True) == versions[:-4]
-    assert (project / "data" / "raw" / "t" / "mine.parquet").write_text("of somebody else")
-    planned = {path.rpartition("/")[2] for path in lake.maintenance.plan_cleanup(older_than=NOW, force=True).paths}
-    assert len(planned) == 10
-    assert planned < files
-    assert [found.snapshot_id for found in lake.snapshots()] == [*versions, before]
-    assert stored(project) == files | {"mine.parquet"}
-
-
 def test_deadline_of_the_store_ends_a_compaction_early_and_the_next_one_continues(lake: Lake) -> None:
     before = ids(lake)
     for deadline, files in ((0, 10), (3600, 1)):
@@ -144,42 +130,6 @@ def test_file_removal_works_after_an_interrupted_one(lake: Lake, tmp_path: Path)
     (unneeded := tmp_path / "unneeded.parquet").write_text("rows")
     remove_files(connection, [str(unneeded)])
     assert not unneeded.exists()
-
-
-def test_compaction_plan_matches_the_compaction(lake: Lake) -> None:
-    writer = lake._session.writer
-    lake.create_table("raw.parts", {"id": "BIGINT", "k": "BIGINT"}, partitioned_by=["k"])
-    lake.create_table("raw.held", {"id": "BIGINT"})
-    lake.create_table("raw.one", {"id": "BIGINT"}).append(pa.table({"id": pa.array([1], pa.int64())}))
-    for number in range(3):
-        keys = pa.array(range(number + 1), pa.int64())
-        lake.table("raw.parts").append(pa.table({"id": keys, "k": keys}))
-    writer.execute("CALL dev.set_option('data_inlining_row_limit', 10, table_name => 'held', schema => 'raw')")
-    writer.execute("INSERT INTO dev.raw.held VALUES (1), (2)")
-    lake.refresh()
-    lake.table("raw.t").delete("id BETWEEN 0 AND 9 AND id <> 5")
-    writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.5)")
-    assert [str(one) for one in lake.maintenance.plan_compaction()] == [
-        "raw.held: write 2 rows of the catalog to files",
-        "raw.parts: merge 5 small files",
-        "raw.t: rewrite 1 file with deleted rows, merge 9 small files",
-    ]
-    writer.execute("CALL dev.set_option('target_file_size', '1B')")
-    assert [str(one) for one in lake.maintenance.plan_compaction()] == [
-        "raw.held: write 2 rows of the catalog to files",
-        "raw.t: rewrite 1 file with deleted rows",
-    ]
-    writer.execute("CALL dev.set_option('target_file_size', '1MB')")
-    before = ids(lake)
-    lake.maintenance.compact()
-    assert lake.maintenance.plan_compaction() == []
-    assert {name: len(lake.table(name).files()) for name in lake.tables()} == {
-        "raw.held": 1,
-        "raw.one": 1,
-        "raw.parts": 3,
-        "raw.t": 1,
-    }
-    assert ids(lake) == before
 
 
 def test_maintenance_of_a_pinned_lake_is_rejected(lake: Lake) -> None:
