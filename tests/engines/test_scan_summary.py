@@ -3,27 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from spark_rows import access_to
-
-from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.engines.spark.classic_engine import SparkEngine
-
-if TYPE_CHECKING:
-    from catalog_lake import Lake
-    from pyspark.sql import SparkSession
-
-
-def test_scan_that_the_engine_refuses_has_the_reason(usual: Lake, spark: SparkSession) -> None:
-    usual.run("CREATE TABLE lake.t (z TIMETZ, a INTEGER)", "INSERT INTO lake.t VALUES ('12:00:00+01', 1)")
-    engine = SparkEngine(spark, usual.reader, usual.connection, {}, access_to(usual))
-    refused = summary(engine, usual.reader, "t", usual.newest, None, None)
-    assert (refused.engine, refused.inlined_rows) == ("spark", 1)
-    assert str(refused.refusal).startswith("the column 'z' holds TIMETZ in the catalog")
-    assert str(refused).endswith(f"  refused       {refused.refusal}")
-    assert summary(engine, usual.reader, "t", usual.newest, ["a"], None).refusal is None
-    assert summary(engine, usual.reader, "t", usual.newest, ["a"], "z IS NULL").refusal is not None
+from lakeconf.engines.scan_summary import ScanSummary
 
 
 def test_text_of_a_summary() -> None:
