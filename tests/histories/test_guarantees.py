@@ -16,7 +16,7 @@ from commit_hooks import at_commit
 from history import Append, Transaction
 from history_clients import LakeClient, PlainClient, Script
 from history_faults import unprotect
-from local_stores import on_postgres, store_of
+from local_stores import on_catalog, on_postgres, store_of
 from strength import PROVE
 
 if TYPE_CHECKING:
@@ -65,11 +65,7 @@ class Players:
 
 @pytest.fixture(params=CATALOGS)
 def players(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Players]:
-    if request.param == "postgres":
-        catalog = on_postgres(request.getfixturevalue("postgres_server"))
-    else:
-        catalog = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    store = store_of(tmp_path, catalog, data_inlining_row_limit=0)
+    store = store_of(tmp_path, on_catalog(request, tmp_path), data_inlining_row_limit=0)
     with contextlib.ExitStack() as stack:
         lake = stack.enter_context(store.open())
         if request.param == "duckdb":

@@ -139,15 +139,7 @@ def final_reads(task: Task, history: Sequence[Transaction]) -> list[Transaction]
 def of_tables(history: Sequence[Transaction], prefix: str) -> list[Transaction]:
     """The part of a history that concerns some tables."""
     parts = [
-        Transaction(
-            each.number,
-            each.process,
-            tuple(operation for operation in each.operations if operation.key.startswith(prefix)),
-            each.status,
-            each.invoked,
-            each.completed,
-            each.kind,
-        )
+        replace(each, operations=tuple(one for one in each.operations if one.key.startswith(prefix)))
         for each in history
     ]
     return [each for each in parts if each.operations or each.completed == NEVER]

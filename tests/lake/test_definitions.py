@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from commit_hooks import at_commit
-from local_stores import on_postgres, store_of
+from local_stores import on_catalog, store_of
 
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError, SchemaError, TableNotFoundError
@@ -18,8 +18,6 @@ from lakeconf.errors import CommitConflictError, LakeconfError, QueryError, Sche
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from servers import PostgresServer
 
     from lakeconf import Lake, Store, Table
 
@@ -259,9 +257,7 @@ def test_drop_after_a_read_conflicts_with_new_rows(two_tables: Lake, other: Lake
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgres"])
 def test_definitions_on_other_catalogs(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    server: PostgresServer | None = request.getfixturevalue("postgres_server") if kind == "postgres" else None
-    catalog = on_postgres(server) if server else {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")}
-    with store_of(tmp_path, catalog).open() as lake:
+    with store_of(tmp_path, on_catalog(request, tmp_path, kind)).open() as lake:
         lake.create_table("s.t", ROWS, comment="c", column_comments={"id": "k"}).append(ROWS)
         lake.rename_table("s.t", "s.u")
         assert (lake.table("s.u").comment, lake.table("s.u").column_comments) == ("c", {"id": "k"})

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from local_stores import config_of, on_postgres, store_of
+from local_stores import config_of, on_catalog, store_of
 from plain_sql import run_plain
 
 import lakeconf
 from lakeconf import Store
-from lakeconf.errors import LakeconfError, MissingDependencyError, SparkVersionError
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.opening import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from servers import PostgresServer
-
     from lakeconf.commit.session import Session
 
-KINDS = ("sqlite", "duckdb", "postgres")
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A store whose lake has the table `t`, at snapshot 1."""
-    catalog: dict[str, Any] = {"type": request.param, "uri": str(tmp_path / "catalog")}
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        catalog = {**on_postgres(server), "metadata_schema": "lake"}
-    made = store_of(tmp_path, catalog)
+    schema = {"metadata_schema": "lake"} if request.param == "postgres" else {}
+    made = store_of(tmp_path, on_catalog(request, tmp_path) | schema)
     with made.open() as lake:
         run_plain(lake, "CREATE TABLE t (id BIGINT)")
     return made
@@ -81,19 +72,6 @@ def test_read_only_and_pinned_stores(store: Store) -> None:
         assert session.base.snapshot_id == expected[0]
         assert session.reader.connection.rows("SELECT count(*) FROM t") == [(expected[0] - 1,)]
         session.close()
-
-
-def test_lake_on_spark_needs_packages_and_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for missing in ("pyspark", "pyarrow"):
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, missing, None)
-            message = f"a lake on Spark needs the package '{missing}'"
-            with pytest.raises(MissingDependencyError, match=message) as caught:
-                open_session(store_of(tmp_path), object())
-            assert "lakeconf[spark]" in str(caught.value)
-    with pytest.raises(SparkVersionError, match=r"'3\.5\.1'"):
-        open_session(store_of(tmp_path), types.SimpleNamespace(version="3.5.1"))
-    assert not (tmp_path / "catalog").exists()
 
 
 @pytest.mark.parametrize("part", ["metadata_backend", "storage_backend"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import on_postgres, store_of
+from local_stores import on_catalog, store_of
 from plain_sql import run_plain
 
 from lakeconf.errors import (
@@ -207,11 +207,7 @@ def test_change_of_another_writer_since_the_plan_is_a_conflict(lake: Lake, store
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgres", "spark"])
 def test_restore_on_other_catalogs_and_engines(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    catalog = None
-    if kind == "postgres":
-        catalog = on_postgres(request.getfixturevalue("postgres_server"))
-    elif kind == "duckdb":
-        catalog = {"type": "duckdb", "uri": str(tmp_path / "catalog.ducklake")}
+    catalog = on_catalog(request, tmp_path, "sqlite" if kind == "spark" else kind)
     spark = request.getfixturevalue("spark") if kind == "spark" else None
     with store_of(tmp_path, catalog).open(spark) as lake:
         filled(lake)

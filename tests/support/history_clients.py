@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -21,26 +21,6 @@ if TYPE_CHECKING:
     from history import Operation
 
     from lakeconf import Lake
-
-
-class Client(Protocol):
-    """A client in a transaction."""
-
-    def read(self, key: str) -> tuple[int, ...]:
-        """Reads a list."""
-        ...
-
-    def append(self, key: str, value: int) -> None:
-        """Appends a value to a list."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Deletes a list."""
-        ...
-
-    def end(self, *, commit: bool) -> bool:
-        """Commits or rolls back. Returns whether the transaction was committed."""
-        ...
 
 
 class LakeClient:
@@ -126,6 +106,9 @@ class PlainClient:
         with contextlib.suppress(duckdb.Error):
             self._connection.execute("ROLLBACK")
         return False
+
+
+Client = LakeClient | PlainClient
 
 
 @dataclass

@@ -32,11 +32,12 @@ def on_postgres(server: PostgresServer, database: str | None = None, port: int |
     }
 
 
-def on_catalog(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
-    """The metadata backend of a fixture with the parameters `sqlite`, `duckdb` and `postgres`."""
-    if request.param == "postgres":
+def on_catalog(request: pytest.FixtureRequest, folder: Path, kind: str = "") -> dict[str, Any]:
+    """The metadata backend of a kind, or of a fixture with the parameters `sqlite`, `duckdb` and `postgres`."""
+    kind = kind or request.param
+    if kind == "postgres":
         return on_postgres(request.getfixturevalue("postgres_server"))
-    return {"type": request.param, "uri": str(folder / "catalog")}
+    return {"type": kind, "uri": str(folder / "catalog")}
 
 
 def in_bucket(server: S3Server, bucket: str | None = None) -> dict[str, Any]:
