@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import Lake, lake
 
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from catalog_lake import Lake
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Lake]:
+def source(usual: Lake) -> Lake:
     """A lake with the table `t`, which has three files of 100 rows."""
-    with lake("duckdb", tmp_path) as attached:
-        attached.run("CREATE TABLE lake.t (id BIGINT)")
-        for start in (0, 100, 200):
-            attached.run(f"INSERT INTO lake.t FROM range({start}, {start + 100})")
-        yield attached
+    usual.run("CREATE TABLE lake.t (id BIGINT)")
+    usual.run(*(f"INSERT INTO lake.t FROM range({start}, {start + 100})" for start in (0, 100, 200)))
+    return usual
 
 
 def plan(source: Lake) -> list[str]:

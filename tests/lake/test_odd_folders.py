@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
+from local_stores import config_of
 
 import lakeconf
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from lakeconf import Store
 
 ODD = "test[0] {b,c} year=20* what? 100% of #1 & 'more'"
 ROWS = pa.table(
@@ -30,11 +29,8 @@ CHANGES = pa.table({"id": pa.array([3, 100], pa.int64()), "name": ["changed", "n
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_lake_in_a_folder_with_special_characters(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / ODD / "data")},
-    }
-    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    storage = {"type": "local", "path": str(tmp_path / ODD / "data")}
+    store = lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev")
     spark: Any = request.getfixturevalue("spark") if engine == "spark" else None
     with store.open(spark) as lake:
         tables = [
@@ -73,21 +69,19 @@ def test_lake_in_a_folder_with_special_characters(engine: str, request: pytest.F
 
 
 def test_cleanup_keeps_folders_that_match_the_data_path_as_a_pattern(tmp_path: Path) -> None:
-    def store(name: str) -> Store:
-        backends = {
-            "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / f"{name}.sqlite")},
-            "storage_backend": {"type": "local", "path": str(tmp_path / name)},
-        }
-        return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
-
+    made = {}
     for name in ("data0", "dataX", "data[0]", "data?"):
-        with store(name).open() as lake:
+        backends = (
+            {"type": "sqlite", "uri": f"{tmp_path}/{name}.sqlite"},
+            {"type": "local", "path": f"{tmp_path}/{name}"},
+        )
+        made[name] = lakeconf.init(config_of(tmp_path, *backends)).get_store("dev")
+    for store in made.values():
+        with store.open() as lake:
             lake.create_table("raw.t", like=ROWS).append(ROWS)
     for name in ("data[0]", "data?"):
-        with store(name).open() as lake:
+        with made[name].open() as lake:
             assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
-    for name in ("data0", "dataX", "data[0]", "data?"):
-        with store(name).open() as lake:
-            assert sorted(lake.table("raw.t").scan().collect("pyarrow").rows()) == sorted(
-                zip(*ROWS.to_pydict().values(), strict=True)
-            )
+    for store in made.values():
+        with store.open() as lake:
+            assert lake.table("raw.t").to_arrow().sort_by("id") == ROWS

@@ -130,81 +130,63 @@ def test_delete_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
     check(found, 21, PUT=3, LIST=1, HEAD=7, GET=10)
 
 
-@pytest.mark.hadoop_aws
-def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
-    """A PUT for each file and for the manifest. Footers are read twice at most; nothing is copied or renamed."""
-    with store.open(frame.sparkSession) as lake:
-        lake.table("t").append(frame)
-        with counted(s3_proxy) as found:
-            lake.table("t").append(frame)
-        assert len(lake.table("t").files()) == 4
-    check(found, 22, PUT=3, GET=2, HEAD=11, LIST=5, DELETE=1)
-
-
-@pytest.mark.hadoop_aws
-def test_append_to_partitions_copies_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
-    """The server copies a file to the folder of its partition; no byte passes through the driver a second time."""
-    with store.open(frame.sparkSession) as lake:
-        lake.table("p").append(frame)
-        with counted(s3_proxy) as found:
-            lake.table("p").append(frame)
-        assert len(lake.table("p").files()) == 4
-    check(found, 57, PUT=7, COPY=2, GET=4, HEAD=24, LIST=16, DELETE=3, POST=1)
-    assert len([key for key in found.keys["PUT"] if key.endswith(".parquet")]) == 3
-
-
-@pytest.mark.hadoop_aws
-@pytest.mark.parametrize("is_small", [True, False], ids=["by_duckdb", "by_spark"])
-def test_merge_on_spark(
-    store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, is_small: bool
-) -> None:
-    """A merge of ten rows into two files of 500 rows each; half of the ten are new. Nothing is copied.
-
-    DuckDB reads one staged file. Spark stages the frame, the actions and the inserted rows; the order of its reads may
-    vary, and S3A opens a file once more if a read of it arrives late: two GETs above the usual number.
-    """
-    if not is_small:
-        monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
-    ten = frame.where("id < 5 OR id >= 995").coalesce(1)
-    changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
-    with store.open(frame.sparkSession) as lake:
-        lake.table("t").append(frame)
-        with counted(s3_proxy) as found:
-            lake.table("t").merge(changes, on="id")
-        assert len(lake.table("t").scan().collect("pyarrow")) == 1005
-    if is_small:
-        check(found, 37, PUT=5, GET=4, HEAD=18, LIST=8, DELETE=2)
-    else:
-        check(found, 100, PUT=8, GET=12, HEAD=52, LIST=26, DELETE=5)
+BOUNDS: dict[str, tuple[int, dict[str, int]]] = {
+    "append to t": (22, {"PUT": 3, "GET": 2, "HEAD": 11, "LIST": 5, "DELETE": 1}),
+    "append to p": (57, {"PUT": 7, "COPY": 2, "GET": 4, "HEAD": 24, "LIST": 16, "DELETE": 3, "POST": 1}),
+    "duckdb": (37, {"PUT": 5, "GET": 4, "HEAD": 18, "LIST": 8, "DELETE": 2}),
+    "spark": (100, {"PUT": 8, "GET": 12, "HEAD": 52, "LIST": 26, "DELETE": 5}),
+    "staged t": (129, {"PUT": 11, "GET": 12, "HEAD": 67, "LIST": 33, "DELETE": 8}),
+    "staged p": (216, {"PUT": 19, "COPY": 4, "GET": 20, "HEAD": 107, "LIST": 54, "DELETE": 11, "POST": 3}),
+}
 
 
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("name", ["t", "p"])
-def test_staged_merge_copies_only_files_of_partitions(
-    store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """The same merge by a staged commit, which also writes a file of updated rows and one of positions.
+def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame, name: str) -> None:
+    """A PUT for each file and for the manifest. Footers are read twice at most; nothing is renamed.
 
-    The server copies files only to the folders of their partitions, each once.
+    The server copies a file to the folder of its partition; no byte passes through the driver a second time.
     """
-    monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
+    with store.open(frame.sparkSession) as lake:
+        lake.table(name).append(frame)
+        with counted(s3_proxy) as found:
+            lake.table(name).append(frame)
+        assert len(lake.table(name).files()) == 4
+    total, kinds = BOUNDS[f"append to {name}"]
+    check(found, total, **kinds)
+    assert len([key for key in found.keys["PUT"] if key.endswith(".parquet")]) == 3
+
+
+@pytest.mark.hadoop_aws
+@pytest.mark.parametrize("way", ["duckdb", "spark", "staged t", "staged p"])
+def test_merge_on_spark(
+    store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A merge of ten rows into two files of 500 rows each; half of the ten are new.
+
+    DuckDB reads one staged file. Spark stages the frame, the actions and the inserted rows; the order of its reads may
+    vary, and S3A opens a file once more if a read of it arrives late: two GETs above the usual number. A staged commit
+    also writes a file of updated rows and one of positions. Only files of partitions are copied.
+    """
+    if way != "duckdb":
+        monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     ten = frame.where("id < 5 OR id >= 995").coalesce(1)
     changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
+    name = "p" if way == "staged p" else "t"
     with store.open(frame.sparkSession) as lake:
-        lake._session.committer = "staged"
+        if way.startswith("staged"):
+            lake._session.committer = "staged"
         lake.table(name).append(frame)
         before = {file.path for file in lake.table(name).files()}
         with counted(s3_proxy) as found:
             lake.table(name).merge(changes, on="id")
-        assert committer(lake) == "staged"
+        assert (committer(lake) == "staged") is way.startswith("staged")
         new = [file.path for file in lake.table(name).files() if file.path not in before]
         assert len(lake.table(name).scan().collect("pyarrow")) == 1005
-    placed = [key.rpartition("/")[2] for key in found.keys.get("COPY", [])]
-    assert sorted(placed) == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
-    if name == "t":
-        check(found, 129, PUT=11, GET=12, HEAD=67, LIST=33, DELETE=8)
-    else:
-        check(found, 216, PUT=19, COPY=4, GET=20, HEAD=107, LIST=54, DELETE=11, POST=3)
+    total, kinds = BOUNDS[way]
+    check(found, total, **kinds)
+    copied = sorted(key.rpartition("/")[2] for key in found.keys.get("COPY", []))
+    assert copied == (sorted(path.rpartition("/")[2] for path in new) if name == "p" else [])
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 import pytest
-from local_stores import store_of
 from strength import mixed
 
 from lakeconf.connection.connection import Connection
@@ -21,18 +20,12 @@ from lakeconf.errors import CommitConflictError, SnapshotNotFoundError, TableNot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from lakeconf import Store
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.lake.lake import Lake
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": ["a", "b"]})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return store_of(tmp_path)
 
 
 @pytest.fixture
