@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from local_stores import in_bucket, on_postgres
+from local_stores import config_of, in_bucket
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 
@@ -26,7 +26,7 @@ from lakeconf.errors import CatalogError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from servers import PostgresServer, S3Server
+    from servers import S3Server
 
     from lakeconf import Lake, Store
 
@@ -36,11 +36,8 @@ ORPHAN = "ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet"
 
 
 def make_store(catalog: Path, data: Path) -> Store:
-    backends = {
-        "metadata_backend": {"type": "sqlite", "uri": str(catalog)},
-        "storage_backend": {"type": "local", "path": str(data)},
-    }
-    return lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    backends = {"type": "sqlite", "uri": str(catalog)}, {"type": "local", "path": str(data)}
+    return lakeconf.init(config_of(data, *backends)).get_store("dev")
 
 
 def fill(store: Store, table: str = "raw.t") -> None:
@@ -104,30 +101,6 @@ def made_beside(catalog: Path, data: Path) -> Store:
     shutil.rmtree(data, ignore_errors=True)
     away.rename(data)
     return store
-
-
-def test_second_metadata_schema_on_a_bucket_is_rejected(postgres_server: PostgresServer, s3_server: S3Server) -> None:
-    bucket = s3_server.create_bucket()
-    metadata = on_postgres(postgres_server)
-    storage = in_bucket(s3_server, bucket)
-    stores = {
-        name: {"metadata_backend": {**metadata, "metadata_schema": name}, "storage_backend": storage}
-        for name in ("prod", "prdo")
-    }
-    config = lakeconf.init({"stores": stores})
-    config.get_store("prdo").connect().close()
-    fill(config.get_store("prod"))
-    before = set(s3_server.objects(bucket))
-    assert f"lake/{MARKER}" in before
-    with config.get_store("prdo").open() as lake:
-        with pytest.raises(CatalogError, match="belongs to another lake"):
-            cleaned(lake)
-        with pytest.raises(CatalogError, match="belongs to another lake"):
-            lake.create_table("raw.t", ROWS)
-    assert set(s3_server.objects(bucket)) == before
-    with config.get_store("prod").open() as lake:
-        assert len(cleaned(lake)) == 1
-    assert len(set(s3_server.objects(bucket))) == len(before) - 1
 
 
 def test_recreated_catalog_is_rejected(store: Store, tmp_path: Path) -> None:
@@ -223,11 +196,7 @@ def test_cleanup_removes_only_orphans_of_this_lake(store: Store, tmp_path: Path)
 
 def test_cleanup_removes_orphans_in_a_bucket_but_keeps_other_files(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = s3_server.create_bucket()
-    config = {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")},
-        "storage_backend": in_bucket(s3_server, bucket),
-    }
-    store = lakeconf.init({"stores": {"dev": config}}).get_store("dev")
+    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server, bucket))).get_store("dev")
     fill(store)
     before = set(s3_server.objects(bucket))
     with store.open() as lake:

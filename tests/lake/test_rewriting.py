@@ -8,7 +8,6 @@ import pytest
 from local_stores import store_of
 from plain_sql import run_plain
 
-from lakeconf.commit.session import run_step
 from lakeconf.lake import maintenance, rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.limits import TimeLimit
@@ -41,21 +40,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, int]]]:
-    """For each transaction: the tables, and the numbers of files read."""
-    done: list[list[tuple[str, int]]] = []
-
-    def spied(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
-        rows = run_step(*given, **kwargs)
-        if "ducklake_flush" not in given[1]:
-            done.append([(table, read) for _, table, read, _ in rows])
-        return rows
-
-    monkeypatch.setattr(rewriting, "run_step", spied)
-    return done
-
-
 def ids(lake: Lake, version: int | None = None) -> list[list[int]]:
     at = "" if version is None else f" AT (VERSION => {version})"
     queries = (f"SELECT rowid, id FROM {table}{at} ORDER BY ALL" for table in ("s.large", "small"))
@@ -68,21 +52,25 @@ def deleted_shares(lake: Lake) -> list[int]:
     return [round(share * ROWS) for table in found for share, _ in table.files]
 
 
-def test_few_files_are_rewritten_in_one_transaction(lake: Lake, steps: list[list[tuple[str, int]]]) -> None:
-    before, version = ids(lake), lake.snapshot_id
-    assert lake.maintenance.rewrite().complete
-    assert [sorted(step) for step in steps] == [[("large", 7), ("small", 1)]]
-    assert ids(lake) == ids(lake, version) == before
-
-
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (rewriting.FILES_READ, [[("large", 7), ("small", 1)]]),
+        (3, [[("large", 3)], [("large", 3)], [("large", 1)], [("small", 1)], []]),
+    ],
+)
 def test_parts_have_a_limited_number_of_files(
-    lake: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
+    lake: Lake,
+    steps: list[list[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    expected: list[list[tuple[str, int]]],
 ) -> None:
     """Files that are not above the lake's threshold are left."""
-    monkeypatch.setattr(rewriting, "FILES_READ", 3)
+    monkeypatch.setattr(rewriting, "FILES_READ", most)
     before, version = ids(lake), lake.snapshot_id
-    lake.maintenance.rewrite()
-    assert steps == [[("large", 3)], [("large", 3)], [("large", 1)], [("small", 1)], []]
+    assert lake.maintenance.rewrite().complete
+    assert [sorted(step) for step in steps] == expected
     assert ids(lake) == ids(lake, version) == before
     assert rewritten_files(lake._session.reader) == []
 
@@ -132,35 +120,6 @@ def test_shares_are_not_rounded(
         lake.maintenance.rewrite()
         assert steps.index([("parts", 1)]) < len(steps) - 1, "the last step would rewrite it, too"
         assert rewritten_files(lake._session.reader) == []
-
-
-def test_tables_whose_bounds_ducklake_would_forget_are_replaced_or_left(
-    lake: Lake, steps: list[list[tuple[str, int]]], caplog: pytest.LogCaptureFixture
-) -> None:
-    """After DuckLake's rewrite and another insert, DuckDB would find no row with n = 1."""
-    writer = lake._session.writer
-    lake.create_table("s.sparse", {"id": "INTEGER", "n": "INTEGER"})
-    for number, value in enumerate(("NULL", "1")):
-        writer.execute(f"INSERT INTO dev.s.sparse SELECT i, {value} FROM range({number * 20}, {number * 20 + 20}) r(i)")
-    writer.execute("DELETE FROM dev.s.sparse WHERE id BETWEEN 20 AND 35")
-    lake.refresh()
-    lake._session.committer = "public"
-    planned = {one.table: one.rewritten_files for one in lake.maintenance.plan_compaction()}
-    assert (planned.get("s.sparse", 0), planned["s.large"]) == (0, 7)
-    lake.maintenance.rewrite()
-    assert sorted(table for step in steps for table, _ in step) == ["large", "small"]
-    (sparse,) = rewritten_files(lake._session.reader)
-    (record,) = [record for record in caplog.records if "forget the bounds" in record.getMessage()]
-    assert record.levelname == "WARNING"
-    assert "s.sparse keeps files with deleted rows" in record.getMessage()
-    assert "the column n, and" in record.getMessage()
-    lake._session.committer = "auto"
-    assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [len(sparse.files)]
-    lake.maintenance.rewrite()
-    assert rewritten_files(lake._session.reader) == []
-    writer.execute("INSERT INTO dev.s.sparse VALUES (99, 7)")
-    with lake._session.reader.lake_cursor() as cursor:
-        assert cursor.rows("SELECT count(*) FROM dev.s.sparse WHERE n = 1") == [(4,)]
 
 
 def refusal(lake: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-    from servers import S3Server
-
     from lakeconf import Lake, Store
     from lakeconf.catalog.tables import TableInfo
     from lakeconf.commit.session import Session
@@ -197,12 +194,18 @@ def test_a_rewrite_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest
 
 
 def test_tables_that_no_staged_commit_can_carry_are_left(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    run_plain(
+        lake, "CREATE TABLE other (id BIGINT)", "INSERT INTO other FROM range(20)", "DELETE FROM other WHERE id > 5"
+    )
+    lake.refresh()
     lake._session.committer = "public"
-    assert lake.maintenance.plan_compaction()[0].rewritten_files == 0
+    assert [one.rewritten_files for one in lake.maintenance.plan_compaction()] == [1, 0]
     lake.maintenance.rewrite()
-    assert left(lake) == [15, 5, 3]
+    assert left(lake) == [15, 5, 3], "those of the other table are rewritten"
     (record,) = [record for record in caplog.records if "forget the bounds" in record.getMessage()]
     assert record.levelname == "WARNING"
+    assert "main.t keeps files with deleted rows" in record.getMessage()
+    assert "the column v, and" in record.getMessage()
     assert record.getMessage().endswith("the store's committer is public, which cannot register row ids")
 
 
@@ -231,18 +234,13 @@ def test_files_without_rows_are_replaced_together_with_others(lake: Lake) -> Non
     assert (left(lake), contents(lake)) == ([], before)
 
 
-def test_files_in_a_bucket_are_replaced(s3_server: S3Server, tmp_path: Path) -> None:
-    store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server))).get_store("dev")
-    with store.open() as lake:
-        fill(lake, partitioned_by="v")
-        before = contents(lake)
-        lake.maintenance.rewrite()
-        assert (left(lake), contents(lake)) == ([], before)
-        assert lake.maintenance.cleanup(older_than=dt.timedelta(0), force=True) == []
-
-
-def test_files_of_a_lake_on_spark_are_replaced_by_duckdb(spark: SparkSession, tmp_path: Path) -> None:
-    with store_of(tmp_path).open(spark) as lake:
+@pytest.mark.parametrize("place", ["bucket", "spark"])
+def test_files_in_a_bucket_and_of_a_lake_on_spark_are_replaced_by_duckdb(
+    place: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    storage = in_bucket(request.getfixturevalue("s3_server")) if place == "bucket" else None
+    spark = request.getfixturevalue("spark") if place == "spark" else None
+    with lakeconf.init(config_of(tmp_path, storage=storage)).get_store("dev").open(spark) as lake:
         fill(lake, partitioned_by="v")
         before = contents(lake)
         lake.maintenance.rewrite()

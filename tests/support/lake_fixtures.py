@@ -10,6 +10,9 @@ from catalog_lake import Lake
 from catalog_lake import lake as attached_lake
 
 import lakeconf
+from lakeconf.commit.session import run_step
+from lakeconf.connection.connection import load_extension
+from lakeconf.lake import rewriting
 from lakeconf.write import decision as rule
 
 if TYPE_CHECKING:
@@ -78,6 +81,14 @@ def vectors(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake with encrypted files."""
+    with attached_lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as attached:
+        load_extension(attached.connection, "httpfs")  # DuckDB writes encrypted files with the OpenSSL of httpfs
+        yield attached
+
+
+@pytest.fixture
 def lake(store: lakeconf.Store, engine: Any) -> Iterator[lakeconf.Lake]:
     """The empty lake of the fixture `store`, open on each engine."""
     with store.open(engine) as lake:
@@ -91,6 +102,21 @@ def two_tables(store: lakeconf.Store) -> Iterator[lakeconf.Lake]:
         for name in ("t", "u"):
             lake.create_table(name, {"id": "BIGINT"})
         yield lake
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, int]]]:
+    """For each transaction of a rewrite or a merge: the tables, and the numbers of files read."""
+    done: list[list[tuple[str, int]]] = []
+
+    def spied(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
+        rows = run_step(*given, **kwargs)
+        if "ducklake_flush" not in given[1]:
+            done.append([(table, read) for _, table, read, _ in rows])
+        return rows
+
+    monkeypatch.setattr(rewriting, "run_step", spied)
+    return done
 
 
 @pytest.fixture

@@ -5,25 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from catalog_lake import Lake, lake
 from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.pruning.scan_plan import plan_scan
-from lakeconf.connection.connection import load_extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+    from catalog_lake import Lake
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Lake]:
-    """An empty lake with encrypted files."""
-    with lake("duckdb", tmp_path, options=", ENCRYPTED true, DATA_INLINING_ROW_LIMIT 0") as source:
-        load_extension(source.connection, "httpfs")  # DuckDB writes encrypted files with the OpenSSL of httpfs
-        yield source
 
 
 def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
