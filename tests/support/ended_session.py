@@ -59,10 +59,8 @@ def operations(lake: Lake, rows: Any) -> dict[str, Callable[[], object]]:
 
 def main(when: str, folder: Path) -> None:
     ensure_java()
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in spark_settings().items():
-        builder = builder.config(name, value)
-    spark = builder.config("spark.sql.warehouse.dir", f"{folder}/warehouse").getOrCreate()
+    settings = spark_settings() | {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     virtual_machine: Any = spark._jvm
     jvm = int(virtual_machine.java.lang.ProcessHandle.current().pid())
 

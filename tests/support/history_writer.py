@@ -58,11 +58,8 @@ def _spark_session(task: Task) -> Any:
     from lakeconf.engines.spark.start import ensure_java
 
     ensure_java()
-    builder = SparkSession.builder.master("local[1]").appName("history")
     warehouse = {"spark.sql.warehouse.dir": (task.folder / "warehouse").as_uri(), "spark.driver.memory": "1g"}
-    for key, value in (spark_settings() | warehouse).items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = SparkSession.builder.master("local[1]").config(map=spark_settings() | warehouse).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

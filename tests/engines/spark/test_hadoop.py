@@ -138,6 +138,13 @@ def test_global_settings_are_accepted(spark: SparkSession, s3_server: S3Server) 
         configuration.unset("fs.s3a.connection.ssl.enabled")
 
 
+def run(code: str, folder: Path, variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command, environment = [sys.executable, "-c", code, *arguments], os.environ | variables
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
+    )
+
+
 def test_session_configured_by_stores_reads_and_hides_credentials(
     tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server
 ) -> None:
@@ -165,15 +172,7 @@ def test_session_configured_by_stores_reads_and_hides_credentials(
     }
     log = tmp_path / "log"
     log.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, log.as_uri()],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | environment,
-        timeout=300,
-    )
+    done = run(PROGRAM, tmp_path, environment, log.as_uri())
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("[Row(id=7)]") == len(storages)
     events = "".join(path.read_text() for path in log.rglob("*") if path.is_file())
@@ -204,15 +203,7 @@ def test_lake_over_tls_with_a_private_certificate_authority(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": " ".join(f"-Djavax.net.ssl.{key}={value}" for key, value in options.items()),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", TLS_PROGRAM],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"CONFIG": json.dumps(config), "SETTINGS": json.dumps(settings)},
-        timeout=300,
-    )
+    done = run(TLS_PROGRAM, tmp_path, {"CONFIG": json.dumps(config), "SETTINGS": json.dumps(settings)})
     assert "read (10, 1)" in done.stdout, done.stderr[-3000:]
     with lakeconf.init(config).get_store().open() as lake:
         assert sorted(lake.table("t").scan().collect("pyarrow").to_native()["id"].to_pylist()) == list(range(10))

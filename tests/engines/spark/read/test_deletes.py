@@ -22,16 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-JOIN = "a join"
 TABLE = "CREATE TABLE lake.t (a INTEGER, b VARCHAR)"
-
-
-@pytest.fixture(params=["bits", JOIN])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The method that filters out deleted rows; a join is used for large numbers of them."""
-    if request.param == JOIN:
-        monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
-    return str(request.param)
 
 
 def fill(lake: Lake, *starts: int) -> None:
@@ -45,19 +36,19 @@ def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, files: La
     fill(files, 0)
     files.run("DELETE FROM lake.t WHERE a < 20")
     plan = str(scan(spark, files, "t")._jdf.queryExecution().analyzed().toString())
-    assert ("Join" in plan) == (way == JOIN)
+    assert ("Join" in plan) == (way != "bits")
 
 
-def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files: Lake, way: str) -> None:
-    assert way
+@pytest.mark.usefixtures("way")
+def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files: Lake) -> None:
     fill(files, 0, 1000, 2000, 3000)
     files.run("DELETE FROM lake.t WHERE a % 1000 IN (0, 63, 64, 65, 99) AND a < 3000")
     files.run("DELETE FROM lake.t WHERE a BETWEEN 1000 AND 1062")
     assert_alike(spark, files, "t")
 
 
-def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake, way: str) -> None:
-    assert way
+@pytest.mark.usefixtures("way")
+def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake) -> None:
     fill(usual, 0, 1000)
     usual.run("DELETE FROM lake.t WHERE a < 60", "DELETE FROM lake.t WHERE a IN (99, 1000)")
     assert_alike(spark, usual, "t")
@@ -65,16 +56,16 @@ def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake, w
     assert_alike(spark, usual, "t")
 
 
-def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: Lake, way: str) -> None:
-    assert way
+@pytest.mark.usefixtures("way")
+def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
     files.run("INSERT INTO lake.t SELECT i % 3, 'row ' || i FROM range(100) r(i)")
     files.run("DELETE FROM lake.t WHERE b LIKE '%7'")
     assert_alike(spark, files, "t")
 
 
-def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, files: Lake, way: str) -> None:
-    assert way
+@pytest.mark.usefixtures("way")
+def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, files: Lake) -> None:
     fill(files, 0, 1000)
     files.run("DELETE FROM lake.t WHERE a = 5", "DELETE FROM lake.t WHERE a = 1005")
     for (path,) in files.rows("SELECT delete_file FROM ducklake_list_files('lake', 't')"):

@@ -24,36 +24,13 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
-# DuckDB's type: the type of the field in a file.
-TYPES = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "int8",
-    "SMALLINT": "int16",
-    "INTEGER": "int32",
-    "BIGINT": "int64",
-    "UTINYINT": "uint8",
-    "USMALLINT": "uint16",
-    "UINTEGER": "uint32",
-    "UBIGINT": "uint64",
-    "HUGEINT": "float64",
-    "FLOAT": "float32",
-    "DOUBLE": "float64",
-    "DECIMAL(5,2)": "decimal(5,2)",
-    "DECIMAL(38,0)": "decimal(38,0)",
-    "VARCHAR": "varchar",
-    "JSON": "json",
-    "BLOB": "blob",
-    "UUID": "uuid",
-    "DATE": "date",
-    "TIME": "time",
-    "TIMETZ": "timetz",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_MS": "timestamp_ms",
-    "TIMESTAMP_NS": "timestamp_ns",
-    "TIMESTAMPTZ": "timestamptz",
-    "INTERVAL": "interval",
-    **({"GEOMETRY": "geometry", "VARIANT": "variant"} if reads_file_with(["variant"]) else {}),
-}
+
+TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"),
+    *("FLOAT", "DOUBLE", "DECIMAL(5,2)", "DECIMAL(38,0)", "VARCHAR", "JSON", "BLOB", "UUID", "DATE", "TIME", "TIMETZ"),
+    *("TIMESTAMP", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ", "INTERVAL"),
+    *(("GEOMETRY", "VARIANT") if reads_file_with(["variant"]) else ()),
+)
 
 
 def normal(stored: Stored) -> Stored:
@@ -66,17 +43,17 @@ def read(spark: SparkSession, *paths: Path | str) -> list[Stored]:
 
 
 def test_types_that_ducklake_writes(spark: SparkSession, files: Lake) -> None:
-    names = {f"c{number}": name for number, name in enumerate(TYPES)}
-    files.run(f"CREATE TABLE lake.t ({', '.join(f'{name} {text}' for name, text in names.items())})")
+    files.run(f"CREATE TABLE lake.t ({', '.join(f'c{number} {name}' for number, name in enumerate(TYPES))})")
     values = {"VARIANT": "1::VARIANT", "GEOMETRY": "'POINT(1 2)'::GEOMETRY"}
-    files.run(f"INSERT INTO lake.t SELECT {', '.join(values.get(text, 'NULL') for text in names.values())}")
-    (file,) = plan_scan(files.reader, "t", files.newest).files
-    (found,) = read(spark, file.path)
+    files.run(f"INSERT INTO lake.t SELECT {', '.join(values.get(name, 'NULL') for name in TYPES)}")
+    plan = plan_scan(files.reader, "t", files.newest)
+    (found,) = read(spark, plan.files[0].path)
     assert (found.field_id, found.type) == (None, "struct")
     assert found.name.startswith("DuckDB version")
     fields = [normal(field) for field in found.children]
-    assert {names[field.name]: field.type for field in fields} == TYPES
-    assert [field.field_id for field in fields] == list(range(1, len(TYPES) + 1))
+    in_files = {"int128": "float64"}
+    expected = [(one.name, one.field_id, in_files.get(one.type, one.type.replace(" ", ""))) for one in plan.columns]
+    assert [(field.name, field.field_id, field.type) for field in fields] == expected
     assert all(field.children == () for field in fields)
 
 
@@ -164,7 +141,7 @@ def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
         read(spark, *paths[1:10])
     with counted_calls(spark) as many:
         read(spark, *paths[10:])
-    assert few.count == many.count
+    assert len(few) == len(many)
 
 
 def test_a_full_cache_forgets_files_of_another_thread_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-WAYS = ["bits", "a join", "a join with many delete files"]
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The method that filters out deleted rows."""
-    if request.param != "bits":
-        monkeypatch.setattr(scan_source, "_MOST_POSITIONS", -1)
-    if request.param == "a join with many delete files":
-        monkeypatch.setattr(scan_source, "_FEW_FILES", 0)
-    return str(request.param)
-
 
 def with_deletes(lake: Lake) -> list[str]:
     """Creates two files of the same size with different deleted rows, and returns their paths."""
@@ -53,8 +41,8 @@ def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
     spark.catalog.refreshByPath(str(lake.folder / "data"))
 
 
-def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, files: Lake, way: str) -> None:
-    assert way
+@pytest.mark.usefixtures("way")
+def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, files: Lake) -> None:
     paths = with_deletes(files)
     frame, with_ids = scan(spark, files, "t"), scan(spark, files, "t", row_ids=True)
     assert len({Path(path).stat().st_size for path in paths}) == 1
@@ -80,11 +68,11 @@ def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files
         frame.collect()
 
 
+@pytest.mark.usefixtures("way")
 def test_row_of_an_unknown_file_raises_an_error(
-    spark: SparkSession, files: Lake, way: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Simulates that Spark reads a file that is not in its list: its number is its modification time."""
-    assert way
     with_deletes(files)
     monkeypatch.setattr(scan_source, "_NUMBER", f"({scan_source._NUMBER} + 1700000000000)")
     frame = scan(spark, files, "t")

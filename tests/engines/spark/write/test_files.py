@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from local_stores import store_of
+from local_stores import config_of, store_of
 from merge_cases import unknown_files
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -30,10 +30,8 @@ _SPARK_SQL = "org.apache.spark.sql.execution"
 
 @pytest.fixture
 def config(tmp_path: Path) -> dict[str, Any]:
-    return {
-        "metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog")},
-        "storage_backend": {"type": "local", "path": str(tmp_path / "env=prod" / "data")},
-    }
+    storage = {"type": "local", "path": str(tmp_path / "env=prod" / "data")}
+    return dict(config_of(tmp_path, storage=storage)["stores"]["dev"])
 
 
 @pytest.fixture
