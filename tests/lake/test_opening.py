@@ -1,4 +1,4 @@
-"""Opening a store makes a session: its settings, its connections, its snapshot and what it knows of its server."""
+"""Opening a store makes a session: its settings, connections and snapshot; open, closed and read-only lakes; runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from plain_sql import run_plain
 
 import lakeconf
 from lakeconf import Store
-from lakeconf.errors import LakeconfError
+from lakeconf.errors import LakeconfError, SnapshotNotFoundError, TableNotFoundError
 from lakeconf.lake.opening import open_session
+from lakeconf.lake.run_journal import FileState, ModelRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lakeconf import Lake
     from lakeconf.commit.session import Session
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A store whose lake has the table `t`, at snapshot 1."""
     schema = {"metadata_schema": "lake"} if request.param == "postgres" else {}
     made = store_of(tmp_path, on_catalog(request, tmp_path) | schema)
@@ -31,20 +33,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def session(store: Store) -> Iterator[Session]:
-    found = open_session(store)
+def session(each_store: Store) -> Iterator[Session]:
+    found = open_session(each_store)
     yield found
     found.close()
 
 
-def test_lost_reply_is_looked_up_on_a_new_connection_to_a_server(store: Store, session: Session) -> None:
+def test_lost_reply_is_looked_up_on_a_new_connection_to_a_server(each_store: Store, session: Session) -> None:
     """Only one DuckDB instance can open a DuckDB file."""
     of_the_instance = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'mark'"
     session.writer.execute("CREATE TABLE memory.mark AS SELECT 1")
     with session.reconnect() as connection:
         same_instance = connection.rows(of_the_instance) == [(1,)]
         assert connection.rows("SELECT count(*) FROM dev.t") == [(0,)]
-    assert same_instance is (store.metadata_backend.file() is not None)
+    assert same_instance is (each_store.metadata_backend.file() is not None)
     assert session.writer.rows("SELECT 1") == [(1,)]
 
 
@@ -58,15 +60,15 @@ def test_macro_of_the_lake_replaces_no_function_of_the_writer(tmp_path: Path) ->
     session.close()
 
 
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-def test_read_only_and_pinned_stores(store: Store) -> None:
-    with store.open() as lake:
+@pytest.mark.parametrize("each_store", ["sqlite"], indirect=True)
+def test_read_only_and_pinned_stores(each_store: Store) -> None:
+    with each_store.open() as lake:
         run_plain(lake, "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
     for options, expected in (
         ({"read_only": True}, (3, True, False)),
         ({"snapshot_version": 2}, (2, True, True)),
     ):
-        made = Store("dev", store.metadata_backend, store.storage_backend, attach_options=options)
+        made = Store("dev", each_store.metadata_backend, each_store.storage_backend, attach_options=options)
         session = open_session(made)
         assert (session.snapshot_id, session.read_only, session.pinned) == expected
         assert session.base.snapshot_id == expected[0]
@@ -83,3 +85,107 @@ def test_name_that_no_file_system_allows_is_an_error_of_lakeconf(part: str, tmp_
     store = lakeconf.init(config).get_store("dev")
     with pytest.raises(LakeconfError, match="File name too long"):
         store.open()
+
+
+def test_text_of_a_lake_lists_its_tables(two_tables: Lake) -> None:
+    assert repr(two_tables) == "Lake('dev' at snapshot 2, duckdb: main.t, main.u)"
+    assert repr(two_tables.at(version=0)) == "Lake('dev' at snapshot 0, duckdb: no tables)"
+    two_tables.create_table('"a\x1b[31m"', {"id": "BIGINT"})
+    assert "\x1b" not in repr(two_tables)
+    two_tables.close()
+    assert repr(two_tables) == "Lake('dev' at snapshot 3, duckdb: the lake is closed)"
+
+
+def test_closed_lake_says_so(two_tables: Lake) -> None:
+    table = two_tables.table("t")
+    two_tables.close()
+    two_tables.close()
+    for use in (
+        two_tables.tables,
+        two_tables.refresh,
+        two_tables.snapshots,
+        table.scan,
+        lambda: table.schema,
+        lambda: table.append([{"id": 1}]),
+        lambda: two_tables.sql("SELECT 1"),
+        lambda: two_tables.drop_table("t"),
+        two_tables.maintenance.compact,
+    ):
+        with pytest.raises(LakeconfError, match="the lake is closed") as refused:
+            use()
+        assert refused.value.hint == "open it again: store.open()"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_read_only_lake_says_how_to_write(two_tables: Lake, store: Store, *, declared: bool) -> None:
+    options = {"read_only": True} if declared else {}
+    same = Store("dev", store.metadata_backend, store.storage_backend, attach_options=options)
+    with same.open(read_only=not declared) as lake:
+        for change in (
+            lambda: lake.drop_table("t"),
+            lambda: lake.table("t").append([{"id": 1}]),
+            lambda: lake.create_table("v", {"id": "BIGINT"}),
+        ):
+            with pytest.raises(LakeconfError, match="the store 'dev' is read-only") as refused:
+                change()
+            assert (refused.value.hint or "").startswith("open it without read_only=True")
+    assert two_tables.tables() == ["main.t", "main.u"]
+
+
+RUN = ModelRun("main.t", "definition", "run", inputs={"main.u": 1}, files=("a.csv",))
+
+
+def test_runs_are_committed_with_their_transaction(two_tables: Lake) -> None:
+    with pytest.raises(LakeconfError) as caught:
+        two_tables.runs.record(RUN)
+    assert caught.value.message == "a model run must be recorded in a transaction"
+    assert caught.value.hint == "write: with lake.transaction() as tx: …"
+    with two_tables.transaction() as tx:
+        tx.runs.record(RUN)
+        assert tx.runs.committed("main.t") == []
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        tx.runs.record(RUN)
+    (found,) = two_tables.runs.committed("main.t")
+    assert (found.model, found.definition, found.run, found.inputs) == ("main.t", "definition", "run", {"main.u": 1})
+    assert two_tables.runs.committed("main.u") == []
+
+
+def test_files_and_their_states_are_read_as_they_were_recorded() -> None:
+    """Names with placeholders of DuckLake are escaped, and unknown facts of later versions are ignored."""
+    states = {"a.csv": FileState(5, 1_700_000_000_000_000), "s3://b/c.csv": FileState(6, 1_700_000_000_000_001)}
+    run = ModelRun("main.t", "d", "r", files=("a.csv", "s3://b/c.csv", "{DATA_PATH}.csv"), file_states=states)
+    event = run.event()
+    assert ModelRun.of(event) == run
+    assert "{DATA_PATH}" not in str(event.payload)
+    event = event._replace(payload={**event.payload, "files": '{"a": {"size": 1, "modified": 2, "etag": "x"}}'})
+    assert ModelRun.of(event).file_states == {"a": FileState(1, 2)}
+
+
+def test_changes_since_a_snapshot_end_at_the_snapshot_of_the_lake(two_tables: Lake) -> None:
+    run_plain(two_tables, "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)", "DELETE FROM t", "DROP TABLE u")
+    assert two_tables.runs.changes_since("t", 1) == []
+    assert two_tables.refresh() == 6
+    assert two_tables.runs.changes_since("t", 0) is None  # there was no such table
+    assert two_tables.runs.changes_since("T", 1) == [3, 5]
+    assert two_tables.runs.changes_since("t", 3) == [5]
+    assert two_tables.runs.changes_since("t", 6) == []
+    assert two_tables.at(version=4).runs.changes_since("t", 1) == [3]
+    with pytest.raises(TableNotFoundError, match="no table"):
+        two_tables.runs.changes_since("u", 0)
+    assert two_tables.at(version=5).runs.changes_since("u", 2) == [4]
+    run_plain(two_tables, "CALL ducklake_expire_snapshots('dev', versions => [4])")
+    with pytest.raises(SnapshotNotFoundError, match="some of the snapshots after 3 have expired"):
+        two_tables.runs.changes_since("t", 3)
+    with pytest.raises(SnapshotNotFoundError, match="snapshot 4 has expired"):
+        two_tables.runs.changes_since("t", 4)
+    assert two_tables.runs.changes_since("t", 5) == []
+
+
+def test_creation_of_a_table_is_its_first_snapshot_under_any_name(two_tables: Lake) -> None:
+    run_plain(two_tables, "ALTER TABLE t RENAME TO v", "DROP TABLE u", "CREATE TABLE u (i INTEGER)")
+    assert two_tables.runs.created("u") == 2
+    assert two_tables.refresh() == 5
+    assert [two_tables.runs.created(name) for name in ("v", "V", "u", "t")] == [1, 1, 5, None]
+    run_plain(two_tables, "CREATE VIEW w AS FROM u")
+    two_tables.refresh()
+    assert two_tables.runs.created("w") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 from plain_sql import run_plain
 
 import lakeconf
+from lakeconf.engines.scan_summary import ScanSummary
 from lakeconf.errors import (
     LakeconfError,
     MissingDependencyError,
@@ -369,3 +371,15 @@ def test_error_while_rows_are_read_is_one_of_lakeconf(duckdb_lake: Lake, tmp_pat
     for read in (table.head, table.to_arrow, table.to_polars, table.to_pandas):
         with pytest.raises(StorageError):
             read()
+
+
+def test_text_of_a_summary() -> None:
+    found = ScanSummary("main.t", 7, "duckdb", 1, 2, 1024, 512, 3, 4, 5)
+    explained = replace(found, writes={"merge": "spark: why", "delete": "duckdb: why"})
+    assert str(explained).endswith("deletes\n  merge         spark: why\n  delete        duckdb: why")
+    assert str(found) == (
+        "scan of main.t at snapshot 7 by duckdb\n"
+        "  data files    1 of 3 read, 1 KiB of 1.5 KiB\n"
+        "  delete files  3\n"
+        "  in catalog    5 rows, 4 deletes"
+    )

@@ -1,10 +1,11 @@
-"""A scan does not depend on the settings of the user's session; supported versions of Spark."""
+"""A scan does not depend on the settings of the user's session; versions of Spark; jobs of the engine."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyspark
@@ -13,12 +14,15 @@ from catalog_lake import lake
 from packaging.requirements import Requirement
 from pyspark.sql import SparkSession
 from source_tree import project_file
-from spark_rows import scan
+from spark_rows import access_to, scan
 from strength import PROVE
 
+from lakeconf.catalog.tables import load_table
+from lakeconf.engines.spark.classic_engine import SparkEngine, check
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.sessions import from_arrow, private_session
 from lakeconf.engines.spark.versions import TESTED, check_streams, check_version, reads_file_with
+from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SchemaError, SparkError, SparkVersionError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeconf import Store
-
+    from lakeconf.engines.engine import TableCheck
 
 # Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
 SETTINGS = {
@@ -280,3 +284,48 @@ def test_spark_extra_installs_only_the_tested_versions() -> None:
     others = ["3.5.8", "4.4.0", "5.0.0"]
     every = [*others, *(f"{tested}.{patch}" for tested in TESTED for patch in (0, 9))]
     assert [version for version in every if version not in pyspark.specifier] == others
+
+
+@pytest.fixture
+def engine(spark: SparkSession, usual: Lake) -> Iterator[SparkEngine]:
+    usual.run("CREATE TABLE lake.t (a BIGINT NOT NULL, b VARCHAR)", "INSERT INTO lake.t VALUES (1, 'x'), (2, 'y')")
+    with usual.connection.cursor() as writer:
+        writer.execute("USE lake")
+        yield SparkEngine(spark, usual.reader, writer, {}, access_to(usual))
+
+
+def test_frame_of_another_application_is_rejected(engine: SparkEngine, spark: SparkSession) -> None:
+    frame = spark.range(2)
+    assert engine.adopt(frame) is frame
+    assert engine.schema(engine.adopt(pa.table({"a": [1]}))) == {"a": "BIGINT"}
+    running = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    engine._session = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(_jsc=running)))
+    with pytest.raises(SparkError, match=r"belongs to another Spark application(.|\n)*frame\.sparkSession"):
+        engine.adopt(frame)
+
+
+TYPE = "VARIANT" if reads_file_with(["variant"]) else "JSON"
+ROWS = f"FROM (VALUES (1, 'x', 1::{TYPE}), (2, NULL, NULL), (3, 'z', 2::{TYPE})) AS v (a, b, v)"
+
+
+def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
+    frame = scan(spark, lake, "t")
+    table = load_table(lake.reader, "t", lake.newest)
+    return check(frame.selectExpr(*change.split(";")) if change else frame, lake.reader, table, lake.newest)
+
+
+def test_column_that_spark_reads_differently_is_found(spark: SparkSession, files: Lake) -> None:
+    files.run(f"CREATE TABLE lake.t (a INTEGER, b VARCHAR, v {TYPE})", f"INSERT INTO lake.t {ROWS}")
+    found = checked(spark, files, "a + 0 AS a;coalesce(b, '') AS b;v")
+    assert [one.equal for one in found.columns] == [True, False, True]
+    assert (found.columns[1].duckdb.values, found.columns[1].spark.values) == (2, 3)
+
+
+def test_job_inherits_the_properties_of_the_callers_thread(spark: SparkSession) -> None:
+    seen: list[Any] = []
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "planted")
+    try:
+        run_job(spark, lambda: seen.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool")), "0a1b")
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+    assert seen == ["planted"]

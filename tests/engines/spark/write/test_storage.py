@@ -1,4 +1,4 @@
-"""Errors of Spark in a write become errors of lakeconf; text that DuckLake would replace fails the job."""
+"""Errors of Spark in a write become errors of lakeconf; refused texts; files of positions and staged rows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 from typing import TYPE_CHECKING, Any
 
 import ended_session
+import narwhals as nw
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from spark_rows import access_to
 
 from lakeconf.catalog.tables import load_table
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
-from lakeconf.engines.engine import StagingRequest
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
 from lakeconf.engines.schema_check import placeholder_message
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, remove_folder, run_job, without_placeholders
 from lakeconf.errors import LakeconfError, SchemaError, SparkError, StorageError, UnsupportedError
 
@@ -184,3 +188,70 @@ def test_only_text_that_ducklake_would_replace_fails_the_job(spark: SparkSession
     found = checked(given)
     assert found.schema["x"].dataType == given.schema["x"].dataType
     assert found.collect() == given.collect()
+
+
+SETTINGS = {
+    "spark.sql.files.maxRecordsPerFile": "2",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.caseSensitive": "false",
+}
+
+
+@pytest.mark.parametrize("settings", [{}, SETTINGS], ids=["default", "other settings"])
+def test_positions_are_sorted_in_one_file_for_each_data_file(
+    spark: SparkSession, usual: Lake, settings: dict[str, str]
+) -> None:
+    usual.run("CREATE TABLE lake.t (a BIGINT)")
+    session = spark.newSession()
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    with usual.connection.cursor() as writer:
+        writer.execute("USE lake")
+        engine = SparkEngine(session, usual.reader, writer, {}, access_to(usual))
+        info = load_table(usual.reader, "t", usual.newest)
+        rows = session.range(0, 3000, 1, 4).selectExpr(
+            f"CASE WHEN id % 10 < 9 THEN id % 10 END AS {FILE_ID}",
+            f"(id * 7919) % 3000 AS {FILE_ROW_NUMBER}",
+            "id % 10 = 8 AS kept",
+        )
+        rows = rows.where(f"{FILE_ID} IS NOT NULL AND NOT kept").drop("kept")
+        found = engine.sort_positions(nw.from_native(rows), StagingRequest(info, {}, "a2"))
+        assert sorted(found.paths) == list(range(8))
+        for number, path in found.paths.items():
+            expected = sorted((id_ * 7919) % 3000 for id_ in range(number, 3000, 10))
+            assert usual.rows(f"FROM read_parquet('{path}', hive_partitioning = false)") == [(one,) for one in expected]
+        assert set(found.paths.values()) == set(found.staged.files)
+        engine.release(found.staged)
+    assert [path.name for path in (usual.folder / "data").rglob("*.parquet")] == []
+
+
+TYPES = {"action": "INTEGER", "a.b": "VARCHAR", "n": "VARCHAR"}
+
+
+def request_of(lake: Lake, token: str = "0a1b") -> StagingRequest:
+    return StagingRequest(load_table(lake.reader, "t", lake.newest), TYPES, token)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *, is_late: bool) -> None:
+    """Spark would list the files itself, and leave out those that are missing."""
+    files.run("CREATE TABLE lake.t (action INTEGER)")
+    session = spark.newSession()
+    session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    frame = session.range(0, 8, 1, 4).selectExpr("CAST(id AS INT) AS action", "'x' AS `a.b`", "'y' AS n")
+    request = StagingRequest(load_table(files.reader, "t", files.newest), {"action": "INTEGER"}, "0c")
+    with files.connection.cursor() as writer:
+        writer.execute("USE lake")
+        engine = SparkEngine(session, files.reader, writer, {}, access_to(files))
+        staged = engine.stage_rows(frame, request_of(files))
+        rows = engine.staged_rows(staged, ["action"])
+        if is_late:
+            assert rows.count() == 8
+        Path(staged.files[1]).unlink()
+        with pytest.raises(StorageError, match=r"a file that the write needs: .*(is missing|does not exist)\n") as lost:
+            engine.stage_rows(rows, request)
+        assert lost.value.hint == "write again; if this fails again, find out what removed the file"
+        with pytest.raises(StorageError, match="a file that the write needs"):
+            engine.stage_part(staged, "action > 1", replace(request, token="0d"))
+    assert [path.name for path in files.folder.rglob("lakeconf-0[cd]*")] == []
