@@ -1,4 +1,4 @@
-"""Small files are merged in transactions of a limited size, and a compaction that stops can be continued."""
+"""Small files are merged and others rewritten in transactions of a limited size; one that stops is continued."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from lakeconf import Delete
 from lakeconf.commit.session import run_step
 from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import CommitConflictError, LakeconfError
-from lakeconf.lake import rewriting
+from lakeconf.lake import maintenance, rewriting
+from lakeconf.lake.compaction import rewritten_files
+from lakeconf.lake.limits import TimeLimit
+from lakeconf.lake.rewriting import newest, replacement_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lakeconf import Lake, Store, Table
-
 
 READ = 10
 
@@ -284,3 +286,163 @@ def test_compaction_of_tiny_files_ends_within_its_limits(tmp_path: Path) -> None
     with store.open() as lake:
         assert len(lake.table("t").files()) == 1
         assert lake._session.writer.rows(ROWS) == [(FILES, FILES, 0, FILES - 1, "x", 1)]
+
+
+ROWS_EACH, LARGE = 30, 8
+
+
+@pytest.fixture
+def worn(tmp_path: Path) -> Iterator[Lake]:
+    """A lake with eight files in `s.large`, with 3 to 24 of 30 rows deleted, and one in `small`, with 15 deleted."""
+    with store_of(tmp_path).open() as opened:
+        writer = opened._session.writer
+        opened.create_table("s.large", {"id": "INTEGER"})
+        opened.create_table("small", {"id": "INTEGER"})
+        for number in range(LARGE):
+            writer.execute(f"INSERT INTO dev.s.large FROM range({number * ROWS_EACH}, {(number + 1) * ROWS_EACH})")
+        writer.execute(f"INSERT INTO dev.small FROM range({ROWS_EACH})")
+        writer.execute(f"DELETE FROM dev.s.large WHERE id % {ROWS_EACH} < 3 * (id // {ROWS_EACH} + 1)")
+        writer.execute(f"DELETE FROM dev.small WHERE id < {ROWS_EACH // 2}")
+        writer.execute("CALL dev.set_option('rewrite_delete_threshold', 0.15)")
+        opened.refresh()
+        yield opened
+
+
+def ids_of_both(worn: Lake, version: int | None = None) -> list[list[int]]:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    queries = (f"SELECT rowid, id FROM {table}{at} ORDER BY ALL" for table in ("s.large", "small"))
+    return [[tuple(map(int, row)) for row in worn.sql(query).collect("pyarrow").rows()] for query in queries]  # type: ignore[misc]
+
+
+def deleted_shares(worn: Lake) -> list[int]:
+    """The numbers of deleted rows of the files of the large table that a rewrite would change."""
+    found = [table for table in rewritten_files(worn._session.reader) if table.name == "large"]
+    return [round(share * ROWS_EACH) for table in found for share, _ in table.files]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (rewriting.FILES_READ, [[("large", 7), ("small", 1)]]),
+        (3, [[("large", 3)], [("large", 3)], [("large", 1)], [("small", 1)], []]),
+    ],
+)
+def test_parts_have_a_limited_number_of_files(
+    worn: Lake,
+    steps: list[list[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    expected: list[list[tuple[str, int]]],
+) -> None:
+    """Files that are not above the lake's threshold are left."""
+    monkeypatch.setattr(rewriting, "FILES_READ", most)
+    before, version = ids_of_both(worn), worn.snapshot_id
+    assert worn.maintenance.rewrite().complete
+    assert [sorted(step) for step in steps] == expected
+    assert ids_of_both(worn) == ids_of_both(worn, version) == before
+    assert rewritten_files(worn._session.reader) == []
+
+
+def test_parts_have_a_limited_size(
+    worn: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = max(size for table in rewritten_files(worn._session.reader) for _, size in table.files)
+    monkeypatch.setattr(rewriting, "BYTES_READ", 2.5 * largest)
+    worn.maintenance.rewrite()
+    assert [step for step in steps if step and step[0][0] == "large"] == [[("large", 2)]] * 3 + [[("large", 1)]]
+
+
+def test_files_with_most_deleted_rows_come_first_and_the_rest_is_continued(
+    worn: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriting, "FILES_READ", 2)
+    before = ids_of_both(worn)
+    assert deleted_shares(worn) == [24, 21, 18, 15, 12, 9, 6]
+    times = iter([0, 0, 1])
+    rewriting.rewrite_files(worn._session, TimeLimit(1, lambda: next(times, 1)))
+    assert deleted_shares(worn) == [12, 9, 6]
+    assert worn.maintenance.rewrite().complete
+    assert deleted_shares(worn) == []
+    assert ids_of_both(worn) == before
+
+
+def test_files_with_the_same_share_are_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewriting, "FILES_READ", 2)
+    files = [(0.9, 1), (0.5, 1), (0.5, 1), (0.5, 1), (0.2, 1), (0.1, 1), (0.05, 1)]
+    assert list(rewriting._parts(files)) == [0.5, 0.1, 0.05]
+    assert list(rewriting._parts([])) == []
+
+
+def test_shares_are_not_rounded(
+    worn: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share such as 4/11 has no exact decimal number."""
+    monkeypatch.setattr(rewriting, "FILES_READ", 0)
+    writer = worn._session.writer
+    writer.execute("CREATE TABLE dev.parts (id INTEGER)")
+    for rows, deleted in ((11, 4), (11, 10), (13, 2), (13, 6)):
+        writer.execute(f"INSERT INTO dev.parts FROM range({rows})")
+        writer.execute(f"DELETE FROM dev.parts WHERE id < {deleted}")
+        worn.refresh()
+        steps.clear()
+        worn.maintenance.rewrite()
+        assert steps.index([("parts", 1)]) < len(steps) - 1, "the last step would rewrite it, too"
+        assert rewritten_files(worn._session.reader) == []
+
+
+def refusal(worn: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:
+    session = worn._session
+    return replacement_refusal(session, newest(session, name), session.snapshot_id, encrypted=encrypted)
+
+
+def test_tables_whose_ids_cannot_be_kept_are_refused(two_tables: Lake) -> None:
+    worn = two_tables
+    assert refusal(worn) is None
+    assert refusal(worn, encrypted=True) == "the files are encrypted"
+    run_plain(worn, "CREATE TABLE hides (rowid BIGINT)")
+    assert refusal(worn, "hides") == "a column hides the row ids"
+    worn._session.committer = "staged"
+    assert refusal(worn) is None
+    worn._session.committer = "public"
+    assert refusal(worn) == "the store's committer is public, which cannot register row ids"
+
+
+def versions(worn: Lake) -> list[list[int]]:
+    newest = worn.refresh()
+    queries = (f"SELECT id FROM dev.t AT (VERSION => {version}) ORDER BY id" for version in range(2, newest + 1))
+    return [[row[0] for row in worn._session.writer.rows(query)] for query in queries]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("step", ["rewrite", "merge"])
+def test_deletes_in_the_catalog_do_not_outlive_their_file(
+    tmp_path: Path, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush would write them as deletes of a file that is gone: older snapshots had other rows, and the feed none."""
+    with store_of(tmp_path, data_inlining_row_limit=8).open() as worn:
+        worn.create_table("t", {"id": "BIGINT"})
+        inserts = [f"INSERT INTO t SELECT i FROM range({start}, {start + 20}) AS r(i)" for start in (0, 20)]
+        run_plain(worn, *inserts)
+        last = 19 if step == "rewrite" else 8
+        deletes = [f"DELETE FROM t WHERE id BETWEEN {start} AND {min(start + 6, last)}" for start in range(5, last, 7)]
+
+        def late(session: Any, limit: Any) -> None:
+            flush(session, limit)
+            run_plain(worn, *deletes)
+
+        flush = rewriting.flush_lake
+        run_plain(worn, "DELETE FROM t WHERE id < 5" if step == "rewrite" else "DELETE FROM t WHERE id < 0")
+        if when == "before":
+            run_plain(worn, *deletes)
+        else:
+            monkeypatch.setattr(maintenance, "flush_lake", late)
+        before = versions(worn) if when == "before" else None
+        compact = worn.maintenance.rewrite if step == "rewrite" else worn.maintenance.compact
+        compact()
+        monkeypatch.undo()
+        before = versions(worn) if before is None else before
+        run_plain(worn, "DELETE FROM t WHERE id = 39")
+        worn.refresh()
+        worn.maintenance.compact()
+        assert versions(worn)[: len(before)] == before
+        worn.table("t").changes(2).collect("pyarrow")

@@ -59,7 +59,7 @@ def operations(lake: Lake, rows: Any) -> dict[str, Callable[[], object]]:
 
 def main(when: str, folder: Path) -> None:
     ensure_java()
-    settings = spark_settings() | {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
+    settings: dict[str, Any] = spark_settings() | {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     virtual_machine: Any = spark._jvm
     jvm = int(virtual_machine.java.lang.ProcessHandle.current().pid())

@@ -58,8 +58,9 @@ def _spark_session(task: Task) -> Any:
     from lakeconf.engines.spark.start import ensure_java
 
     ensure_java()
-    warehouse = {"spark.sql.warehouse.dir": (task.folder / "warehouse").as_uri(), "spark.driver.memory": "1g"}
-    session = SparkSession.builder.master("local[1]").config(map=spark_settings() | warehouse).getOrCreate()
+    settings: dict[str, Any] = spark_settings() | {"spark.driver.memory": "1g"}
+    settings["spark.sql.warehouse.dir"] = (task.folder / "warehouse").as_uri()
+    session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -13,7 +13,7 @@ READ = "tests/engines/spark/read"
 LAKE = "tests/lake"
 ALWAYS = (f"{LAKE}/test_lake.py", f"{LAKE}/test_reads.py")
 MORE = (f"{LAKE}/test_bad_input.py", f"{LAKE}/test_conditions.py")
-TESTS = (*ALWAYS, *MORE, *(f"{READ}/test_{name}.py" for name in ("deletes", "alone", "nested_fields")))
+TESTS = (*ALWAYS, *MORE, *(f"{READ}/test_{name}.py" for name in ("deletes", "alone")))
 # The page about Spark Connect lists what is refused.
 REFUSED = (
     *("in_a_condition", "scan_returns and price", "negative_zero", "on_a_decimal_promoted"),
