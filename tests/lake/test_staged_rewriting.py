@@ -1,23 +1,26 @@
-"""Files with deleted rows are replaced where DuckLake would forget the bounds of the table."""
+"""Files with deleted rows are replaced where DuckLake would forget bounds; a flush restores no deleted row."""
 
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_catalog, store_of
+from merge_cases import fetched
 from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
+from lakeconf.commit.session import RowsChangedError
 from lakeconf.errors import QueryError
 from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.lake.rewriting import StagedRewriting, rewrite_files
+from lakeconf.lake.rewriting import StagedRewriting, flush_table, newest, rewrite_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -331,3 +334,139 @@ def test_texts_with_nul_are_merged(catalog: dict[str, Any], tmp_path: Path) -> N
         assert contents(lake) == before
         assert len(table.files()) == 1
         assert table.scan(where="v > 'x' AND v < 'y'").collect("pyarrow").rows() == [(0, "x\x000"), (10, "x\x0010")]
+
+
+# Texts that DuckLake on PostgreSQL compares with another text: \' is in the text form of bytes, and é has two bytes.
+HIDDEN = ("O'Brien", 'a"b', "a\\b", "é")
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The type of the metadata backend."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Store:
+    """A store whose lake keeps small writes in the catalog."""
+    return store_of(tmp_path, on_catalog(request, tmp_path, kind), data_inlining_row_limit=20)
+
+
+@pytest.fixture
+def small(store: Store) -> Iterator[Lake]:
+    """The lake with the tables `t`, which has partitions, and `plain`."""
+    with store.open() as small:
+        for name in ("t", "plain"):
+            run_plain(small, f"CREATE TABLE {name} (id BIGINT, s VARCHAR)")
+        run_plain(small, "ALTER TABLE t SET PARTITIONED BY (s)")
+        yield small
+
+
+def fill_both(small: Lake, texts: tuple[str, ...]) -> None:
+    for name in ("t", "plain"):
+        for number, text in enumerate(texts):
+            quoted = text.replace("'", "''")
+            run_plain(small, f"INSERT INTO {name} VALUES ({2 * number}, '{quoted}'), ({2 * number + 1}, '{quoted}')")
+        run_plain(small, f"DELETE FROM {name} WHERE id % 2 = 0", f"UPDATE {name} SET id = -id WHERE id = 1")
+    small.refresh()
+
+
+def rows(small: Lake, name: str) -> list[tuple[int, str]]:
+    small.refresh()
+    return sorted(fetched(small, f"SELECT id, s FROM {name}"))
+
+
+def inlined(small: Lake, name: str) -> bool:
+    tables = (
+        f"SELECT i.table_name FROM {METADATA}.ducklake_inlined_data_tables AS i JOIN {METADATA}.ducklake_table AS t"
+    )
+    found = fetched(small, f"{tables} USING (table_id) WHERE t.table_name = '{name}'")
+    return any(fetched(small, f"SELECT 1 FROM {METADATA}.{table} LIMIT 1") for (table,) in found)
+
+
+METADATA = "__ducklake_metadata_dev"
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [("sqlite", HIDDEN), ("duckdb", HIDDEN), ("postgres", ("b c", "%")), *(("postgres", (text,)) for text in HIDDEN)],
+    indirect=["kind"],
+)
+def test_no_flush_restores_a_deleted_row(
+    small: Lake, texts: tuple[str, ...], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill_both(small, ("a", *texts))
+    before = {name: rows(small, name) for name in ("t", "plain")}
+    with caplog.at_level(logging.WARNING, "lakeconf"):
+        small.maintenance.compact()
+    for name, found in before.items():
+        assert rows(small, name) == found
+    assert not inlined(small, "plain")
+    on_server = kind == "postgres" and texts[-1] in HIDDEN
+    assert inlined(small, "t") == on_server
+    assert ("the rows of main.t would change" in caplog.text) == on_server
+    if not on_server:
+        return
+    run_plain(small, "ALTER TABLE t RESET PARTITIONED BY")
+    small.maintenance.flush()
+    assert rows(small, "t") == before["t"]
+    # What the warning says to do.
+    small.create_table("new", {"id": "BIGINT", "s": "VARCHAR"}).append(small.table("t").scan())
+    assert rows(small, "new") == before["t"]
+
+
+def test_a_flush_of_one_table_is_refused(small: Lake, kind: str) -> None:
+    fill_both(small, HIDDEN)
+    before = rows(small, "t")
+    info = newest(small._session, "t")
+    if kind == "postgres":
+        with pytest.raises(RowsChangedError, match="stay in the catalog"):
+            flush_table(small._session, info)
+    else:
+        flush_table(small._session, info)
+    assert rows(small, "t") == before
+
+
+def test_no_flush_restores_a_row_of_a_table_with_a_column_rowid(small: Lake) -> None:
+    text = HIDDEN[3]
+    run_plain(small, f"INSERT INTO t VALUES (NULL, '{text}'), (1, '{text}')", "DELETE FROM t WHERE id IS NULL")
+    run_plain(small, "ALTER TABLE t RENAME id TO rowid")
+    small.maintenance.flush()
+    assert fetched(small, "SELECT rowid, s FROM t") == [(1, text)]
+
+
+def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(small: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    """DuckLake cannot flush bytes that are no text as a partition."""
+    run_plain(small, "CREATE TABLE bytes (b BLOB)", "ALTER TABLE bytes SET PARTITIONED BY (b)")
+    run_plain(small, "INSERT INTO bytes VALUES ('\\xFF'::BLOB)", "INSERT INTO plain VALUES (1, 'a')")
+    small.refresh()
+    small.maintenance.compact()
+    assert small.table("bytes").count() == 1
+    assert not inlined(small, "plain")
+    assert "the rows of main.bytes in the catalog cannot be flushed" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)  # a DuckDB file cannot be opened twice
+@pytest.mark.parametrize("comment", [None, "it's a table"])
+def test_lake_that_is_open_elsewhere_stays_usable(small: Lake, store: Store, comment: str | None) -> None:
+    """DuckLake remembers the tables of rows in the catalog, of which a flush drops those with former columns."""
+    small.refresh()
+    plain = small.table("plain")
+    plain.set_comments(comment, columns={"s": "a text"})
+    plain.append([{"id": 1, "s": "a"}])
+    plain.evolve(add={"c": "VARCHAR"})
+    plain.append([{"id": 2, "s": "b", "c": "c"}])
+    with store.open() as other:
+        expected = rows(other, "plain")
+        small.maintenance.compact()
+        assert rows(other, "plain") == expected == [(1, "a"), (2, "b")]
+        assert sorted(other.table("plain").scan(["id"]).collect("pyarrow").rows()) == [(1,), (2,)]
+        other.table("plain").delete("id = 1")
+        other.table("plain").append([{"id": 3, "s": "d", "c": None}])
+        assert rows(small, "plain") == rows(other, "plain") == [(2, "b"), (3, "d")]
+        assert (plain.comment, plain.column_comments) == (comment, {"s": "a text"})
+        # The definition does not change again.
+        before = small.snapshots()[-1].schema_version
+        small.maintenance.compact()
+        assert small.snapshots()[-1].schema_version == before
+        assert rows(other, "plain") == rows(small, "plain")
