@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,17 +12,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@dataclass
+class Calls:
+    """The number of calls of methods and constructors."""
+
+    count: int = 0
+
+
 @contextlib.contextmanager
-def counted_calls(spark: SparkSession) -> Iterator[list[str]]:
-    """The calls of methods and constructors during the block; complete after it."""
+def counted_calls(spark: SparkSession) -> Iterator[Calls]:
+    """The calls during the block; complete after it."""
     assert spark.sparkContext._gateway is not None
     client: Any = spark.sparkContext._gateway._gateway_client
-    send = client.send_command
-    calls: list[str] = []
+    send, calls = client.send_command, Calls()
 
     def counting(command: str, *arguments: Any, **named: Any) -> Any:
         # Other commands find classes, or release objects when Python collects garbage.
-        calls.extend([command] * command.startswith(("c\n", "i\n")))
+        calls.count += command.startswith(("c\n", "i\n"))
         return send(command, *arguments, **named)
 
     client.send_command = counting
