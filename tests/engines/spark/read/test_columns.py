@@ -60,6 +60,7 @@ def test_filters_on_unchanged_names_are_pushed_down_to_parquet(spark: SparkSessi
 
 
 DEFAULTS = {kind: values[-1] for kind, values in LEAVES.items()} | {
+    "BOOLEAN": "'true'",
     "SMALLINT": "300",
     "INTEGER": "70000",
     "UTINYINT": "200",
