@@ -36,7 +36,7 @@ def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, usual: 
     """The session's time zone is not UTC, and has no 02:30 on that day."""
     usual.run(f"CREATE TABLE lake.t ({COLUMNS})", f"INSERT INTO lake.t SELECT {ROW} FROM range(40)")
     usual.run("DELETE FROM lake.t WHERE rowid % 3 = 0", f"INSERT INTO lake.t VALUES ({ROW})")
-    usual.run("INSERT INTO lake.t (i8) VALUES (1)", "DELETE FROM lake.t WHERE rowid IN (7, 41)")
+    usual.run("INSERT INTO lake.t (c1) VALUES (1)", "DELETE FROM lake.t WHERE rowid IN (7, 41)")
     assert connect.conf.get("spark.sql.session.timeZone") == "America/New_York"
     assert_alike(connect, usual, "t", newest=2)
 
