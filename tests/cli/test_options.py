@@ -1,8 +1,9 @@
-"""Options that several commands share, and consent: a prompt on a terminal, `--yes` elsewhere."""
+"""Options that several commands share, .env files, and consent: a prompt on a terminal, `--yes` elsewhere."""
 
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import click
 import pytest
 from source_tree import REPOSITORY
 
-from lakeconf.cli.app import COMMANDS, commands
+from lakeconf.cli.app import COMMANDS, commands, run
+from lakeconf.cli.options import env_variables
+from lakeconf.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +75,36 @@ def test_config_option_selects_the_file_before_and_after_the_command(project: Pa
         code, out, _ = called(*arguments)
         assert (code, "of_sub" in out or arguments[0] == "validate") == (0, True)
         assert called(*(one.replace("sub/lakeconf.toml", "sub/no").replace("sub", "no") for one in arguments))[0] == 1
+
+
+def test_references_are_not_resolved(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("# a comment\nexport A='a # $Y'\nB=${A}$(ls) # b\nC=\"x\\ny\"\n")
+    assert env_variables(tmp_path / ".env") == {"A": "a # $Y", "B": "${A}$(ls)", "C": "x\ny"}
+
+
+def test_invalid_lines_and_missing_files_are_errors_that_show_no_value(tmp_path: Path) -> None:
+    for line in ("planted", "X='planted", "X='planted' y", "=planted", "X=planted\0"):
+        (tmp_path / ".env").write_text(f"A=1\n{line}\nB=2\n")
+        with pytest.raises(ConfigError) as raised:
+            env_variables(tmp_path / ".env")
+        ((problem,),) = [raised.value.problems]
+        assert (problem.file, problem.line, problem.code) == (tmp_path / ".env", 2, "LC002")
+        assert "planted" not in repr(raised.value) + str(raised.value)
+    with pytest.raises(ConfigError, match="file not found"):
+        env_variables(tmp_path / "missing")
+
+
+def test_variables_are_set_until_the_command_ends(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project / "sub"
+    folder.mkdir()
+    (folder / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text().replace("dev", "of_sub"))
+    (project / "variables").write_text("LAKECONF_CONFIG=sub\n")
+    assert run(["--env-file", "variables", "stores"]) == 0
+    assert "of_sub" in capsys.readouterr().out
+    assert "LAKECONF_CONFIG" not in os.environ
+    monkeypatch.setenv("LAKECONF_CONFIG", str(project))
+    assert run(["--env-file", "variables", "stores"]) == 0
+    assert "of_sub" not in capsys.readouterr().out
+    assert os.environ["LAKECONF_CONFIG"] == str(project)

@@ -57,51 +57,50 @@ def rows(lake: Lake) -> list[Any]:
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_column_of_a_file_that_is_not_in_columns_is_refused(
-    ending: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
+def test_column_of_a_file_that_is_not_in_columns_is_refused(ending: str, lake: Lake, tmp_path: Path) -> None:
     written(tmp_path / f"1.{ending}", "SELECT 1 AS id, 2.5 AS price")
     written(tmp_path / f"2.{ending}", "SELECT 2 AS id, 3.5 AS price, 'late' AS note")
-    error = refused(lakes[0], tmp_path, f"*.{ending}", TYPES)
+    error = refused(lake, tmp_path, f"*.{ending}", TYPES)
     assert error.message == f"2.{ending} has the column 'note', which is not in columns of raw.t"
     assert error.hint == (
         'add note = "VARCHAR" to columns; to leave it out, select the other columns FROM files in the SQL of the model'
     )
-    assert lakes[0].tables() == []
+    assert lake.tables() == []
     # What the hint says.
     columns = {**TYPES, "note": "VARCHAR"}
-    load(lakes[0], tmp_path, f"*.{ending}", columns, "SELECT id, price FROM files")
-    assert rows(lakes[0]) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
+    load(lake, tmp_path, f"*.{ending}", columns, "SELECT id, price FROM files")
+    assert rows(lake) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_columns_in_another_order_are_loaded(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_columns_in_another_order_are_loaded(ending: str, lake: Lake, tmp_path: Path) -> None:
     written(tmp_path / f"1.{ending}", "SELECT 2.5 AS price, 1 AS id")
     written(tmp_path / f"2.{ending}", "SELECT 2 AS id, 3.5 AS price")
-    load(lakes[0], tmp_path, f"*.{ending}", TYPES)
-    assert rows(lakes[0]) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
+    load(lake, tmp_path, f"*.{ending}", TYPES)
+    assert rows(lake) == [(1, Decimal("2.50")), (2, Decimal("3.50"))]
 
 
-def test_names_of_columns_ignore_case_except_in_json(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_names_of_columns_ignore_case_except_in_json(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.CSV").write_text("ID,Price\n1,2.5\n")
-    load(lakes[0], tmp_path, "*.CSV", TYPES)
-    assert rows(lakes[0]) == [(1, Decimal("2.50"))]
+    load(lake, tmp_path, "*.CSV", TYPES)
+    assert rows(lake) == [(1, Decimal("2.50"))]
     (tmp_path / "1.json").write_text('{"ID": 1, "price": 2.5}\n')
-    failed = loaded(lakes[1], tmp_path, "*.json", TYPES)
+    lake.drop_table("raw.t")
+    failed = loaded(lake, tmp_path, "*.json", TYPES)
     assert "1.json has the column 'ID', which is not in columns of raw.t" in str(failed.error)
 
 
-def test_column_that_only_a_later_csv_file_has_is_loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_column_that_only_a_later_csv_file_has_is_loaded(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("id\n1\n")
     (tmp_path / "2.csv").write_text("id,note\n2,late\n")
-    load(lakes[0], tmp_path, "*.csv")
-    assert rows(lakes[0]) == [(1, None), (2, "late")]
+    load(lake, tmp_path, "*.csv")
+    assert rows(lake) == [(1, None), (2, "late")]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_missing_column_is_an_error_that_names_the_file(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_missing_column_is_an_error_that_names_the_file(ending: str, lake: Lake, tmp_path: Path) -> None:
     written(tmp_path / f"1.{ending}", "SELECT 1 AS id")
-    error = refused(lakes[0], tmp_path, f"*.{ending}", TYPES)
+    error = refused(lake, tmp_path, f"*.{ending}", TYPES)
     assert error.message == f"1.{ending} lacks the column 'price' of raw.t"
     assert error.hint == "remove it from columns, or use one of the columns of the file: id"
 
@@ -123,7 +122,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("ending", "text"), mixed(["csv", "json"], TEXTS))
 def test_value_of_a_text_that_its_type_would_round_is_refused(
-    ending: str, text: tuple[str, list[str], str], lakes: tuple[Lake, Lake], tmp_path: Path
+    ending: str, text: tuple[str, list[str], str], lake: Lake, tmp_path: Path
 ) -> None:
     kind, good, bad = text
 
@@ -137,46 +136,44 @@ def test_value_of_a_text_that_its_type_would_round_is_refused(
 
     columns = {"id": "INTEGER", "v": kind}
     put(f"1.{ending}", good)
-    load(lakes[0], tmp_path, f"*.{ending}", columns)
+    load(lake, tmp_path, f"*.{ending}", columns)
     expected = [None if value == "" else value for value in good if value or ending == "csv"]
-    native: Any = lakes[0].sql("SELECT v FROM raw.t").to_native()
+    native: Any = lake.sql("SELECT v FROM raw.t").to_native()
     cast = duckdb.sql(f"SELECT CAST(unnest(?) AS {kind})", params=[expected])
     assert sorted(map(str, native.fetchall())) == sorted(map(str, cast.fetchall()))
     put(f"2.{ending}", [*good, bad])
-    error = refused(lakes[0], tmp_path, f"*.{ending}", columns)
+    error = refused(lake, tmp_path, f"*.{ending}", columns)
     value = "[1.0, 2.7]" if kind == "BIGINT[]" else bad
     assert error.message == (
         f"the column 'v' of 2.{ending} has the value {value!r}, which its type {kind} would change"
     )
-    assert lakes[0].table("raw.t").count() == len(expected)
+    assert lake.table("raw.t").count() == len(expected)
 
 
-def test_rounding_is_explicit_in_sql(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_rounding_is_explicit_in_sql(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("id,price\n1,2.555\n")
-    error = refused(lakes[0], tmp_path, "*.csv", TYPES)
+    error = refused(lake, tmp_path, "*.csv", TYPES)
     assert error.hint == (
         'set a type that holds it in columns, such as price = "DECIMAL(38, 10)"; to round it, also cast it in the '
         'SQL of the model: SELECT CAST("price" AS DECIMAL(10,2)) FROM files'
     )
     columns = {**TYPES, "price": "DECIMAL(38, 10)"}
     sql = "SELECT id, CAST(price AS DECIMAL(10, 2)) AS price FROM files"
-    load(lakes[0], tmp_path, "*.csv", columns, sql)
-    assert rows(lakes[0]) == [(1, Decimal("2.56"))]
+    load(lake, tmp_path, "*.csv", columns, sql)
+    assert rows(lake) == [(1, Decimal("2.56"))]
 
 
 @pytest.mark.parametrize("ending", ["csv", "json"])
-def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(
-    ending: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
+def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(ending: str, lake: Lake, tmp_path: Path) -> None:
     count = 15 * SAMPLE_ROWS
     head, row, last = ("id\n", "1\n", "2.7\n") if ending == "csv" else ("", '{"id": 1}\n', '{"id": 2.7}\n')
     (tmp_path / f"1.{ending}").write_text(head + row * count)
-    load(lakes[0], tmp_path, f"*.{ending}")
+    load(lake, tmp_path, f"*.{ending}")
     (tmp_path / f"2.{ending}").write_text(head + row * count + last)
-    error = refused(lakes[0], tmp_path, f"*.{ending}")
+    error = refused(lake, tmp_path, f"*.{ending}")
     message = f"the column 'id' of 2.{ending} has the value '2.7', which its type BIGINT would change"
     assert error.message == message
-    assert lakes[0].table("raw.t").count() == count
+    assert lake.table("raw.t").count() == count
 
 
 @pytest.mark.parametrize(
@@ -201,80 +198,79 @@ def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(
     ],
 )
 def test_value_of_a_parquet_file_that_its_type_would_round_is_refused(
-    value: pa.Array, kind: str, is_exact: bool, lakes: tuple[Lake, Lake], tmp_path: Path
+    value: pa.Array, kind: str, is_exact: bool, lake: Lake, tmp_path: Path
 ) -> None:
     pq.write_table(pa.table({"v": value}), tmp_path / "1.parquet")
-    result = loaded(lakes[0], tmp_path, "*.parquet", {"v": kind})
+    result = loaded(lake, tmp_path, "*.parquet", {"v": kind})
     if is_exact:
         assert result.status == "done", result.error
     else:
         reasons = (f"which its type {kind} would change", "which is no TIMESTAMP in ISO 8601")
         assert any(reason in str(result.error) for reason in reasons)
-        assert lakes[0].tables() == []
+        assert lake.tables() == []
 
 
-def test_seed_is_not_rounded_either(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_seed_is_not_rounded_either(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("id,price\n1,2.555\n")
 
     def seeded(columns: Mapping[str, str]) -> str:
-        (result,) = run(Pipeline([Model("raw.t", Seed("s.csv", columns), folder=tmp_path)]), lakes[0])
+        (result,) = run(Pipeline([Model("raw.t", Seed("s.csv", columns), folder=tmp_path)]), lake)
         return str(result.error)
 
-    assert "the column 'price' of s.csv has the value '2.555', which its type DECIMAL(10,2) would change" in seeded(
-        TYPES
-    )
+    message = "the column 'price' of s.csv has the value '2.555', which its type DECIMAL(10,2) would change"
+    assert message in seeded(TYPES)
     assert "s.csv has the column 'price', which is not in columns of raw.t" in seeded({"id": "BIGINT"})
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_empty_file_and_folder_are_named(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_empty_file_and_folder_are_named(ending: str, lake: Lake, tmp_path: Path) -> None:
     written(tmp_path / f"1.{ending}", "SELECT 1 AS id")
     (tmp_path / f"2.{ending}").touch()
-    error = refused(lakes[0], tmp_path, f"*.{ending}")
+    error = refused(lake, tmp_path, f"*.{ending}")
     assert error.message == f"the file 2.{ending} is empty: it has no columns"
     (tmp_path / f"2.{ending}").unlink()
     (tmp_path / f"2.{ending}").mkdir()
-    error = refused(lakes[0], tmp_path, f"*.{ending}")
+    error = refused(lake, tmp_path, f"*.{ending}")
     assert error.message == f"2.{ending} is a folder, not a file"
     assert error.hint == (f'write files = "2.{ending}/*.{ending}" to load the files in it, or rename the folder')
     (tmp_path / f"2.{ending}").rmdir()
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as unreadable:
         unreadable.bind(str(tmp_path / f"2.{ending}"))
-        assert isinstance(loaded(lakes[0], tmp_path, f"*.{ending}").error, LakeconfError)
+        assert isinstance(loaded(lake, tmp_path, f"*.{ending}").error, LakeconfError)
 
 
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "d": "DATE"}], ids=["inferred", "declared"])
 def test_date_whose_order_the_reader_would_guess_is_refused(
-    columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+    columns: dict[str, str], lake: Lake, tmp_path: Path
 ) -> None:
     """The reader takes 03/04/2024 as 3 April in the first file and as 4 March in the second."""
     (tmp_path / "1.csv").write_text("id,d\n1,01/02/2024\n2,03/04/2024\n")
     (tmp_path / "2.csv").write_text("id,d\n3,01/25/2024\n4,03/04/2024\n")
-    error = refused(lakes[0], tmp_path, "*.csv", columns)
+    error = refused(lake, tmp_path, "*.csv", columns)
     assert error.message == ("the column 'd' of 1.csv has the value '01/02/2024', which is no DATE in ISO 8601")
-    assert lakes[0].tables() == []
+    assert lake.tables() == []
     # What the hint says.
     sql = "SELECT id, CAST(strptime(d, '%m/%d/%Y') AS DATE) AS d FROM files"
-    load(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "d": "VARCHAR"}, sql)
-    assert [(one.month, one.day) for _, one in rows(lakes[0])] == [(1, 2), (3, 4), (1, 25), (3, 4)]
+    load(lake, tmp_path, "*.csv", {"id": "BIGINT", "d": "VARCHAR"}, sql)
+    assert [(one.month, one.day) for _, one in rows(lake)] == [(1, 2), (3, 4), (1, 25), (3, 4)]
 
 
 @pytest.mark.parametrize("kind", ["TIMESTAMPTZ", "TIMETZ", "TIMESTAMPTZ[]", "STRUCT(a TIMESTAMPTZ)"])
-def test_unreadable_time_with_a_zone_is_not_null(kind: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_unreadable_time_with_a_zone_is_not_null(kind: str, lake: Lake, tmp_path: Path) -> None:
     value = {"TIMESTAMPTZ[]": "[x]", "STRUCT(a TIMESTAMPTZ)": "{'a': x}"}.get(kind, "x")
     (tmp_path / "1.csv").write_text(f'id,t\n1,"{value}"\n')
-    failed = loaded(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "t": kind})
+    failed = loaded(lake, tmp_path, "*.csv", {"id": "BIGINT", "t": kind})
     assert failed.status == "failed"
     assert "x" in str(failed.error)
     (tmp_path / "1.csv").write_text("id,t\n1,\n")
-    load(lakes[0], tmp_path, "*.csv", {"id": "BIGINT", "t": kind})
-    assert rows(lakes[0]) == [(1, None)]
+    load(lake, tmp_path, "*.csv", {"id": "BIGINT", "t": kind})
+    assert rows(lake) == [(1, None)]
 
 
-def test_unreadable_time_after_the_sample_is_not_null(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_unreadable_time_after_the_sample_is_not_null(lake: Lake, tmp_path: Path) -> None:
     times = "2024-01-02 03:04:05+00\n" * (SAMPLE_ROWS + 1)
     (tmp_path / "1.csv").write_text(f"t\n{times}late\n")
-    error = refused(lakes[0], tmp_path, "*.csv")
+    error = refused(lake, tmp_path, "*.csv")
     assert error.message.startswith("the column 't' of 1.csv has the value 'late', which is no TIMESTAMP WITH")
 
 
@@ -298,15 +294,15 @@ CHANGED = [
 
 @pytest.mark.parametrize(("ending", "kind", "value", "other", "message"), CHANGED)
 def test_value_that_the_reader_would_change_is_refused(
-    ending: str, kind: str, value: str, other: str, message: str, lakes: tuple[Lake, Lake], tmp_path: Path
+    ending: str, kind: str, value: str, other: str, message: str, lake: Lake, tmp_path: Path
 ) -> None:
     text = f"v\n{value}\n" if ending == "csv" else f'{{"v": {value}}}\n'
     (tmp_path / f"1.{ending}").write_text(text)
-    error = refused(lakes[0], tmp_path, f"1.{ending}", {"v": kind})
+    error = refused(lake, tmp_path, f"1.{ending}", {"v": kind})
     assert message in error.message
-    assert lakes[0].tables() == []
+    assert lake.tables() == []
     # A type that holds the value, as the reader sees it; for numbers, as a string.
-    assert loaded(lakes[0], tmp_path, f"1.{ending}", {"v": other if message.startswith("has") else kind}).status == (
+    assert loaded(lake, tmp_path, f"1.{ending}", {"v": other if message.startswith("has") else kind}).status == (
         "done" if message.startswith("has") else "failed"
     )
 
@@ -327,7 +323,7 @@ INSIDE = [
 
 @pytest.mark.parametrize(("ending", "case"), mixed(["csv", "json"], INSIDE))
 def test_times_inside_of_values_are_not_changed(
-    ending: str, case: tuple[str, str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+    ending: str, case: tuple[str, str, str], lake: Lake, tmp_path: Path
 ) -> None:
     kind, good, bad = case
     for number, value in enumerate((good, bad)):
@@ -336,35 +332,34 @@ def test_times_inside_of_values_are_not_changed(
             quoted = quoted.replace("'a':", "a=")
         text = f'v\n"{quoted}"\n' if ending == "csv" else f'{{"v": {value}}}\n'
         (tmp_path / f"{number}.{ending}").write_text(text)
-    load(lakes[0], tmp_path, f"0.{ending}", {"v": kind})
-    assert None not in rows(lakes[0])[0]
-    error = refused(lakes[1], tmp_path, f"1.{ending}", {"v": kind})
+    load(lake, tmp_path, f"0.{ending}", {"v": kind})
+    assert None not in rows(lake)[0]
+    lake.drop_table("raw.t")
+    error = refused(lake, tmp_path, f"1.{ending}", {"v": kind})
     assert "which its type" in error.message
-    other = loaded(lakes[1], tmp_path, f"1.{ending}", {"v": "VARCHAR" if ending == "csv" else "JSON"})
+    other = loaded(lake, tmp_path, f"1.{ending}", {"v": "VARCHAR" if ending == "csv" else "JSON"})
     assert other.status == "done"
 
 
 @pytest.mark.parametrize("value", ['["2024-01-31T12:00:00Z"]', '0.123456789012345678, "w": "x"}\n{"v": "y"'])
-def test_value_of_json_that_the_inferred_type_would_change_is_refused(
-    value: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
+def test_value_of_json_that_the_inferred_type_would_change_is_refused(value: str, lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
-    assert isinstance(loaded(lakes[0], tmp_path, "1.json").error, SchemaError)
-    assert lakes[0].tables() == []
+    assert isinstance(loaded(lake, tmp_path, "1.json").error, SchemaError)
+    assert lake.tables() == []
 
 
 @pytest.mark.parametrize("columns", [{}, {"v": "BIGINT"}, {"v": "DOUBLE"}, None])
 def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
-    columns: dict[str, str] | None, lakes: tuple[Lake, Lake], tmp_path: Path
+    columns: dict[str, str] | None, lake: Lake, tmp_path: Path
 ) -> None:
     """DuckDB reads both as DOUBLE, which rounds large integers; also in nested values."""
     values: tuple[Any, Any] = (2**53 + 1, 2.0) if columns is not None else ([{"a": [2**53 + 1]}], [{"a": [2.0]}])
     for number, value in enumerate(values, start=1):
         pq.write_table(pa.table({"v": [value]}), tmp_path / f"{number}.parquet")
     kind = "BIGINT, and DuckDB would read it as DOUBLE" if columns is not None else "STRUCT(a BIGINT[])[], and DuckDB "
-    error = refused(lakes[0], tmp_path, "*.parquet", columns)
+    error = refused(lake, tmp_path, "*.parquet", columns)
     assert error.message.startswith(f"the column 'v' of 1.parquet is a {kind}")
-    assert lakes[0].tables() == []
+    assert lake.tables() == []
 
 
 @pytest.mark.parametrize(
@@ -381,56 +376,52 @@ def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
     ],
 )
 def test_integers_in_the_place_of_floats_in_json_are_not_rounded(
-    kind: str | None, value: str, is_exact: bool, lakes: tuple[Lake, Lake], tmp_path: Path
+    kind: str | None, value: str, is_exact: bool, lake: Lake, tmp_path: Path
 ) -> None:
     (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
-    result = loaded(lakes[0], tmp_path, "1.json", None if kind is None else {"v": kind})
+    result = loaded(lake, tmp_path, "1.json", None if kind is None else {"v": kind})
     assert (result.status, result.error is None) == (("done", True) if is_exact else ("failed", False))
 
 
-def test_numbers_of_json_keep_their_digits(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_numbers_of_json_keep_their_digits(lake: Lake, tmp_path: Path) -> None:
     """Those of a DOUBLE have up to 17 digits, and integers any number."""
     text = '{"id": 9007199254740993, "price": "12345678901234567.89", "x": 0.30000000000000004, "y": 123456789012.25}'
     (tmp_path / "1.json").write_text(f"{text}\n")
     kinds = {"id": "BIGINT", "price": "DECIMAL(20,2)", "x": "DOUBLE", "y": "DECIMAL(20,2)"}
-    load(lakes[0], tmp_path, "1.json", kinds)
-    assert rows(lakes[0]) == [
+    load(lake, tmp_path, "1.json", kinds)
+    assert rows(lake) == [
         (9007199254740993, Decimal("12345678901234567.89"), 0.30000000000000004, Decimal("123456789012.25"))
     ]
 
 
 @pytest.mark.parametrize("late", ["00501", "0x10", "1_000"])
 def test_text_after_the_sample_that_only_looks_like_an_integer_is_refused(
-    late: str, lakes: tuple[Lake, Lake], tmp_path: Path
+    late: str, lake: Lake, tmp_path: Path
 ) -> None:
     (tmp_path / "1.csv").write_text("zip\n" + "10000\n" * (SAMPLE_ROWS + 1) + f"{late}\n")
-    error = refused(lakes[0], tmp_path, "*.csv")
+    error = refused(lake, tmp_path, "*.csv")
     assert error.message == f"the column 'zip' of 1.csv has the value '{late}', which is no BIGINT"
-    load(lakes[0], tmp_path, "*.csv", {"zip": "VARCHAR"})
-    assert rows(lakes[0])[0] == (min(late, "10000"),)
+    load(lake, tmp_path, "*.csv", {"zip": "VARCHAR"})
+    assert rows(lake)[0] == (min(late, "10000"),)
 
 
 @pytest.mark.parametrize("header", ["id,t", "id,2024", "1,2"])
 @pytest.mark.parametrize("lines", ["", "7,8\n"])
-def test_first_line_of_a_csv_file_names_the_columns(
-    header: str, lines: str, lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
+def test_first_line_of_a_csv_file_names_the_columns(header: str, lines: str, lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text(f"{header}\n{lines}")
-    load(lakes[0], tmp_path, "*.csv")
-    assert list(lakes[0].table("raw.t").schema) == header.split(",")
-    assert len(rows(lakes[0])) == len(lines.splitlines())
+    load(lake, tmp_path, "*.csv")
+    assert list(lake.table("raw.t").schema) == header.split(",")
+    assert len(rows(lake)) == len(lines.splitlines())
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "day": "VARCHAR"}], ids=["inferred", "declared"])
-def test_name_of_a_folder_is_no_value(
-    ending: str, columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
-) -> None:
+def test_name_of_a_folder_is_no_value(ending: str, columns: dict[str, str], lake: Lake, tmp_path: Path) -> None:
     for day in ("day=other", "run=5"):
         (tmp_path / day).mkdir()
         written(tmp_path / day / f"1.{ending}", "SELECT 1 AS id, 'mine' AS day")
-    load(lakes[0], tmp_path, f"*/*.{ending}", columns)
-    assert (list(lakes[0].table("raw.t").schema), rows(lakes[0])) == (["id", "day"], [(1, "mine"), (1, "mine")])
+    load(lake, tmp_path, f"*/*.{ending}", columns)
+    assert (list(lake.table("raw.t").schema), rows(lake)) == (["id", "day"], [(1, "mine"), (1, "mine")])
 
 
 @pytest.mark.parametrize("columns", [{}, {"city": "VARCHAR", "n": "BIGINT"}], ids=["inferred", "declared"])
@@ -438,26 +429,26 @@ def test_name_of_a_folder_is_no_value(
     ("value", "expected"), [("'t Zand", "'t Zand"), ("Boys'", "Boys'"), ("'x'", "'x'"), ('"a ""b"", c"', 'a "b", c')]
 )
 def test_only_quotation_marks_quote(
-    value: str, expected: str, columns: dict[str, str], lakes: tuple[Lake, Lake], tmp_path: Path
+    value: str, expected: str, columns: dict[str, str], lake: Lake, tmp_path: Path
 ) -> None:
     """Also if the first quotes are behind the lines from which DuckDB finds out the dialect."""
     for before in (0, SAMPLE_ROWS + 1):
         (tmp_path / f"{before}.csv").write_text("city,n\n" + "Delft,1\n" * before + f"{value},1\nBoys',2\n")
-        load(lakes[0], tmp_path, f"{before}.csv", columns)
-        found = rows(lakes[0])
+        load(lake, tmp_path, f"{before}.csv", columns)
+        found = rows(lake)
         assert (len(found), (expected, 1) in found, ("Boys'", 2) in found) == (before + 2, True, True)
-        lakes[0].drop_table("raw.t")
+        lake.drop_table("raw.t")
 
 
-def test_empty_line_above_the_names_is_refused(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_empty_line_above_the_names_is_refused(lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("\nname,v\nx,a\n")
     for columns in ({}, {"name": "VARCHAR", "v": "VARCHAR"}):
-        error = refused(lakes[0], tmp_path, "*.csv", columns)
+        error = refused(lake, tmp_path, "*.csv", columns)
         assert error.message == "the first line of the file 1.csv is empty"
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
-def test_decimals_have_the_digits_of_the_file(ending: str, lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_decimals_have_the_digits_of_the_file(ending: str, lake: Lake, tmp_path: Path) -> None:
     """A cast of a DOUBLE multiplies it: 558.08 would become 558.080000000000065536."""
     texts = ["558.08", "3254257.72", "1234567.89", "0.1", "123456789.123456"]
     if ending == "json":
@@ -465,8 +456,8 @@ def test_decimals_have_the_digits_of_the_file(ending: str, lakes: tuple[Lake, La
     else:
         values = ", ".join(f"({text}::DOUBLE, [{text}]::DECIMAL(38,18)[])" for text in texts)
         written(tmp_path / "1.parquet", f"FROM (VALUES {values}) AS t(v, l)")
-    load(lakes[0], tmp_path, f"*.{ending}", {"v": "DECIMAL(38,18)", "l": "DECIMAL(38,18)[]"})
-    assert sorted(rows(lakes[0])) == sorted((Decimal(text), [Decimal(text)]) for text in texts)
+    load(lake, tmp_path, f"*.{ending}", {"v": "DECIMAL(38,18)", "l": "DECIMAL(38,18)[]"})
+    assert sorted(rows(lake)) == sorted((Decimal(text), [Decimal(text)]) for text in texts)
 
 
 REPEATED = pa.table({"v": pa.array([[("a", 1), ("b", 2)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))})
@@ -488,19 +479,19 @@ WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
     ids=["map", "nested map", "boolean", "nested boolean", "parquet map", "declared", "decimal", "declared decimal"],
 )
 def test_values_that_the_reader_takes_for_others_are_refused(
-    content: str | pa.Table, kind: str, message: str, lakes: tuple[Lake, Lake], tmp_path: Path
+    content: str | pa.Table, kind: str, message: str, lake: Lake, tmp_path: Path
 ) -> None:
     if isinstance(content, str):
         (tmp_path / "1.json").write_text(content)
     else:
         pq.write_table(content, tmp_path / "1.parquet")
-    error = refused(lakes[0], tmp_path, "1.*", {"v": kind} if kind else {})
+    error = refused(lake, tmp_path, "1.*", {"v": kind} if kind else {})
     assert message in error.message
-    assert lakes[0].tables() == []
+    assert lake.tables() == []
 
 
-def test_booleans_and_maps_of_json_are_loaded(lakes: tuple[Lake, Lake], tmp_path: Path) -> None:
+def test_booleans_and_maps_of_json_are_loaded(lake: Lake, tmp_path: Path) -> None:
     lines = ['{"b": true, "m": {"a": 1}, "l": [false]}', '{"b": 0, "m": {}, "l": []}', '{"b": null, "m": null}']
     (tmp_path / "1.json").write_text("\n".join(lines))
-    load(lakes[0], tmp_path, "1.json", {"b": "BOOLEAN", "m": "MAP(VARCHAR, INT)", "l": "BOOLEAN[]"})
-    assert rows(lakes[0]) == [(False, {}, []), (True, {"a": 1}, [False]), (None, None, None)]
+    load(lake, tmp_path, "1.json", {"b": "BOOLEAN", "m": "MAP(VARCHAR, INT)", "l": "BOOLEAN[]"})
+    assert rows(lake) == [(False, {}, []), (True, {"a": 1}, [False]), (None, None, None)]

@@ -1,4 +1,4 @@
-"""Files of a pattern, and keys of structs that the declared types lack."""
+"""Files of a pattern, keys of structs that the declared types lack, and texts that DuckDB would guess."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, plan, run
 from lakeconf.pipelines.file_rows import unknown_fields, unknown_json_keys
+from lakeconf.pipelines.file_values import is_guessed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,3 +95,24 @@ def test_folder_with_brackets_in_its_name_is_read(lake: Lake, tmp_path: Path) ->
     for pattern in ("in/*.csv", "in/../**/*.csv"):
         (step,) = plan(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lake)
         assert step.files == ["in/1.csv"]
+
+
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+def test_text_without_a_date_in_iso_8601_is_guessed() -> None:
+    for wanted, text, expected in (
+        *(("DATE", text, False) for text in ("2024-01-02", " 2024-1-2", "2024/01/02", "12024-01-02", "-infinity")),
+        *(("DATE", text, True) for text in ("03/04/2024", "   1-02-2024", "24/01/02")),
+        ("DATE", "0044-03-15 (BC)", False),
+        ("TIMESTAMP", "epoch", False),
+        *(("TIMESTAMP", text, True) for text in ("24-01-02", "01.02.2024 10:00")),
+        *(("TIMESTAMP_S", "2024", True), ("TIMESTAMP_NS", "20240102", True)),
+        *((ZONED, text, False) for text in ("Infinity", "2024-01-02T03:04:05.123+01:00", None)),
+        (ZONED, "2024-01-02 03:04:05 Europe/Berlin", False),
+        *((ZONED, text, True) for text in ("03/04/2024", "2024-13-01")),
+        *(("TIME WITH TIME ZONE", "x", True), ("TIME WITH TIME ZONE", "10:00:00+01", False)),
+    ):
+        condition = is_guessed("v", "VARCHAR", wanted)
+        found = duckdb.execute(f"SELECT {condition} FROM (SELECT CAST(? AS VARCHAR) AS v)", [text]).fetchall()
+        assert found == [(expected,)], (wanted, text)
