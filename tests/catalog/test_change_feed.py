@@ -50,15 +50,6 @@ def deleted(found: ChangesPlan) -> list[int]:
 
 
 @pytest.fixture
-def three(local: Lake) -> Lake:
-    """A lake without inlining; the snapshots 2, 3 and 4 add the files 0, 1 and 2 with ten rows each."""
-    local.run("CREATE TABLE lake.t (a INTEGER)")
-    for start in (0, 10, 20):
-        local.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
-    return local
-
-
-@pytest.fixture
 def inlining(tmp_path: Path) -> Iterator[Lake]:
     """A lake that inlines small changes; the snapshots 2 and 3 insert the rows 1 and 2, and 3."""
     with lake("duckdb", tmp_path) as attached:

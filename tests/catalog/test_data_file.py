@@ -1,11 +1,23 @@
-"""Data files, delete files, their groups, footers and folders, as the catalog and the files describe them."""
+"""Data files, delete files, their groups, footers and folders, and how DuckDB reads the files of a plan."""
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
+import hypothesis.strategies as st
+import narrow_lakes
 import pytest
+from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
+from hypothesis import given, settings
+from narrow_lakes import COLUMNS, OPERATIONS, conditions
 from plain_sql import run_plain
+from random_lakes import LAKES, build, examples
 from staged_changes import file_groups
 
 from lakeconf.catalog.data_file import (
@@ -18,15 +30,15 @@ from lakeconf.catalog.data_file import (
     to_delete_file,
 )
 from lakeconf.catalog.file_footers import read_footers
+from lakeconf.catalog.partial_lake import attach_partial_lake, name_in_lake, refuse_encrypted
+from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, load_table
-from lakeconf.connection.connection import connect
-from lakeconf.errors import StorageError, UnsupportedError
+from lakeconf.connection.connection import connect, load_extension
+from lakeconf.errors import StorageError, TableNotFoundError, UnsupportedError
+from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from catalog_lake import Lake
+    from collections.abc import Iterable, Iterator, Sequence
 
     import lakeconf
     from lakeconf.connection.connection import Connection
@@ -41,15 +53,6 @@ def loaded(source: Lake, version: int | None = None, ids: Sequence[int] | None =
     table = load_table(source.reader, "t", at)
     with source.reader.transaction() as transaction:
         return load_data_files(transaction, table, at, ids)
-
-
-@pytest.fixture
-def files(local: Lake) -> Lake:
-    """A lake with a table `t`; the snapshots 2, 3 and 4 add the files 0, 1 and 2 with ten rows each."""
-    local.run("CREATE TABLE lake.t (a INTEGER)")
-    for start in (0, 10, 20):
-        local.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
-    return local
 
 
 def test_unknown_format_is_refused() -> None:
@@ -70,12 +73,12 @@ def test_repr_shows_no_encryption_key() -> None:
     assert hidden not in repr((data_file, delete_file))
 
 
-def test_only_the_wanted_files_are_loaded(files: Lake) -> None:
-    files.run("DELETE FROM lake.t WHERE a IN (3, 15)")
+def test_only_the_wanted_files_are_loaded(three: Lake) -> None:
+    three.run("DELETE FROM lake.t WHERE a IN (3, 15)")
     for wanted, found in (([], []), ([1], [1]), ([2, 0], [0, 2]), ([99], []), (range(0, 2000, 2), [0, 2])):
-        some = loaded(files, ids=list(wanted))
+        some = loaded(three, ids=list(wanted))
         assert [file.data_file_id for file in some] == found
-        assert some == tuple(file for file in loaded(files) if file.data_file_id in found)
+        assert some == tuple(file for file in loaded(three) if file.data_file_id in found)
 
 
 def groups(lake: lakeconf.Lake, table: str = "t") -> tuple[FileGroup, ...]:
@@ -212,25 +215,21 @@ def table(keys: list[str], types: dict[str, str] | None = None, *, path: str = "
     return TableInfo(id_, "s", "t", columns, path, 0 if keys else None, fields)
 
 
-@pytest.mark.parametrize(
-    ("keys", "names"),
-    [
+def test_keys_have_the_names_of_ducklake() -> None:
+    for keys, names in (
         (["day"], ["day"]),
         (["kind", "price", "zoned"], ["kind", "price", "zoned"]),
         (["month at", "year day"], ["month", "year"]),
         (["year at", "kind", "year day"], ["year", "kind", "year_day"]),
         (["hour at", "month at2"], ["hour", "month"]),
-    ],
-)
-def test_keys_have_the_names_of_ducklake(keys: list[str], names: list[str]) -> None:
-    found = folder_keys(table(keys))
-    assert [key.name for key in found] == names
-    assert [f"{key.transform} {key.column.name}".removeprefix("identity ") for key in found] == keys
+    ):
+        found = folder_keys(table(keys))
+        assert [key.name for key in found] == names, keys
+        assert [f"{key.transform} {key.column.name}".removeprefix("identity ") for key in found] == keys, keys
 
 
-@pytest.mark.parametrize(
-    ("keys", "types"),
-    [
+def test_keys_without_certain_folders_have_none() -> None:
+    for keys, types in (
         ([], TYPES),
         (["year day", "month day"], TYPES),
         (["day at"], TYPES),
@@ -252,10 +251,8 @@ def test_keys_have_the_names_of_ducklake(keys: list[str], names: list[str]) -> N
         (["a=b"], {"a=b": "int32"}),
         (["ü"], {"ü": "int32"}),
         (["year k", "year l l"], {"k": "date", "l l": "date"}),
-    ],
-)
-def test_keys_without_certain_folders_have_none(keys: list[str], types: dict[str, str]) -> None:
-    assert folder_keys(table(keys, types)) == ()
+    ):
+        assert folder_keys(table(keys, types)) == (), keys
 
 
 @pytest.mark.parametrize("path", ["/env=prod/data/s/t/", "s3://bucket/a=b/s/t/", "/data/s/t=/"])
@@ -278,17 +275,14 @@ def test_files_whose_values_are_not_read_from_paths_may_have_two_keys_on_a_colum
     assert [key.name for key in keys] == ["year", "month", "day"]
 
 
-@pytest.mark.parametrize(
-    ("folder", "values"),
-    [
+def test_values_of_a_file_come_from_its_folder() -> None:
+    for folder, values in (
         ("kind=a%20b%2Fc/year=2024/", ("a b/c", "2024")),
         ("kind=/year=__HIVE_DEFAULT_PARTITION__/", ("", None)),
         ("kind=%C3%A9%2B+/year=1/", ("é++", "1")),
         ("kind=a=b/year=1/", ("a=b", "1")),
-    ],
-)
-def test_values_of_a_file_come_from_its_folder(folder: str, values: tuple[str | None, ...]) -> None:
-    assert folder_values(table(["kind", "year day"]), f"/data/s/t/{folder}f.parquet") == values
+    ):
+        assert folder_values(table(["kind", "year day"]), f"/data/s/t/{folder}f.parquet") == values, folder
 
 
 @pytest.mark.parametrize(
@@ -298,3 +292,130 @@ def test_values_of_a_file_come_from_its_folder(folder: str, values: tuple[str | 
 def test_file_in_another_folder_has_no_values(path: str) -> None:
     with pytest.raises(StorageError, match=r"is not in the folder of a partition of s\.t"):
         folder_values(table(["kind", "year day"]), path)
+
+
+def rows(plan: ScanPlan) -> Counter[tuple[object, ...]]:
+    """The rows of a plan's files, with their ids, read in a partial lake."""
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        source = attach_partial_lake(connection, "part", plan)
+        return Counter(connection.rows(_query([name_in_lake(column) for column in plan.columns], source)))
+
+
+def expected(source: Lake, plan: ScanPlan) -> Counter[tuple[object, ...]]:
+    """The same rows, read in the lake."""
+    table = f"lake.main.{identifier(plan.table.name)} AT (VERSION => {plan.snapshot_id})"
+    with source.reader.lake_cursor() as cursor:
+        names = [column.name for column in plan.columns]
+        return Counter(cursor.rows(f"{_query(names, table)} WHERE filename LIKE '%/%'"))
+
+
+def _query(names: Iterable[str], source: str) -> str:
+    columns = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in names)
+    return f"SELECT rowid, snapshot_id, filename, file_row_number, {columns} FROM {source}"
+
+
+def assert_alike(source: Lake, versions: Iterable[int] | None = None) -> list[ScanPlan]:
+    """Compares the table `t` at some snapshots, by default at all; returns the plans."""
+    plans = []
+    for version in source.versions() if versions is None else versions:
+        with contextlib.suppress(TableNotFoundError):
+            plans.append(plan_scan(source.reader, "t", version))
+            assert rows(plans[-1]) == expected(source, plans[-1])
+    return plans
+
+
+def test_random_lakes_are_read_alike() -> None:
+    seen = Counter[str]()
+    _compare_random_lakes(seen)
+    assert min(seen[kind] for kind in ("plain", "mapped", "delete files")) > 0, seen
+
+
+@examples(12, prove=300)
+@given(**LAKES)
+def _compare_random_lakes(
+    seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
+) -> None:
+    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
+    with tempfile.TemporaryDirectory() as name:
+        with lake("duckdb", Path(name), options=options) as source:
+            build(source, columns, operations)
+        # Attach again: a DuckDB instance cannot be used after an internal error.
+        with lake("duckdb", Path(name), options=options) as source:
+            for plan in assert_alike(source):
+                seen["plain"] += bool(plan.files) and not plan.name_mappings
+                seen["mapped"] += bool(plan.name_mappings)
+                seen["delete files"] += any(file.delete_file for file in plan.files)
+
+
+def test_deletion_vectors_are_applied(vectors: Lake) -> None:
+    vectors.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(1000)", "DELETE FROM lake.t WHERE id % 3 = 0")
+    (_, plan) = assert_alike(vectors)
+    deletes = plan.files[0].delete_file
+    assert deletes is not None
+    assert deletes.format == "puffin"
+
+
+def test_columns_that_look_like_virtual_ones_keep_their_values(usual: Lake) -> None:
+    usual.run('CREATE TABLE lake.t AS SELECT 7 AS filename, 8 AS rowid, \'x\' AS "a""b", 9 AS rows FROM range(50)')
+    plan = plan_scan(usual.reader, "t", usual.newest)
+    with connect() as connection:
+        load_extension(connection, "ducklake")
+        found = connection.rows(f"FROM {attach_partial_lake(connection, 'part', plan)}")
+    assert found == [(7, 8, "x", 9)] * 50
+
+
+def test_many_files_need_several_statements(usual: Lake) -> None:
+    usual.run("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE lake.t AS SELECT 1 AS id")
+    plan = plan_scan(usual.reader, "t", usual.newest)
+    (file,) = plan.files
+    files = tuple(replace(file, data_file_id=number, row_id_start=number) for number in range(2001))
+    assert sum(rows(replace(plan, files=files)).values()) == 2001
+
+
+def test_encrypted_files_are_read_with_their_keys(tmp_path: Path) -> None:
+    with lake("duckdb", tmp_path, options=", ENCRYPTED, DATA_INLINING_ROW_LIMIT 0") as source:
+        load_extension(source.connection, "httpfs")
+        source.run("CREATE TABLE lake.t AS SELECT range AS id FROM range(50)", "DELETE FROM lake.t WHERE id = 7")
+        (_, plan) = assert_alike(source)
+        with pytest.raises(UnsupportedError, match=r"files of main\.t are encrypted"):
+            refuse_encrypted(plan)
+
+
+# Each example creates a lake and reads all its snapshots.
+EXAMPLES = 200 if hypothesis.settings().max_examples > 200 else 12
+
+
+@pytest.mark.parametrize("kind", FILE_CATALOGS)
+@settings(max_examples=EXAMPLES)
+@given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14))
+def test_plan_returns_the_rows_of_every_snapshot(
+    kind: str, columns: dict[str, str], operations: list[tuple[str, Any, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, lake(kind, Path(folder)) as source:
+        narrow_lakes.build(source, columns, operations)
+        for version in source.versions():
+            try:
+                plan = plan_scan(source.reader, "t", version)
+            except TableNotFoundError:
+                assert version < 1
+                continue
+            assert planned_rows(source, plan) == duckdb_rows(source, plan), version
+
+
+@pytest.mark.parametrize("kind", FILE_CATALOGS)
+@settings(max_examples=EXAMPLES)
+@given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14), data=st.data())
+def test_pruning_never_skips_a_matching_row(
+    kind: str, columns: dict[str, str], operations: list[tuple[str, Any, int]], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, lake(kind, Path(folder)) as source:
+        narrow_lakes.build(source, columns, operations)
+        versions = [version for version in source.versions() if version >= 1]
+        version = data.draw(st.sampled_from(versions))
+        one = conditions(load_table(source.reader, "t", version).columns)
+        for _ in range(6):
+            joined = data.draw(st.sampled_from([" AND ", " OR "]))
+            where = joined.join(f"({text})" for text in data.draw(st.lists(one, min_size=1, max_size=3)))
+            plan = plan_scan(source.reader, "t", version, where=where)
+            assert planned_rows(source, plan) == duckdb_rows(source, plan, where), where

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from lakeconf.catalog.sql_references import References
 
 
-@pytest.mark.parametrize(
-    ("sql", "names"),
-    [
+def test_tables_are_found_and_ctes_are_not() -> None:
+    for sql, names in (
         ("SELECT * FROM raw.a JOIN b USING (id)", ["raw.a", "b"]),
         ("FROM a JOIN b USING (id)", ["a", "b"]),
         ("WITH c AS (SELECT * FROM a) SELECT * FROM C, raw.c", ["a", "raw.c"]),
@@ -53,15 +52,12 @@ if TYPE_CHECKING:
         ("FROM (UNPIVOT a ON x, y)", ["a"]),
         ("PIVOT raw.a ON x IN (1, 2) USING sum(y)", ["raw.a"]),
         ("FROM a AT (VERSION => 3)", ["a"]),
-    ],
-)
-def test_tables_are_found_and_ctes_are_not(sql: str, names: list[str]) -> None:
-    assert [table.name for table in parse_query(sql).tables] == names
+    ):
+        assert [table.name for table in parse_query(sql).tables] == names, sql
 
 
-@pytest.mark.parametrize(
-    ("sql", "changed"),
-    [
+def test_only_the_names_of_views_change() -> None:
+    for sql, changed in (
         ("SELECT t.a = b IS NOT NULL FROM t;", 'SELECT t.a = b IS NOT NULL FROM v AS "t";'),
         ("SELECT x.q FROM t AS x(q)", "SELECT x.q FROM v AS x(q)"),
         ("FROM k : t, t k2", "FROM k : v, v k2"),
@@ -71,10 +67,8 @@ def test_tables_are_found_and_ctes_are_not(sql: str, names: list[str]) -> None:
         ("SUMMARIZE t", "SUMMARIZE v"),
         ("DESCRIBE SELECT t.a FROM t", 'DESCRIBE SELECT t.a FROM v AS "t"'),
         ("FROM 'x.csv', 日本, t", "FROM 'x.csv', 日本, v AS \"t\""),
-    ],
-)
-def test_only_the_names_of_views_change(sql: str, changed: str) -> None:
-    assert query_over_views(sql, {"t": "v"}) == changed
+    ):
+        assert query_over_views(sql, {"t": "v"}) == changed, sql
 
 
 def test_a_name_of_several_parts_is_one_place() -> None:
@@ -141,9 +135,8 @@ def found(connection: Connection, sql: str) -> References:
     return references
 
 
-@pytest.mark.parametrize(
-    ("sql", "relations"),
-    [
+def test_relations_are_found_at_every_depth(connection: Connection) -> None:
+    for sql, relations in (
         ("SELECT 1", set()),
         ("FROM t", {"t"}),
         ("FROM Lake.Raw.Events JOIN raw.other USING (id)", {"lake.raw.events", "raw.other"}),
@@ -154,11 +147,9 @@ def found(connection: Connection, sql: str) -> References:
         ('FROM "odd.name"."X y"', {"odd.name.x y"}),
         ("PIVOT t ON a USING sum(b)", None),
         ("DESCRIBE t", {"t"}),
-    ],
-)
-def test_relations_are_found_at_every_depth(connection: Connection, sql: str, relations: set[str] | None) -> None:
-    references = find_references(connection, sql)
-    assert (references and {str(name) for name in references.relations}) == relations
+    ):
+        references = find_references(connection, sql)
+        assert (references and {str(name) for name in references.relations}) == relations, sql
 
 
 def test_functions_and_table_functions_are_kept_apart(connection: Connection) -> None:

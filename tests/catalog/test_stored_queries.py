@@ -333,17 +333,14 @@ def test_value_that_the_catalog_stores_as_another_type_is_not_overlooked(tmp_pat
             stored_sql(transaction, names=False)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
+def test_sql_that_reads_is_accepted(two_tables: lakeconf.Lake) -> None:
+    for sql in (
         *("SELECT 'call ducklake_expire_snapshots(1)' AS \"set_option\"", "SELECT 1 -- merge_adjacent_files()"),
         *("SELECT expire_snapshots FROM t", "CALL pragma_version()", "CALL dev.table_info()"),
         *("PIVOT (FROM t) ON a USING count(*)", "DESCRIBE t"),
         *("WITH query(a) AS (SELECT 1) FROM query AS set_option(b)", "FROM ducklake_list_files('dev', 't')"),
-    ],
-)
-def test_sql_that_reads_is_accepted(sql: str, two_tables: lakeconf.Lake) -> None:
-    check_only_reads(two_tables._session.reader.connection, sql)
+    ):
+        check_only_reads(two_tables._session.reader.connection, sql)
 
 
 @pytest.mark.parametrize(

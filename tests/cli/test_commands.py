@@ -1,8 +1,13 @@
-"""The command line: output, streams and exit codes of the commands, and docs/cli.md, their generated reference."""
+"""The command line: options, .env files, output, logs, Ctrl-C and exit codes of the commands, and docs/cli.md."""
 
 from __future__ import annotations
 
+import ast
 import copy
+import logging
+import os
+import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +17,11 @@ import click
 import pytest
 from source_tree import REPOSITORY
 
-from lakeconf.cli.app import COMMANDS, GROUPS, commands
+import lakeconf
+from lakeconf.cli import app, main
+from lakeconf.cli.app import COMMANDS, GROUPS, commands, run
+from lakeconf.cli.options import env_variables
+from lakeconf.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,3 +149,201 @@ def test_page_contains_the_help_of_every_command(check_golden: Callable[[Path, s
         f"## Options of several commands\n\n```text\n{formatter.getvalue()}```\n",
     ]
     check_golden(REPOSITORY / "docs" / "cli.md", "\n".join([HEAD, *sections]))
+
+
+@pytest.fixture
+def a_lake(project: Path) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("raw.events", {"id": "BIGINT"})
+
+
+def test_verbose_logs_to_stderr_in_any_position_and_once(a_lake: None, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["-v", "tables"], ["tables", "-v"], ["tables", "--verbose"], ["-v", "--debug", "tables", "-v", "--debug"],
+    ):  # fmt: skip
+        assert app.run(arguments) == 0
+        shown = capsys.readouterr()
+        assert shown.err.count("INFO    lakeconf.lake: opened dev at snapshot") == 1
+        assert "opened dev" not in shown.out
+
+
+def test_logging_is_restored_after_each_command(a_lake: None, capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("lakeconf")
+    handlers, level = list(logger.handlers), logger.level
+    for arguments in (["--debug", "tables", "-v"], ["tables"]):
+        capsys.readouterr()
+        assert app.run(arguments) == 0
+    assert capsys.readouterr().err == ""
+    assert (list(logger.handlers), logger.level) == (handlers, level)
+
+
+def test_debug_shows_the_traceback_of_an_error(a_lake: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["--debug", "tables", "--store", "nowhere"]) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert shown.count("nowhere") >= 2
+    assert app.run(["-v", "tables", "--store", "nowhere"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+LONG_QUERY = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b"
+
+# The process sends itself the signal once the named function has started and used some CPU time.
+INTERRUPTED = """\
+import importlib, os, signal, sys, threading, time
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+module, name, attribute, seconds = sys.argv.pop(1).split(":")
+begun = threading.Event()
+
+def interrupt():
+    begun.wait()
+    used = time.process_time()
+    while time.process_time() < used + float(seconds):
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+owner = getattr(importlib.import_module(module), name)
+call = getattr(owner, attribute)
+
+def watched(*arguments, **options):
+    begun.set()
+    return call(*arguments, **options)
+
+setattr(owner, attribute, watched)
+threading.Thread(target=interrupt, daemon=True).start()
+from lakeconf.cli import main
+sys.exit(main())
+"""
+
+
+def interrupted(point: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", INTERRUPTED, point, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+@pytest.mark.parametrize("query", [LONG_QUERY, LONG_QUERY.replace("count(*)", "*")])
+def test_ctrl_c_stops_a_long_query(query: str, project: Path) -> None:
+    lakeconf.init().get_store().open().close()
+    done = interrupted("lakeconf.connection.connection:Connection:named_rows:0.5", "sql", query, "--format", "csv")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_second_ctrl_c_ends_a_command_that_waits_for_a_server(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        place = f'host = "127.0.0.1", port = {server.getsockname()[1]}, database = "d", user = "u", password = "p"'
+        backend = f'{{ type = "postgres", {place} }}'
+        storage = '{ type = "local", path = "data" }'
+        (project / "lakeconf.toml").write_text(
+            f"[stores.dev]\nmetadata_backend = {backend}\nstorage_backend = {storage}\n"
+        )
+        command = [sys.executable, "-m", "lakeconf", "tables"]
+        with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            with server.accept()[0]:  # it never gets an answer
+                process.send_signal(signal.SIGINT)
+                assert "press Ctrl-C again" in process.stderr.readline()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 130
+
+
+def test_ctrl_c_before_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lakeconf.cli.app.run", interrupt)
+    monkeypatch.setattr("gc.set_threshold", lambda *_: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    assert main() == 130
+
+
+def test_no_option_is_declared_twice() -> None:
+    """Copies of an option drift apart: the shared ones are in `options.py`."""
+    declared = Counter(
+        ast.unparse(call)
+        for module in (REPOSITORY / "lakeconf" / "cli").glob("*.py")
+        for call in ast.walk(ast.parse(module.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "click.option"
+    )
+    assert len(declared) > 20
+    assert [text for text, count in declared.items() if count > 1] == []
+
+
+# Options whose values are names or paths, which the command looks up before it connects.
+NAMES = {"--config", "--env-file", "--store", "--on", "--output", "--file", "--explain"}
+
+
+def _checked() -> list[tuple[str, str]]:
+    return [
+        (name, option)
+        for name in COMMANDS
+        if (command := commands.get_command(click.Context(commands), name)) is not None
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+        if (option := parameter.opts[-1]) not in NAMES
+    ]
+
+
+@pytest.mark.parametrize(("name", "option"), _checked(), ids="".join)
+def test_values_of_options_are_checked_before_anything_is_read(
+    name: str, option: str, called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a folder without a configuration
+    command = commands.get_command(click.Context(commands), name)
+    assert command is not None
+    arguments = [one for one in command.params if isinstance(one, click.Argument) and one.required]
+    (tmp_path / "given.csv").write_text("id\n1\n")
+    given = ["dbt" if isinstance(one.type, click.Choice) else "given.csv" for one in arguments]
+    code, _, err = called(name, *given, option, "?")
+    assert (code, f"Invalid value for '{option}'" in err or f"/ '{option}'" in err) == (2, True), err
+
+
+def test_config_option_selects_the_file_before_and_after_the_command(project: Path, called: Any) -> None:
+    folder = project / "sub"
+    folder.mkdir()
+    text = (project / "lakeconf.toml").read_text()
+    (folder / "lakeconf.toml").write_text(text.replace("dev", "of_sub"))
+    for arguments in (
+        ["--config", "sub", "stores"],
+        ["stores", "--config", "sub"],
+        ["--config", "missing", "stores", "--config", "sub/lakeconf.toml"],
+        ["preview-sql", "--config", "sub"],
+        ["validate", "--config", "sub", "--store", "of_sub"],
+    ):
+        code, out, _ = called(*arguments)
+        assert (code, "of_sub" in out or arguments[0] == "validate") == (0, True)
+        assert called(*(one.replace("sub/lakeconf.toml", "sub/no").replace("sub", "no") for one in arguments))[0] == 1
+
+
+def test_references_are_not_resolved(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("# a comment\nexport A='a # $Y'\nB=${A}$(ls) # b\nC=\"x\\ny\"\n")
+    assert env_variables(tmp_path / ".env") == {"A": "a # $Y", "B": "${A}$(ls)", "C": "x\ny"}
+
+
+def test_invalid_lines_and_missing_files_are_errors_that_show_no_value(tmp_path: Path) -> None:
+    for line in ("planted", "X='planted", "X='planted' y", "=planted", "X=planted\0"):
+        (tmp_path / ".env").write_text(f"A=1\n{line}\nB=2\n")
+        with pytest.raises(ConfigError) as raised:
+            env_variables(tmp_path / ".env")
+        ((problem,),) = [raised.value.problems]
+        assert (problem.file, problem.line, problem.code) == (tmp_path / ".env", 2, "LC002")
+        assert "planted" not in repr(raised.value) + str(raised.value)
+    with pytest.raises(ConfigError, match="file not found"):
+        env_variables(tmp_path / "missing")
+
+
+def test_variables_are_set_until_the_command_ends(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project / "sub"
+    folder.mkdir()
+    (folder / "lakeconf.toml").write_text((project / "lakeconf.toml").read_text().replace("dev", "of_sub"))
+    (project / "variables").write_text("LAKECONF_CONFIG=sub\n")
+    assert run(["--env-file", "variables", "stores"]) == 0
+    assert "of_sub" in capsys.readouterr().out
+    assert "LAKECONF_CONFIG" not in os.environ
+    monkeypatch.setenv("LAKECONF_CONFIG", str(project))
+    assert run(["--env-file", "variables", "stores"]) == 0
+    assert "of_sub" not in capsys.readouterr().out
+    assert os.environ["LAKECONF_CONFIG"] == str(project)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import duckdb
 import pytest
+from promotions import stored_rows as rows
 
 import lakeconf
 from lakeconf.errors import CommitConflictError
@@ -26,13 +27,6 @@ create raw.prices: 2 rows
 """
 
 
-def rows(table: str = "raw.prices") -> list[tuple[Any, ...]]:
-    with lakeconf.init().get_store().open() as lake:
-        native: Any = lake.sql(f"FROM {table} ORDER BY ALL").to_native()
-        found: list[tuple[Any, ...]] = native.fetchall()
-        return found
-
-
 def test_types_and_consent_come_first(project: Path, called: Any) -> None:
     (project / "prices.csv").write_text(CSV)
     before = sorted(path.name for path in project.iterdir())
@@ -45,7 +39,7 @@ def test_types_and_consent_come_first(project: Path, called: Any) -> None:
     code, out, _ = called("load", "prices.csv", "RAW.prices", "--yes", "--format", "json")
     found = json.loads(out)
     assert (code, found["created"], found["rows"], found["columns"]["price"]) == (0, False, 2, "DECIMAL(10,2)")
-    assert len(rows()) == 4
+    assert len(rows("raw.prices")) == 4
     with lakeconf.init().get_store().open() as lake:
         assert lake.snapshot_id == found["snapshot_id"]
         assert lake.snapshots()[-1].message == "load prices.csv"
@@ -120,7 +114,7 @@ def test_file_that_does_not_fit_the_table_has_no_plan(project: Path, called: Any
         (project / "prices.csv").write_text(text)
         code, out, err = called("load", "prices.csv", "raw.prices")
         assert (code, out, said in err, hint in err) == (1, "", True, True)
-    assert len(rows()) == 2
+    assert len(rows("raw.prices")) == 2
 
 
 def test_what_was_confirmed_is_what_is_loaded(project: Path) -> None:
@@ -195,9 +189,3 @@ def test_version_or_time_selects_the_snapshot(events_folder: Path, called: Any) 
         assert (found, message in err) == (code, True)
     code, out, err = called("restore", "raw.events", "--timestamp", "2999-01-01T00:00:00+0100", "--dry-run")
     assert (code, out) == (0, "raw.events has not changed since version 4: nothing to restore\n")
-
-
-def test_restore_creates_no_lake(project: Path, called: Any) -> None:
-    code, _, err = called("restore", "t", "--version", "1", "--yes")
-    assert (code, "has no lake yet" in err) == (1, True)
-    assert sorted(path.name for path in project.iterdir()) == ["lakeconf.toml"]

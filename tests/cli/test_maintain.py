@@ -1,20 +1,26 @@
-"""`lakeconf maintain`: its plan, consent, what it does, and its JSON."""
+"""`lakeconf maintain` and `doctor`: plan, steps, verdict, consent, what they do, and their JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from promotions import stored_rows
 
 import lakeconf
+from lakeconf.cli.inspect_commands import _show_findings, _verdict
+from lakeconf.cli.output import show
+from lakeconf.inspection.doctor import FAILED, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 NOW = ("--expire-days", "0", "--cleanup-days", "0", "--force")
 
@@ -28,11 +34,6 @@ def folder(project: Path) -> Path:
             lake.table("raw.t").append(pa.table({"id": pa.array(range(10 * number, 10 * number + 10), pa.int64())}))
     (project / "data/raw/t/ducklake-01234567-89ab-7cde-8f01-23456789abcd.parquet").write_text("rows")
     return project
-
-
-def ids() -> list[int]:
-    with lakeconf.init().get_store().open() as lake:
-        return [row[0] for row in lake.sql("SELECT id FROM raw.t ORDER BY id").collect("pyarrow").rows()]
 
 
 def stored(project: Path) -> set[str]:
@@ -65,7 +66,7 @@ def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called:
 
 
 def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
-    rows = ids()
+    rows = stored_rows("raw.t")
     code, out, err = called("maintain", "--store", "dev", *NOW, "--yes")
     assert (code, err) == (0, "")
     plan, done = out.split("done:\n")
@@ -73,7 +74,7 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     assert ", and has 1 (" in done
     assert "snapshots expired (versions 0 to 11)" in done
     assert "11 files removed" in done
-    assert ids() == rows
+    assert stored_rows("raw.t") == rows
     with lakeconf.init().get_store().open() as lake:
         assert len(lake.snapshots()) == 1
     assert called("maintain", "--store", "dev") == (
@@ -125,3 +126,69 @@ def test_times_that_are_no_time_are_refused(value: str, project: Path, called: A
     for option in ("--expire-days", "--cleanup-days"):
         code, _, err = called("maintain", option, value, "--dry-run")
         assert (code, f"Invalid value for '{option}'" in err) == (2, True)
+
+
+def test_broken_store_as_text_and_as_json(project: Path, called: Any) -> None:
+    (project / "catalog.sqlite").write_text("this is no database, but a text of some length")
+    code, out, _ = called("doctor")
+    assert (code, "✗ catalog" in out) == (1, True)
+    code, out, err = called("doctor", "--store", "dev", "--format", "json")
+    data = json.loads(out)
+    assert (code, err, data["store"], data["ok"]) == (1, "", "dev", False)
+    catalog = next(step for step in data["steps"] if step["name"] == "catalog")
+    assert catalog["status"] == "failed"
+    assert set(catalog) == {"name", "status", "found", "hint", "seconds"}
+
+
+ODD = Step("a", "warning", "odd", "do it")
+BROKEN = Step("b", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^", "do it")
+
+
+@pytest.mark.parametrize(
+    ("steps", "lines"),
+    [
+        (
+            [Step("catalog", "ok", "readable"), Step("clock", "skipped", "no server")],
+            ["✓ catalog             readable", "- clock               no server", "dev works"],
+        ),
+        (
+            [ODD, Step("c", "warning", "odd")],
+            [
+                *("! a                   odd", "                      hint: do it", "! c                   odd"),
+                "dev works; look at the warnings: a, c",
+            ],
+        ),
+        (
+            [ODD, BROKEN, Step("c", "failed", "broken")],
+            [
+                *("! a                   odd", "                      hint: do it"),
+                "✗ b                   Binder Error: no such column LINE 1: FROM t ^",
+                *("                      hint: do it", "✗ c                   broken"),
+                "dev does not work: b, c failed",
+            ],
+        ),
+    ],
+)
+def test_steps_and_verdict(steps: list[Step], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for step in steps:
+        _show_findings(step)
+    show(_verdict("dev", steps))
+    assert capsys.readouterr() == ("".join(f"{line}\n" for line in lines), "")
+
+
+def test_repair_of_a_moved_catalog_needs_consent(project: Path, called: Any) -> None:
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("raw.t", {"id": "BIGINT"})
+    text = (project / "lakeconf.toml").read_text()
+    (project / "lakeconf.toml").write_text(text.replace("catalog.sqlite", "moved.sqlite"))
+    shutil.copy(project / "catalog.sqlite", project / "moved.sqlite")
+    markers = {path: path.read_bytes() for path in (project / "data").rglob("*") if path.is_file()}
+    called("doctor", "--yes")
+    code, out, err = called("doctor", "--repair")
+    assert (code, out) == (2, "")
+    assert "was created for a catalog at another location" in err.splitlines()[0]
+    assert "then pass --yes" in err
+    assert {path: path.read_bytes() for path in (project / "data").rglob("*") if path.is_file()} == markers
+    code, out, err = called("doctor", "--repair", "--yes")
+    assert (code, "at another location" in err) == (0, True)
+    assert called("doctor")[0] == 0

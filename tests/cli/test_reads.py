@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,28 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Each command without the options that make it write; `verify` starts Spark.
-READS = [
-    *(
-        "validate",
-        "validate --untrusted",
-        "stores",
-        "preview-sql",
-        "preview-sql --portable",
-        "export json-schema",
-        "validate --explain LC012",
-    ),
-    *(
-        "export dbt",
-        "export dlt",
-        "doctor",
-        "tables",
-        "tables raw.events",
-        "snapshots",
-        "report",
-    ),
-    *("maintain --dry-run", "restore raw.events --version 2 --dry-run", "graph", "plan"),
-    *("copy dev other raw.events --dry-run", "diff dev other raw.events"),
-]
+_READS = (
+    "validate, validate --untrusted, stores, preview-sql, preview-sql --portable, export json-schema, "
+    "validate --explain LC012, export dbt, export dlt, doctor, tables, tables raw.events, snapshots, report, "
+    "maintain --dry-run, restore raw.events --version 2 --dry-run, graph, plan, "
+    "copy dev other raw.events --dry-run, diff dev other raw.events"
+)
+READS = _READS.split(", ")
 READS_OF_SQL = [["sql", "SELECT count(*) FROM raw.events"], ["sql", "CREATE TABLE raw.t (a INT)"]]
 # They write: files that their options name, or the lake.
 WRITES = {"init", "load", "run", "test", "verify"}
@@ -117,17 +103,12 @@ METHODS: dict[type, dict[str, Callable[[Any], object]]] = {
     Lake: {
         "at": lambda lake: lake.at(version=1).table("raw.events").count(),
         "columns_of": lambda lake: lake.columns_of(lake.table("raw.events").scan()),
-        "maintenance": lambda lake: lake.maintenance,
         "plan_restore": lambda lake: lake.plan_restore("raw.events", version=2),
         "query": lambda lake: lake.query("FROM f", {"f": lake.table("raw.events").scan()}).collect(),
-        "refresh": lambda lake: lake.refresh(),
-        "runs": lambda lake: lake.runs,
-        "snapshot_id": lambda lake: lake.snapshot_id,
-        "snapshots": lambda lake: lake.snapshots(),
         "sql": lambda lake: lake.sql("FROM raw.events").collect(),
         "table": lambda lake: lake.table("raw.events"),
-        "tables": lambda lake: lake.tables(),
-        "views": lambda lake: lake.views(),
+        **{name: attrgetter(name) for name in ("maintenance", "runs", "snapshot_id")},
+        **{name: methodcaller(name) for name in ("refresh", "snapshots", "tables", "views")},
     },
     Maintenance: {
         "plan_cleanup": lambda one: one.plan_cleanup(older_than=timedelta(0), force=True),
@@ -135,19 +116,11 @@ METHODS: dict[type, dict[str, Callable[[Any], object]]] = {
     },
     Table: {
         "changes": lambda table: table.changes(since=1).collect(),
-        "column_comments": lambda table: table.column_comments,
-        "comment": lambda table: table.comment,
-        "count": lambda table: table.count(),
         "explain": lambda table: table.explain(where="id = 3"),
-        "files": lambda table: table.files(),
-        "head": lambda table: table.head(),
-        "history": lambda table: table.history(),
-        "idempotency_keys": lambda table: table.idempotency_keys(),
         "scan": lambda table: table.scan(where="id = 3").collect(),
-        "schema": lambda table: table.schema,
-        "to_arrow": lambda table: table.to_arrow(),
-        "to_pandas": lambda table: table.to_pandas(),
-        "to_polars": lambda table: table.to_polars(),
+        **{name: attrgetter(name) for name in ("column_comments", "comment", "schema")},
+        **{name: methodcaller(name) for name in ("count", "files", "head", "history", "idempotency_keys")},
+        **{name: methodcaller(name) for name in ("to_arrow", "to_pandas", "to_polars")},
     },
 }
 # These write, need a running Spark, or have tests of their own.

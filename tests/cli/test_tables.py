@@ -1,17 +1,27 @@
-"""`lakeconf tables`, `snapshots` and `verify`: text, JSON and exit codes."""
+"""`lakeconf sql`, `tables`, `snapshots` and `verify`: text, JSON, refused statements and exit codes."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from local_stores import in_bucket
+
 import lakeconf
+from lakeconf.errors import StorageError, UnsafeQueryError
+from lakeconf.inspection.read_only_sql import query
 from lakeconf.wording import byte_size
 
 if TYPE_CHECKING:
-    import pytest
+    from servers import S3Server
+
+    from lakeconf import Store
 
 
 def test_sizes_and_files_of_a_table_are_those_of_ducklake(events_folder: Path, shown: Any, called: Any) -> None:
@@ -143,7 +153,197 @@ def test_errors_come_before_spark_starts(events_folder: Path, called: Any, monke
 
 
 def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
-    for command in (("verify", "raw.events"), ("snapshots",), ("tables",), ("tables", "raw.events"), ("report",)):
-        code, out, err = called(*command)
+    for command in (
+        *("verify raw.events", "snapshots", "tables", "tables raw.events", "report", "restore t --version 1 --yes"),
+    ):
+        code, out, err = called(*command.split())
         assert (code, out, "error: store 'dev' has no lake yet" in err) == (1, "", True)
         assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
+
+
+def test_json_of_nan_and_infinities_is_valid(project: Path, shown: Any, called: Any) -> None:
+    query = "SELECT 'nan'::DOUBLE a, 'inf'::FLOAT b, ['-inf'::DOUBLE] c"
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    out = shown("sql", query, "--format", "json")
+    assert json.loads(out, parse_constant=refuse) == [{"a": "NaN", "b": "Infinity", "c": ["-Infinity"]}]
+    assert shown("sql", query, "--format", "csv").splitlines()[1] == 'nan,inf,"[""-Infinity""]"'
+    code, out, err = called("sql", "SELECT 1 AS a, 2 AS a", "--format", "json")
+    assert (code, out) == (1, "")
+    assert "error: the result has several columns named 'a', and a row in JSON can have only one" in err
+    assert called("sql", "SELECT 1 AS a, 2 AS a", "--format", "csv")[:2] == (0, "a,a\n1,2\n")
+
+
+def test_values_of_every_kind_are_shown(project: Path, shown: Any) -> None:
+    query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
+    (row,) = json.loads(shown("sql", query, "--format", "json"))
+    assert row == {"d": "2024-01-02", "n": "1.50", "b": "6162", "l": [1, None], "s": {"a": 1}, "x": None, "t": "y" * 70}
+    assert shown("sql", query, "--format", "csv").splitlines()[1] == (
+        '2024-01-02,1.50,6162,"[1, null]","{""a"": 1}",,' + "y" * 70
+    )
+    assert shown("sql", query).splitlines()[1].split("  ")[-2:] == ["NULL", "y" * 59 + "…"]
+    query = "SELECT repeat('x', 60) AS a, repeat('y', 61) AS b, 'l' || chr(10) || 'm' AS c"
+    assert shown("sql", query).splitlines()[1].split() == ["x" * 60, "y" * 59 + "…", "l\\nm"]
+    # Only rows that a code host would execute are quoted.
+    out = shown("sql", "SELECT unnest(['::error::x', ' ::a', 'a::b', 'c']) AS a, 'd' AS b", "--format", "csv")
+    assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
+
+
+def test_only_safe_queries_run(events_folder: Path, called: Any) -> None:
+    (events_folder / "x.csv").write_text("n\n7\n")
+    for statement, message in (
+        ("DELETE FROM raw.events", "the statement is not a single query"),
+        ("SELECT 1; DROP TABLE raw.events", "the statement is not a single query"),
+        ("FROM duckdb_secrets()", "calls duckdb_secrets"),
+        ("FROM raw.event", "Table with name event does not exist"),
+        ("SELEC 1", "syntax error"),
+        (f"FROM '{events_folder}/x.csv'", "Cannot access file"),
+    ):
+        code, out, err = called("sql", statement)
+        assert (code, out, err.startswith("error: "), message in err) == (1, "", True, True), err
+    for statement, answer in (("SHOW TABLES", "name"), ("FROM information_schema.columns", "ordinal_position")):
+        assert answer in called("sql", statement)[1]
+    with lakeconf.init().get_store().open() as after:
+        assert after.snapshot_id == 4
+
+
+CLEANUP = "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)"
+
+
+def test_no_query_removes_files(events_folder: Path, called: Any) -> None:
+    native = lakeconf.init().get_store().connect()
+    native.execute("CREATE TABLE raw.gone AS FROM range(99); DROP TABLE raw.gone")
+    native.execute("CALL ducklake_expire_snapshots('dev', older_than => now())")
+    native.execute(f"CREATE VIEW removal AS {CLEANUP}; CREATE MACRO remove_files() AS TABLE {CLEANUP}")
+    native.close()
+    before = sorted(events_folder.rglob("*.parquet"))
+    for statement in (
+        CLEANUP,
+        f"WITH gone AS ({CLEANUP}) SELECT (SELECT count(*) FROM gone), id FROM raw.events",
+        f"""FROM query('{CLEANUP.replace("'", "''")}')""",
+        "FROM removal",
+        "FROM remove_files()",
+        "FROM ducklake_delete_orphaned_files('dev', cleanup_all => true)",
+    ):
+        code, _, err = called("sql", statement)
+        assert (code, "error: " in err) == (1, True)
+        assert sorted(events_folder.rglob("*.parquet")) == before != []
+
+
+def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> None:
+    code, out, err = called("sql", "FROM range(3)", "--limit", "3")
+    assert (code, out.split(), err) == (0, ["range", "0", "1", "2"], "")
+    for form in ("csv", "json"):
+        code, out, err = called("sql", "FROM range(200)", "--limit", "3", "--format", form)
+        assert (code, out.count("\n"), err) == (0, 201 if form == "csv" else 602, "")
+    assert called("sql", "FROM range(101)")[2] == "only the first 100 rows are shown; use --limit to show more\n"
+    assert called("sql", "FROM range(9)", "--limit", "0")[0] == 2
+
+
+def test_query_from_a_file_or_the_standard_input(project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
+    arguments: tuple[str, ...]
+    for arguments in (("-f", "q.sql"), ("--file", "q.sql")):
+        assert shown("sql", *arguments) == "one\n  1\n"
+    for arguments in ((), ("-",), ("-f", "-")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 2 AS two")))
+        assert shown("sql", *arguments) == "two\n  2\n"
+
+
+def test_unreadable_query_is_refused(project: Path, called: Any) -> None:
+    (project / "binary.sql").write_bytes(b"SELECT '\xff'")
+    (project / "large.sql").write_bytes(b" " * ((1 << 20) + 1))
+    for arguments, message in [
+        (("-f", "missing.sql"), "'missing.sql': No such file or directory"),
+        (("-f", "binary.sql"), "the query is not UTF-8"),
+        (("-f", "large.sql"), "the query is larger than 1 MiB"),
+        (("SELECT 1", "-f", "binary.sql"), "pass either QUERY or --file"),
+    ]:
+        code, out, err = called("sql", *arguments)
+        assert (code, out, message in err) == (2, "", True)
+
+
+def test_only_a_query_that_reads_nothing_needs_no_lake(project: Path, called: Any) -> None:
+    assert called("sql", "SELECT 1 AS n", "--format", "json") == (0, '[\n  {\n    "n": 1\n  }\n]\n', "")
+    for statement in ("FROM raw.t", "SHOW TABLES", "SELECT"):
+        code, _, err = called("sql", statement)
+        assert (code, "has no lake yet" in err) == (1, True)
+    assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
+
+
+ROWS = pa.table({"i": pa.array(range(10), pa.int64())})
+
+
+def make(folder: Path, storage: dict[str, Any], **options: Any) -> Store:
+    metadata = {"type": "sqlite", "uri": str(folder / "catalog.sqlite")}
+    backends = {"metadata_backend": metadata, "storage_backend": storage, "attach_options": options}
+    store = lakeconf.init({"stores": {"dev": backends}}).get_store("dev")
+    with store.open() as lake:
+        table = lake.create_table("t", like=ROWS)
+        table.append(ROWS)
+        table.delete("i = 3")
+    return store
+
+
+def check(store: Store, rows: int = 9) -> None:
+    assert query(store, "SELECT count(*) FROM t WHERE i >= 0")[1] == [(rows,)]
+    # Before the delete.
+    assert query(store, "SELECT count(*) FROM t AT (VERSION => 2)")[1] == [(10,)]
+
+
+def check_neighbour(store: Store, path: str) -> None:
+    """A file that is not part of the lake cannot be read, neither directly nor through a view of the lake."""
+    with store.connect() as writer:
+        assert writer.execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(10,)]
+        writer.execute(f"CREATE VIEW dev.stolen AS SELECT * FROM read_parquet('{path}')")
+    for statement in (f"FROM '{path}'", f"FROM read_parquet('{path}')", "FROM stolen"):
+        with pytest.raises((UnsafeQueryError, StorageError)):
+            query(store, statement)
+
+
+def neighbour(folder: Path) -> str:
+    path = folder / "neighbour.parquet"
+    pq.write_table(ROWS, path)
+    return str(path)
+
+
+@pytest.mark.parametrize(("path", "encrypted"), [("data", False), ("{folder}/data", True)])
+def test_lake_in_a_local_folder(path: str, encrypted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = make(tmp_path, {"type": "local", "path": path.format(folder=tmp_path)}, encrypted=encrypted)
+    check(store)
+    check_neighbour(store, neighbour(tmp_path))
+
+
+def test_registered_files_outside_the_data_path(tmp_path: Path) -> None:
+    store = make(tmp_path, {"type": "local", "path": str(tmp_path / "data")})
+    outside = tmp_path / "landing" / "part.parquet"
+    outside.parent.mkdir()
+    pq.write_table(ROWS, outside)
+    with store.connect() as writer:
+        writer.execute(f"CALL ducklake_add_data_files('dev', 't', '{outside}')")
+    check(store, 19)
+    check_neighbour(store, neighbour(outside.parent))
+
+
+def test_relative_data_path_stored_by_plain_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = make(tmp_path, {"type": "local", "path": str(tmp_path / "data")})
+    with store.connect() as writer:
+        writer.execute("UPDATE __ducklake_metadata_dev.ducklake_metadata SET value = 'data/' WHERE key = 'data_path'")
+    backends = {"metadata_backend": {"type": "sqlite", "uri": str(tmp_path / "catalog.sqlite")}}
+    storage = {"type": "local", "path": "data"}
+    options = {"override_data_path": True}
+    found = {"stores": {"dev": {**backends, "storage_backend": storage, "attach_options": options}}}
+    check(lakeconf.init(found).get_store("dev"))
+
+
+def test_lake_in_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
+    bucket = s3_server.create_bucket()
+    store = make(tmp_path, in_bucket(s3_server, bucket))
+    check(store)
+    with store.connect() as writer:
+        writer.execute(f"COPY (FROM range(10)) TO 's3://{bucket}/lake-of-others/neighbour.parquet'")
+    check_neighbour(store, f"s3://{bucket}/lake-of-others/neighbour.parquet")

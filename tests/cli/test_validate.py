@@ -1,14 +1,17 @@
-"""`lakeconf validate` in CI: annotations, warnings, the pre-commit hook and the GitHub action."""
+"""`lakeconf init`, `stores` and `validate`: annotations, warnings, codes, the pre-commit hook and the GitHub action."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,9 +19,9 @@ from doc_pages import blocks
 from source_tree import REPOSITORY
 
 from lakeconf.cli.app import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from lakeconf.config.codes import explanation
+from lakeconf.config.config import validate
+from lakeconf.config.warnings import warnings
 
 BROKEN = """\
 [stores.dev.metadata_backend]
@@ -185,3 +188,246 @@ def test_validate_as_json(run_in_stores: Any, variables: None, project: Path) ->
             }
         ],
     }
+
+
+def test_an_existing_file_is_kept_without_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "lakeconf.toml").mkdir()
+    assert run(["init"]) == 2
+    assert "File 'lakeconf.toml' is a directory." in capsys.readouterr().err
+    (folder / "lakeconf.toml").rmdir()
+    (folder / "lakeconf.toml").write_text("mine")
+    assert run(["init"]) == 2
+    assert "lakeconf.toml already exists; use --force to overwrite it" in capsys.readouterr().err
+    assert (folder / "lakeconf.toml").read_text() == "mine"
+    assert run(["init", "--force"]) == 0
+    assert validate() == [] == warnings()
+
+
+def test_getting_started_needs_only_the_package_that_it_installs(folder: Path) -> None:
+    assert run(["init"]) == 0
+    code, *_ = blocks("getting-started.md", "python")
+    without = "import sys; sys.modules |= dict.fromkeys(['pyarrow', 'pandas', 'numpy', 'polars', 'pyspark'])\n"
+    subprocess.run([sys.executable, "-c", without + code], check=True)
+
+
+def test_gitignore_lists_the_folder_of_the_local_lake(folder: Path) -> None:
+    assert run(["init"]) == 0
+    assert not (folder / ".gitignore").exists()
+    git = shutil.which("git") or "git"
+    subprocess.run([git, "init", "-q"], check=True)
+    (folder / ".gitignore").write_text("build/")
+    (folder / ".lakeconf").mkdir()
+    (folder / ".lakeconf" / "catalog.sqlite").touch()
+    for _ in range(2):
+        assert run(["init", "--force"]) == 0
+        assert (folder / ".gitignore").read_text() == "build/\n.lakeconf/\n"
+    status = subprocess.run([git, "status", "--short"], capture_output=True, text=True, check=True)
+    assert status.stdout.split() == ["??", ".gitignore", "??", "lakeconf.toml"]
+
+
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".git").mkdir()
+    assert run(["init", "-o", "my lake.toml", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": "my lake.toml", "store": "dev", "ignored": True}
+    assert run(["init", "-o", "my lake.toml", "--force"]) == 0
+    assert "check it with: lakeconf validate --config 'my lake.toml'" in capsys.readouterr().out
+
+
+def test_code_is_explained_without_a_configuration(folder: Path, called: Any) -> None:
+    code, out, err = called("validate", "--explain", "lc012")
+    assert (code, err, "```" in out) == (0, "", False)
+    assert [line.strip() for line in out.splitlines()] == [
+        line.strip() for line in explanation("LC012").splitlines() if not line.startswith("```")
+    ]
+    found = json.loads(called("validate", "--explain", "lc001", "--format", "json")[1])
+    assert (found["code"], found["text"].partition("\n")[0]) == ("LC001", "# LC001: Configuration not found")
+    code, out, err = called("validate", "--explain", "LC999")
+    assert (code, out, "unknown code 'LC999'" in err) == (1, "", True)
+    for option in (["--format", "github"], ["--strict"], ["--untrusted"], ["--store", "dev"]):
+        code, out, err = called("validate", "--explain", "LC012", *option)
+        assert (code, out, "--explain checks nothing" in err) == (2, "", True)
+
+
+STORES = """\
+[stores.prod]
+alias = "lake"
+
+[stores.prod.metadata_backend]
+type = "postgres"
+host = "${PGHOST}"
+database = "lake_${STAGE}"
+user = "${PGUSER:-lake}"
+password = "${PGPASSWORD}"
+secret_parameters = { sslmode = "require", sslkey = "planted-key" }
+
+[stores.prod.storage_backend]
+type = "s3"
+bucket = "acme"
+secret_parameters = { provider = "credential_chain" }
+
+[stores.prod.attach_options]
+meta_password = "${PGPASSWORD}"
+meta_note = "swordfish"
+
+[stores.staging]
+extends = "prod"
+storage_backend = { prefix = "staging" }
+"""
+
+
+@pytest.fixture
+def stores(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (project / "lakeconf.toml").write_text(STORES)
+    monkeypatch.delenv("PGUSER", raising=False)
+    for name, value in {"PGHOST": "db", "STAGE": "one", "PGPASSWORD": "planted-password"}.items():
+        monkeypatch.setenv(name, value)
+    return project / "lakeconf.toml"
+
+
+def test_each_value_of_a_store_has_an_origin(stores: Path, shown: Any) -> None:
+    every = {
+        one["key"]: (one["value"], one["from"]) for one in json.loads(shown("stores", "staging", "--format", "json"))
+    }
+    unset = {key: value for key, (value, origin) in every.items() if origin == "not set"}
+    assert {"metadata_backend.port", "storage_backend.use_ssl", "committer"} <= unset.keys()
+    found = {key: one for key, one in every.items() if key not in unset}
+    assert not any(known.startswith(f"{key}.") for key in unset for known in found)
+    inherited = ", inherited from stores.prod"
+    assert found == {
+        "alias": ("lake", f"lakeconf.toml:2{inherited}"),
+        "metadata_backend.type": ("postgres", f"lakeconf.toml:5{inherited}"),
+        "metadata_backend.host": ("db", f"the variable PGHOST, named in lakeconf.toml:6{inherited}"),
+        "metadata_backend.database": ("lake_one", f"lakeconf.toml:7, with the variable STAGE{inherited}"),
+        "metadata_backend.user": (
+            "lake",
+            f"the default in lakeconf.toml:8, because the variable PGUSER is not set{inherited}",
+        ),
+        "metadata_backend.password": ("***", f"the variable PGPASSWORD, named in lakeconf.toml:9{inherited}"),
+        "metadata_backend.secret_parameters.sslmode": ("require", f"lakeconf.toml:10{inherited}"),
+        "metadata_backend.secret_parameters.sslkey": ("***", f"lakeconf.toml:10{inherited}"),
+        "storage_backend.type": ("s3", f"lakeconf.toml:13{inherited}"),
+        "storage_backend.bucket": ("acme", f"lakeconf.toml:14{inherited}"),
+        "storage_backend.secret_parameters.provider": ("credential_chain", f"lakeconf.toml:15{inherited}"),
+        "storage_backend.prefix": ("staging", "lakeconf.toml:23"),
+        "attach_options.meta_password": ("***", f"the variable PGPASSWORD, named in lakeconf.toml:18{inherited}"),
+        "attach_options.meta_note": ("***", f"lakeconf.toml:19{inherited}"),
+        "extends": ("prod", "lakeconf.toml:22"),
+    }
+    header, *lines = shown("stores", "staging").splitlines()
+    assert header.split() == ["key", "value", "from"]
+    assert ["storage_backend.prefix", "staging", "lakeconf.toml:23"] in [line.split() for line in lines]
+
+
+def test_values_of_an_invalid_store_are_not_shown(stores: Path, called: Any) -> None:
+    """Nothing tells that the value of a misspelt key is a secret."""
+    for text in (STORES.replace("sslkey =", "ssl key ="), STORES.replace("password =", "passwrd =", 1)):
+        stores.write_text(text.replace('"${PGPASSWORD}"', '"planted-password"'))
+        code, out, err = called("stores", "prod")
+        assert (code, out) == (1, "")
+        assert "planted" not in err
+    stores.write_text(STORES.replace('host = "${PGHOST}"', 'host = "postgres://u:${PGHOST}@h/x"'))
+    assert "u:db@" not in "".join(map(str, called("stores", "prod")))
+
+
+def test_stores_needs_no_variables_and_no_valid_configuration(run_in_stores: Any, project: Path) -> None:
+    code, out, err = run_in_stores("stores")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "*  dev      sqlite + local",
+        "   prod     postgres + s3",
+        "   staging  postgres + s3   extends prod",
+    ]
+    assert json.loads(run_in_stores("stores", "--format", "json")[1])[2] == {
+        "name": "staging",
+        "is_default": False,
+        "metadata_backend": "postgres",
+        "storage_backend": "s3",
+        "extends": "prod",
+        "alias": "staging",
+    }
+    (project / "lakeconf.toml").write_text('[stores.a]\nextends = "b"\n\n[stores.c.metadata_backend]\nx = 1\n')
+    assert run_in_stores("stores") == (0, "   a  ?\n   c  ?\n", "")
+
+
+_NAMES = {*sys.stdlib_module_names, "click", "duckdb", "hatchling", "lakeconf", "pip", "pydantic", "setuptools"}
+_NAMES |= {"sitecustomize", "usercustomize"}
+_CONFIGURATION = "[stores.dev]\nmetadata_backend = { type = 'sqlite', path = 'c' }\nstorage_backend = { type = 1 }\n"
+# Stands for lakeconf in the folder of the action: no package is downloaded. It installs the lakeconf of the tests.
+_BACKEND = """\
+import zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{folder}/lakeconf-0-py3-none-any.whl", "w") as wheel:
+        wheel.write("places.pth")
+        info = "lakeconf-0.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: lakeconf\\nVersion: 0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return "lakeconf-0-py3-none-any.whl"
+"""
+_PROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "lakeconf"
+version = "0"
+"""
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """A checkout with an invalid configuration, where each module leaves a mark if it runs, and with odd settings."""
+    checkout, marks = tmp_path / "checkout", tmp_path / "marks"
+    checkout.mkdir()
+    marks.mkdir()
+    for name in (*_NAMES, "planted"):
+        # `posix` is there before the first file of Python is imported.
+        mark = f"import posix; posix.close(posix.open({str(marks / name)!r}, {os.O_CREAT | os.O_WRONLY}))\n"
+        (checkout / (f"{name}.pth" if name == "planted" else f"{name}.py")).write_text(mark)
+    (checkout / "setup.cfg").write_text("[global]\ncommand_packages = pip\n[install]\nprefix = planted\n")
+    (checkout / "pyproject.toml").write_text("[build-system]\nrequires = []\nbuild-backend = 'pip'\n")
+    (checkout / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:1/\n")
+    (checkout / "lib").symlink_to(checkout)
+    with (checkout / "pyvenv.cfg").open("wb") as huge:
+        huge.truncate(1 << 36)
+    (checkout / "lakeconf.toml").write_text(_CONFIGURATION)
+    return checkout
+
+
+def started(step: dict[str, str], checkout: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Starts a step as GitHub does: in the checkout, unless the step names another folder."""
+    place = step.get("working-directory", str(checkout))
+    place = place.replace("${{ github.action_path }}", environment.get("GITHUB_ACTION_PATH", ""))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    # A workflow may set PYTHONPATH for its own steps.
+    given = os.environ | {"PATH": path, "PYTHONPATH": str(checkout)} | environment
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, cwd=place, env=given, capture_output=True, text=True, check=False, timeout=120)
+    assert os.listdir(checkout.parent / "marks") == []
+    return done
+
+
+def test_github_action_runs_no_planted_code(planted: Path, tmp_path: Path) -> None:
+    action = tmp_path / "action"
+    action.mkdir()
+    (action / "backend.py").write_text(_BACKEND)
+    (action / "pyproject.toml").write_text(_PROJECT)
+    (action / "places.pth").write_text(f"{REPOSITORY}\n{sysconfig.get_path('purelib')}\n")
+    (action / "action-requirements.txt").write_text("# none\n")
+    install, check = yaml.safe_load((REPOSITORY / "action.yml").read_text())["runs"]["steps"]
+    places = {"GITHUB_ACTION_PATH": str(action), "RUNNER_TEMP": str(tmp_path / "runner")}
+    installed = started(install, planted, PIP_DISABLE_PIP_VERSION_CHECK="1", **places)
+    assert installed.returncode == 0, installed.stderr
+    for untrusted in ("true", "false"):
+        checked = started(check, planted, CONFIG_PATH="lakeconf.toml", STRICT="false", UNTRUSTED=untrusted, **places)
+        assert (checked.returncode, checked.stderr) == (1, "")
+        assert checked.stdout.startswith("::error file=lakeconf.toml,line=2")
+
+
+def test_pre_commit_hook_runs_no_planted_code(planted: Path) -> None:
+    (hook,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
+    checked = started({"run": hook["entry"] + " --untrusted"}, planted)
+    assert (checked.returncode, checked.stderr) == (1, "")

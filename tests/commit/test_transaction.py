@@ -1,4 +1,4 @@
-"""Several writes to one table in one transaction: each sees the earlier ones, or is rejected."""
+"""Several writes in one transaction: each sees the earlier ones or is rejected; refused writes; audits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
 
+from lakeconf.commit import audits
+from lakeconf.commit.audits import Audit
 from lakeconf.commit.change import Statements
-from lakeconf.errors import CommitConflictError, UnsupportedError
+from lakeconf.connection.connection import Connection
+from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, UnsupportedError
+from lakeconf.lake.run_journal import ModelRun
+from lakeconf.secret import Secret
 from lakeconf.write.merge_clauses import Delete, Insert
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakeconf import Lake, Store
+
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "n": pa.array([10, 20], pa.int64())})
 MORE = pa.table({"id": pa.array([2, 3], pa.int64()), "n": pa.array([21, 31], pa.int64())})
@@ -140,3 +148,121 @@ def test_random_transactions_match_duckdb(store: Store, seed: int) -> None:
                     oracle(connection, step)
             assert rows(lake) == sorted(connection.execute("FROM t").fetchall()), steps
             assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == rows(lake)
+
+
+@pytest.fixture
+def opened(store: Store) -> Iterator[Lake]:
+    with store.open() as opened:
+        opened.create_table("t", {"id": "BIGINT"})
+        yield opened
+
+
+def test_rejected_write_reports_the_reason(opened: Lake, store: Store) -> None:
+    past = opened.at(version=1)
+    with opened.transaction() as ended:
+        pass
+    with past.transaction() as in_the_past, pytest.raises(LakeconfError, match="the lake is pinned at snapshot 1"):
+        in_the_past.table("t").delete("id = 1")
+    for write in (lambda: past.table("t").delete("id = 1"), lambda: past.execute("DELETE FROM t")):
+        with pytest.raises(LakeconfError, match="nothing can be written: the lake is pinned at snapshot 1"):
+            write()
+    with pytest.raises(LakeconfError, match="nothing can be written: the transaction has ended"):
+        ended.table("t").delete("id = 1")
+    with (
+        store.open(read_only=True) as read_only,
+        pytest.raises(LakeconfError, match="nothing can be written: the store 'dev' is read-only"),
+    ):
+        read_only.table("t").delete("id = 1")
+
+
+def test_ended_transaction_rejects_audits_and_runs(opened: Lake) -> None:
+    with opened.transaction() as ended:
+        pass
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        ended.audit("no rows", "FROM t")
+    with pytest.raises(LakeconfError, match="the transaction has ended"):
+        ended.runs.record(ModelRun("main.t", "run", "code"))
+    assert (ended._scope.transaction.audits, ended._scope.transaction.events) == ([], [])  # type: ignore[union-attr]
+
+
+def test_stream_sink_is_rejected_in_a_transaction(opened: Lake) -> None:
+    """Spark considers a batch written when the sink returns, but the transaction could still discard it."""
+    with (
+        opened.transaction() as tx,
+        pytest.raises(LakeconfError, match="the batches of a stream cannot be a part of it"),
+    ):
+        tx.stream_sink("t")
+
+
+def test_closing_a_transaction_or_past_version_keeps_the_session_open(opened: Lake) -> None:
+    with opened.at(version=1) as past:
+        assert past.tables() == ["main.t"]
+    with opened.transaction() as tx:
+        with tx:
+            tx.table("t").append(pa.table({"id": [1]}))
+        tx.table("t").append(pa.table({"id": [2]}))
+    assert sorted(opened.table("t").scan().collect("pyarrow").rows()) == [(1,), (2,)]
+
+
+@pytest.fixture
+def writing(store: Store) -> Iterator[Lake]:
+    """A lake whose writer has an open transaction with seven rows in the table `t`."""
+    with store.open() as writing:
+        writing.create_table("t", {"id": "BIGINT", "name": "VARCHAR"})
+        writing._session.writer.execute("BEGIN")
+        writing._session.writer.execute("INSERT INTO dev.t SELECT range, 'n' || range FROM range(7)")
+        yield writing
+
+
+def run(writing: Lake, sql: str) -> None:
+    audits.run(Audit("few", sql), writing._session.writer, writing._session.reader)
+
+
+def refused(writing: Lake, sql: str) -> AuditError:
+    with pytest.raises(AuditError) as caught:
+        run(writing, sql)
+    return caught.value
+
+
+def test_audit_without_violations_passes(writing: Lake) -> None:
+    run(writing, "FROM t WHERE id > 6")
+    run(writing, "-- é\n/* pragma */ SELECT * FROM t WHERE id > 6;")
+    assert len(writing.table("t").scan().collect()) == 0, "only the transaction sees the rows"
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "more"),
+    [
+        (1, "1 row", ""),
+        (5, "5 rows", ""),
+        (7, "7 rows", "\n  and 2 more"),
+    ],
+)
+def test_violations_are_counted_and_a_sample_is_shown(count: int, found: str, more: str, writing: Lake) -> None:
+    error = refused(writing, f"SELECT id AS key, name FROM t WHERE id < {count} ORDER BY id")
+    rows = "\n".join(f"  {{'key': {number}, 'name': 'n{number}'}}" for number in range(min(count, 5)))
+    assert error.message == f"the audit 'few' found {found}, so nothing was written:\n{rows}{more}"
+    assert error.hint == "fix the rows or the audit"
+
+
+def test_audit_that_cannot_be_run_is_refused(writing: Lake) -> None:
+    error = refused(writing, "FROM missing")
+    assert error.message.startswith("the audit 'few' cannot be run, so nothing was written: ")
+    assert "missing" in error.message
+    assert "Did you mean" not in error.message
+    assert error.hint == "use one of the tables: main.t"
+    caught = refused(writing, "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)")
+    assert "ducklake_cleanup_old_files() changes the lake without its locks" in caught.message
+    # A view of the lake that may read files is refused before it is bound.
+    writing._session.writer.execute("ROLLBACK")
+    writing._session.writer.execute("CREATE VIEW dev.files AS FROM read_text('/etc/hostname')")
+    assert "read_text" in refused(writing, "FROM files").message
+
+
+def test_error_of_an_audit_shows_no_secret(writing: Lake) -> None:
+    session = writing._session
+    writer = Connection(session.writer.native, [Secret("hunter2hunter2")])
+
+    with pytest.raises(AuditError, match="cannot be run") as caught:
+        audits.run(Audit("few", "SELECT error('hunter2hunter2')"), writer, session.reader)
+    assert "hunter2" not in str(caught.value)

@@ -141,9 +141,8 @@ def test_empty_item_of_a_list_is_no_parameter() -> None:
     assert problem('board = "x"\nbooks = [""]')[:3] == ("LC013", message, "set books: its books")
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "message", "hint"),
-    [
+def test_wrong_value_is_reported_with_the_description_of_its_key() -> None:
+    for line, code, message, hint in (
         ("height = '1'", "LC012", "must be a valid integer", "set height: in cm"),
         ("height = 1.5", "LC012", "must be a valid integer", "set height: in cm"),
         ("width = '1'", "LC012", "must be a valid number", None),
@@ -155,13 +154,9 @@ def test_empty_item_of_a_list_is_no_parameter() -> None:
         ("colour = 'planted'", "LC013", "must be 'red' or 'blue'", "set colour: its colour"),
         ("undescribed = ''", "LC013", "must have at least 1 character", "choose another undescribed"),
         ('undescribed = "a\\nb"', "LC013", "must not contain control characters, such as line ends", None),
-    ],
-)
-def test_wrong_value_is_reported_with_the_description_of_its_key(
-    line: str, code: str, message: str, hint: str | None
-) -> None:
-    found = problem(f'board = "x"\n{line}')
-    assert found == (code, message, hint or found[2], line.partition(" ")[0], 4)
+    ):
+        found = problem(f'board = "x"\n{line}')
+        assert found == (code, message, hint or found[2], line.partition(" ")[0], 4), line
 
 
 def test_value_of_a_variable_is_not_shown() -> None:
@@ -215,9 +210,8 @@ def test_conflict_without_a_key_is_reported_at_the_table() -> None:
 # Helpers.
 
 
-@pytest.mark.parametrize(
-    ("text", "allowed", "expected"),
-    [
+def test_text_of_a_variable_gets_an_allowed_type() -> None:
+    cases: list[tuple[object, set[type], object]] = [
         ("true", {bool}, True),
         ("TRUE", {bool, int}, True),
         ("1", {bool}, True),
@@ -245,11 +239,10 @@ def test_conflict_without_a_key_is_reported_at_the_table() -> None:
         ("true", set(), "true"),
         (7, {bool}, 7),
         (["1"], {int}, ["1"]),
-    ],
-)
-def test_text_of_a_variable_gets_an_allowed_type(text: object, allowed: set[type], expected: object) -> None:
-    found = typed(text, allowed)
-    assert (found, type(found)) == (expected, type(expected))
+    ]
+    for text, allowed, expected in cases:
+        found = typed(text, allowed)
+        assert (found, type(found)) == (expected, type(expected)), text
 
 
 def test_problem_of_a_dict_has_no_line() -> None:

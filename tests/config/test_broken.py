@@ -14,7 +14,6 @@ from lakeconf.cli.app import run
 from lakeconf.config.codes import Code, explanation
 from lakeconf.config.config import validate
 from lakeconf.config.warnings import warnings
-from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,13 +122,6 @@ def test_corrected_example_is_valid(code: str, tmp_path: Path, monkeypatch: pyte
     lay(blocks(code)[-1], tmp_path, monkeypatch)
     assert validate() == []
     assert warnings() == []
-
-
-def test_codes_are_case_insensitive_and_unknown_codes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["validate", "--explain", "lc012"]) == 0
-    assert capsys.readouterr().out.startswith("# LC012: Wrong type")
-    with pytest.raises(LakeconfError, match="unknown code 'LC999'"):
-        explanation("LC999")
 
 
 def test_codes_do_not_change() -> None:

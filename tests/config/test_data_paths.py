@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_source import stores_of
-from prod_store import PROD, problems_of, stores
+from config_source import PROD, problems_of, stores, stores_of
 
 from lakeconf.config.checks import shared_secrets
 from lakeconf.config.config import init, validate
@@ -41,21 +40,36 @@ def local(path: str) -> dict[str, Any]:
     return {"type": "local", "path": path}
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "clash"),
-    [
-        ("/data", "/data", True),
-        ("/data/", "/data", True),
-        ("/data/a/../b", "/data/b", True),
-        ("/data", "/data/b", True),
-        ("/data/b/c", "/data", True),
-        ("/", "/data", True),
-        ("/data", "/data2", False),
-        ("/data/a", "/data/b", False),
-    ],
-)
-def test_overlapping_folders(one: str, other: str, *, clash: bool) -> None:
-    assert codes((sqlite("a"), local(one)), (sqlite("b"), local(other))) == ["s1"] * clash
+FOLDERS = [
+    ("/data", "/data", True),
+    ("/data/", "/data", True),
+    ("/data/a/../b", "/data/b", True),
+    ("/data", "/data/b", True),
+    ("/data/b/c", "/data", True),
+    ("/", "/data", True),
+    ("/data", "/data2", False),
+    ("/data/a", "/data/b", False),
+]
+BUCKETS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake/"}, True),
+    ({"bucket": "acme", "prefix": "lake"}, {"data_path": "s3://acme/lake/raw"}, True),
+    ({"bucket": "acme"}, {"bucket": "acme", "prefix": "lake"}, True),
+    ({"bucket": "acme"}, {"bucket": "ACME"}, True),
+    ({"bucket": "acme"}, {"bucket": "acme", "endpoint": "s3.eu-central-1.amazonaws.com"}, True),
+    ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake2"}, False),
+    ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "Lake"}, False),
+    ({"bucket": "acme"}, {"bucket": "acme2"}, False),
+    ({"bucket": "acme", "endpoint": "one:9000"}, {"bucket": "acme", "endpoint": "two:9000"}, False),
+]
+PATHS = [
+    *((local(one), local(other), clash) for one, other, clash in FOLDERS),
+    *((S3 | one, S3 | other, clash) for one, other, clash in BUCKETS),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "clash"), PATHS)
+def test_overlapping_folders_and_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> None:
+    assert codes((sqlite("a"), one), (sqlite("b"), other)) == ["s1"] * clash
 
 
 @pytest.mark.parametrize(
@@ -88,27 +102,8 @@ def test_every_store_whose_path_differs_is_a_problem() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "clash"),
-    [
-        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake/"}, True),
-        ({"bucket": "acme", "prefix": "lake"}, {"data_path": "s3://acme/lake/raw"}, True),
-        ({"bucket": "acme"}, {"bucket": "acme", "prefix": "lake"}, True),
-        ({"bucket": "acme"}, {"bucket": "ACME"}, True),
-        ({"bucket": "acme"}, {"bucket": "acme", "endpoint": "s3.eu-central-1.amazonaws.com"}, True),
-        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "lake2"}, False),
-        ({"bucket": "acme", "prefix": "lake"}, {"bucket": "acme", "prefix": "Lake"}, False),
-        ({"bucket": "acme"}, {"bucket": "acme2"}, False),
-        ({"bucket": "acme", "endpoint": "one:9000"}, {"bucket": "acme", "endpoint": "two:9000"}, False),
-    ],
-)
-def test_overlapping_buckets(one: dict[str, Any], other: dict[str, Any], *, clash: bool) -> None:
-    assert codes((sqlite("a"), S3 | one), (sqlite("b"), S3 | other)) == ["s1"] * clash
-
-
-@pytest.mark.parametrize(
-    ("other", "options", "clash"),
-    [
+def test_postgres_catalogs_with_the_same_data_path() -> None:
+    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
         ({"metadata_schema": "stagign"}, {}, True),
         ({"database": "other"}, {}, True),
         ({"host": "staging.example.com"}, {}, True),
@@ -118,13 +113,10 @@ def test_overlapping_buckets(one: dict[str, Any], other: dict[str, Any], *, clas
         ({"user": "reader"}, {}, False),
         ({"host": "replica.example.com"}, {"attach_options": {"read_only": True}}, False),
         ({"host": "replica.example.com", "database": "x"}, {"attach_options": {"read_only": True}}, True),
-    ],
-)
-def test_postgres_catalogs_with_the_same_data_path(
-    other: dict[str, Any], options: dict[str, Any], *, clash: bool
-) -> None:
-    storage = S3 | {"bucket": "acme"}
-    assert codes((POSTGRES, storage), (POSTGRES | other, storage), **options) == ["s1"] * clash
+    ]
+    for other, options, clash in cases:
+        storage = S3 | {"bucket": "acme"}
+        assert codes((POSTGRES, storage), (POSTGRES | other, storage), **options) == ["s1"] * clash, other
 
 
 def test_symbolic_links_are_resolved(tmp_path: Path) -> None:
@@ -190,9 +182,8 @@ def bucket(name: str, secret: str = "mine", key_id: str = "k", parameters: str =
 SAME = ("", 'refresh_info = { region = "a", token = "t" }', 'chain = ["a", "b"]', "refresh = true", "n = inf")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "clash"),
-    [
+def test_only_different_parameters_clash() -> None:
+    for one, other, clash in (
         ('chain = ["a", "b"]', 'chain = ["b", "a"]', True),
         ('refresh_info = { region = "a" }', 'refresh_info = { region = "b" }', True),
         ('refresh_info = { region = "a" }', "", True),
@@ -201,11 +192,9 @@ SAME = ("", 'refresh_info = { region = "a", token = "t" }', 'chain = ["a", "b"]'
         ('x = "1", y = "2"', 'y = "2", x = "1"', False),
         # Parameters that are not listed become secrets, which are strings.
         ('n = "1"', "n = 1", False),
-    ],
-)
-def test_only_different_parameters_clash(one: str, other: str, *, clash: bool) -> None:
-    readings = Readings(bucket("a", parameters=one) + bucket("b", parameters=other))
-    assert (readings.clashes("a"), readings.clashes("b")) == ([("mine", "b")] * clash, [("mine", "a")] * clash)
+    ):
+        readings = Readings(bucket("a", parameters=one) + bucket("b", parameters=other))
+        assert (readings.clashes("a"), readings.clashes("b")) == ([("mine", "b")] * clash, [("mine", "a")] * clash), one
 
 
 def test_duckdb_ignores_the_case_of_names() -> None:

@@ -65,9 +65,7 @@ def test_search_stops_at_the_repository_root(repository: Path) -> None:
     assert str(repository / "a") in problem.message
     assert str(repository.parent) + "," not in problem.message
     assert not problem.message.endswith(str(repository.parent))
-
-
-def test_search_stops_at_the_root_of_a_git_worktree(repository: Path) -> None:
+    # The root of a worktree of git is one, too.
     lay(repository, "root")
     (repository / "a" / ".git").write_text("gitdir: elsewhere")
     assert refusal().code == "LC001"

@@ -1,15 +1,21 @@
-"""One store: its keys, alias, options and backends, and all of its problems."""
+"""Stores of a file: keys, alias, options, backends, origins and summaries; all of their problems, without values."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
-from config_source import reading_of, stores_of, summary
+from config_source import draft_of, reading_of, source_of, stores_of, summary
 
 from lakeconf.backends.store_options import MaintenanceLimits
 from lakeconf.config.codes import Code
-from lakeconf.config.read_store import Reading, allowed_name, read_store
+from lakeconf.config.file import Source
+from lakeconf.config.read_store import STORE_NAME, Reading, read_store, structure_problems
+from lakeconf.config.resolve import Draft, Inheritance, Outline, outline_of, secret_names, secret_texts
+from lakeconf.errors import Problem
 from lakeconf.secret import HiddenText, Secret
 
 BACKENDS = """
@@ -73,14 +79,6 @@ def test_store_has_its_committer(committer: str) -> None:
     assert read.committer == committer
 
 
-@pytest.mark.parametrize(
-    ("value", "code", "message"),
-    [("1", "LC012", "must be a string, not an integer"), ('"Staged"', "LC013", "unknown committer")],
-)
-def test_wrong_committer(value: str, code: str, message: str) -> None:
-    assert problem(with_keys(f"committer = {value}"))[:2] == (code, message)
-
-
 def test_reading_shows_no_value() -> None:
     reading = reading_of(POSTGRES_S3 + 'nonsense = "shown"', {"PASSWORD": "hunter2"})
     assert repr(reading).startswith("Reading(None, (Problem(")
@@ -142,42 +140,26 @@ def test_name_that_duckdb_reserves_needs_an_alias() -> None:
     assert read_store(stores_of('[stores.main]\nalias = "lake"\n' + text), "main", {}).store is not None
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [("a", "a"), ("Größe 1", "groe_1"), ("--A--b--", "a_b"), ("9", "s9"), ("!", "store"), ("ﬁn", "fin"), ("_9", "s9")],
-)
-def test_allowed_name(name: str, allowed: str) -> None:
-    assert allowed_name(name) == allowed
-
-
 # The options of ATTACH.
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        ("7", ("LC012", "must be a table, not an integer", 'write { deadline = "30m" }', "maintenance")),
-        (
-            "{ deadline = 30 }",
-            ("LC012", "must be a string", 'write deadline = "30m"', "maintenance.deadline"),
+def test_invalid_committer_or_limit_is_reported() -> None:
+    for line, expected in (
+        ("committer = 1", ("LC012", "must be a string, not an integer", "write it in quotes", "committer")),
+        ('committer = "Staged"', ("LC013", "unknown committer", "use one of: auto, public, staged", "committer")),
+        ("maintenance = 7", ("LC012", "must be a table, not an integer", 'write { deadline = "30m" }', "maintenance")),
+        *(
+            (f"maintenance = {{ {limit} }}", (code, message, hint, f"maintenance.{limit.partition(' ')[0]}"))
+            for limit, code, message, hint in (
+                ("deadline = 30", "LC012", "must be a string", 'write deadline = "30m"'),
+                ('deadline = "30"', "LC013", "is not a duration", 'write deadline = "30m"'),
+                ('memory_limit = "0GB"', "LC013", "must be more than 0", 'write memory_limit = "4GB"'),
+                ('memory_limits = "4GB"', "LC010", "unknown key", 'did you mean "memory_limit"?'),
+            )
         ),
-        (
-            '{ deadline = "30" }',
-            ("LC013", "is not a duration", 'write deadline = "30m"', "maintenance.deadline"),
-        ),
-        (
-            '{ memory_limit = "0GB" }',
-            ("LC013", "must be more than 0", 'write memory_limit = "4GB"', "maintenance.memory_limit"),
-        ),
-        (
-            '{ memory_limits = "4GB" }',
-            ("LC010", "unknown key", 'did you mean "memory_limit"?', "maintenance.memory_limits"),
-        ),
-    ],
-)
-def test_invalid_limit_of_maintenance_is_reported(limits: str, expected: tuple[str, str, str, str]) -> None:
-    code, message, hint, key = expected
-    assert problem(with_keys(f"maintenance = {limits}")) == (code, message, hint, f"stores.dev.{key}", 2)
+    ):
+        code, message, hint, key = expected
+        assert problem(with_keys(line)) == (code, message, hint, f"stores.dev.{key}", 2), line
 
 
 def test_limits_of_maintenance_are_read_with_their_variables() -> None:
@@ -189,21 +171,18 @@ def test_limits_of_maintenance_are_read_with_their_variables() -> None:
     assert [problem.code for problem in unset.problems] == ["LC030"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
+def test_text_of_a_variable_gets_the_type_of_the_option() -> None:
+    for name, value, expected in (
         ("snapshot_version", "7", 7),
         ("read_only", "1", True),
         ("read_only", "FALSE", False),
         ("snapshot_time", "2026", "2026"),
         ("meta_x", "7", Secret("7")),
         ("meta_schema", "7", "7"),
-    ],
-)
-def test_text_of_a_variable_gets_the_type_of_the_option(name: str, value: str, expected: object) -> None:
-    store = reading_of(with_keys(f'attach_options = {{ {name} = "${{V}}" }}'), {"V": value}).store
-    assert store is not None
-    assert dict(store.attach_options) == {name: expected}
+    ):
+        store = reading_of(with_keys(f'attach_options = {{ {name} = "${{V}}" }}'), {"V": value}).store
+        assert store is not None, name
+        assert dict(store.attach_options) == {name: expected}, name
 
 
 def test_options_after_an_unset_one_are_checked() -> None:
@@ -230,3 +209,241 @@ def test_value_that_is_a_secret_elsewhere_is_masked_when_it_is_printed() -> None
     region = store.storage_backend.region  # type: ignore[union-attr]
     assert isinstance(region, HiddenText)
     assert (region, region.variable) == ("hunter2", "PASSWORD")
+
+
+TEXT = """
+[stores.dev]
+alias = "${ALIAS}"
+extends = "base"
+[stores.dev.storage_backend]
+prefix = "a/${PREFIX:-x}/b"
+secret = "${TOKEN:-fallback}"
+use_ssl = false
+list = ["${ALIAS}", [1]]
+[stores.base.storage_backend]
+bucket = "acme"
+secret = "inherited"
+"""
+
+
+def draft_of_data(data: dict[str, Any], **environment: str) -> Draft:
+    """The draft of the store `dev` of a dict."""
+    source = Source({"stores": {"dev": data}})
+    return Draft(Inheritance(source, source.data["stores"]), "dev", environment)
+
+
+def reported(draft: Draft, *arguments: Any, **more: Any) -> Problem:
+    draft.report(*arguments, **more)
+    return draft.problems[-1]
+
+
+# Values and origins.
+
+
+def test_values_are_resolved_at_every_depth() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "lake", "TOKEN": ""})
+    assert draft.values == {
+        "alias": "lake",
+        "extends": "base",
+        "storage_backend": {
+            "prefix": "a/x/b",
+            "secret": "fallback",
+            "use_ssl": False,
+            "list": ["lake", [1]],
+            "bucket": "acme",
+        },
+    }
+    assert (draft.name, draft.file_name, draft.problems, draft.unresolved) == ("dev", "lakeconf.toml", [], set())
+    assert draft.looked_up == {"ALIAS": "lake", "PREFIX": None, "TOKEN": ""}
+
+
+def test_other_objects_are_kept_and_paths_become_texts() -> None:
+    secret = Secret("x")
+    draft = draft_of_data({"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None})
+    assert draft.values == {"a": "/a/${X}", "b": secret, "c": 1.5, "d": None}
+    assert draft.file_name == "the configuration"
+
+
+# Variables that cannot be resolved.
+
+
+def test_untrusted_file_reads_no_variable_and_reports_none_as_missing() -> None:
+    draft = draft_of(TEXT, untrusted=True)
+    assert draft.problems == []
+    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
+    malformed = draft_of('[stores.dev]\nalias = "${1}"', untrusted=True)
+    assert [problem.code for problem in malformed.problems] == ["LC031"]
+
+
+def test_message_and_hint_show_no_secret_and_no_value_of_a_variable() -> None:
+    draft = draft_of(TEXT, {"ALIAS": "planted", "TOKEN": "hunter2"}, hidden=[Secret("else-where")])
+    text = "planted hunter2 else-where inherited acme"
+    problem = reported(draft, Code.WRONG_VALUE, text, ("storage_backend", "bucket"), hint=text)
+    assert problem.message == "${ALIAS} *** *** inherited acme"
+    assert problem.hint == problem.message
+    assert draft.shown(text) == problem.message
+
+
+@pytest.mark.parametrize(("value", "shown"), [("abc", "abc"), ("abcd", "${ONE}"), ("", ""), ("a\nb'c\\d", "${ONE}")])
+def test_values_of_four_characters_or_more_become_the_first_variable(value: str, shown: str) -> None:
+    """So does the escaped form of a value."""
+    draft = draft_of('[stores.dev]\nalias = "x${ONE}"\nother = "${TWO}"', {"ONE": value, "TWO": value})
+    assert draft.shown(f"<{value}>") == f"<{shown}>"
+    if "\n" in value:
+        assert draft.shown(repr(value)) == f'"{shown}"'
+
+
+def test_secrets_in_lists_and_tables_are_found() -> None:
+    data = {
+        "storage_backend": {"secret_parameters": {"tokens": ["planted-1", {"region": "planted-2"}]}},
+        "password": Secret("planted-3"),
+        "secret": "",
+        "region": "shown-1",
+    }
+    assert secret_texts({"dev": data}) == ("planted-1", "planted-2", "planted-3")
+
+
+def test_problem_while_the_values_are_read_masks_those_of_the_whole_configuration() -> None:
+    draft = draft_of('[stores.dev]\nalias = "${X:?planted-9}"', hidden=[Secret("planted-9")])
+    assert draft.problems[0].message == "the variable X is not set: ***"
+
+
+# Paths.
+
+
+def test_relative_path_starts_from_the_folder_of_the_file() -> None:
+    for path, expected in (
+        ("data", "/conf/data"),
+        ("./a/../b", "/conf/b"),
+        ("../b", "/b"),
+        ("/abs/x/", "/abs/x"),
+        ("", "/conf"),
+        ("a b'c", "/conf/a b'c"),
+    ):
+        assert draft_of("[stores.dev]").absolute(path) == expected, path
+
+
+def test_home_is_expanded_and_links_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    draft = draft_of("[stores.dev]")
+    assert draft.absolute("~/data") == str(tmp_path / "data")
+    assert draft.absolute(str(tmp_path / "link" / "x")) == str(tmp_path / "link" / "x")
+
+
+SUMMARIZED = """
+[stores.dev.metadata_backend]
+type = "sqlite"
+secret_name = "of_the_catalog"
+
+[stores.prod]
+extends = "dev"
+alias = "${ALIAS}"
+storage_backend = { type = "s3", secret_name = "${NAME}" }
+
+[stores.cloud.metadata_backend]
+type = "motherduck"
+database = "shop"
+table = { a = 1 }
+
+[stores.local.metadata_backend]
+type = "motherduck"
+database = "shop"
+compute = "local"
+
+[stores.odd]
+metadata_backend = "text"
+storage_backend = { type = { a = 1 }, secret_name = { b = 2 } }
+
+[stores.unknown]
+metadata_backend = { type = "nonsense", database = "shop" }
+
+[stores.typeless.metadata_backend]
+database = "shop"
+
+[stores.number]
+metadata_backend = { type = 7, secret_name = 8 }
+
+[stores.orphan]
+extends = "nowhere"
+"""
+STORES = stores_of(SUMMARIZED)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ("dev", True, "sqlite", None, None, "dev"),
+        ("prod", False, "sqlite", "s3", "dev", "${ALIAS}"),
+        ("cloud", False, "motherduck", None, None, "shop"),
+        ("local", False, "motherduck", None, None, "local"),
+        ("odd", False, None, None, None, "odd"),
+        ("number", False, "7", None, None, "number"),
+        ("typeless", False, None, None, None, "typeless"),
+        ("unknown", False, "nonsense", None, None, "unknown"),
+        ("orphan", False, None, None, None, "orphan"),
+    ],
+    ids=str,
+)
+def test_summary_shows_what_the_file_says(expected: Outline) -> None:
+    assert outline_of(STORES, expected[0], is_default=expected[0] == "dev") == expected
+
+
+def test_names_of_secrets_as_written() -> None:
+    assert secret_names(STORES, "dev") == ("of_the_catalog",)
+    assert secret_names(STORES, "prod") == ("of_the_catalog", "${NAME}")
+    assert secret_names(STORES, "cloud") == secret_names(STORES, "odd") == secret_names(STORES, "orphan") == ()
+    assert secret_names(STORES, "number") == ("8",)
+
+
+STORES_OF_STRUCTURE: dict[str, Any] = {"dev": {}}
+WRITE_A_STORE = 'write [stores.dev.metadata_backend] and add type = "sqlite" below it'
+
+
+def structure(text: str, data: dict[str, Any] | None = None) -> list[Problem]:
+    source = source_of(text)
+    return list(structure_problems(source if data is None else replace(source, data=data)))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "a string"), (1, "an integer"), (True, "a boolean"), ([], "a list"), (date(2026, 1, 1), "a date or time")],
+)
+def test_stores_and_pipeline_are_tables(value: object, kind: str) -> None:
+    (problem,) = structure("", {"stores": value})
+    assert summary(problem) == ("LC012", f"must be a table, not {kind}", WRITE_A_STORE, "stores", None)
+    (problem,) = structure("", {"stores": STORES_OF_STRUCTURE, "pipeline": value})
+    assert summary(problem) == (
+        "LC012",
+        f"must be a table, not {kind}",
+        'write [pipeline] and add python = ["models.py"] below it',
+        "pipeline",
+        None,
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "dev", "a1", "a_b", "a1_2b_c3"])
+def test_valid_store_name(name: str) -> None:
+    assert STORE_NAME.fullmatch(name)
+    assert structure("", {"stores": {name: {}}}) == []
+
+
+def test_invalid_store_name_is_reported_with_a_valid_one() -> None:
+    for name, proposed in (
+        ("My-Store", "my_store"),
+        ("a__b", "a_b"),
+        ("_a", "a"),
+        ("a_", "a"),
+        ("1a", "s1a"),
+        ("", "store"),
+        ("Größe", "groe"),
+        ("a\n", "a"),
+        ("ä", "a"),
+        ("a; DROP TABLE t", "a_drop_table_t"),
+        *(("Größe 1", "groe_1"), ("--A--b--", "a_b"), ("9", "s9"), ("!", "store"), ("ﬁn", "fin"), ("_9", "s9")),
+    ):
+        (problem,) = structure("", {"stores": {name: {}}})
+        assert (problem.code, problem.message) == ("LC020", "invalid store name"), name
+        assert problem.hint == (f"rename it to {proposed}: use lower-case letters, digits and single underscores"), name
+        assert STORE_NAME.fullmatch(proposed), name

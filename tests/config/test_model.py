@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_source import stores_of
-from prod_store import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores
+from config_source import DEV, LOCAL, PROD, SQLITE, postgres, problems_of, stores, stores_of
 
 from lakeconf.config.config import init, validate
 from lakeconf.config.resolve import BACKENDS

@@ -46,9 +46,8 @@ def test_every_combination_of_backends_is_valid(metadata: str, storage: str, inl
     validator.validate(configuration(metadata, storage, inline=inline))
 
 
-@pytest.mark.parametrize(
-    "store",
-    [
+def test_stores_with_extends_and_variables_are_valid(validator: Any) -> None:
+    for store in (
         {"extends": "prod"},
         {"extends": "prod", "storage_backend": {"prefix": "x"}},
         {"extends": "prod", "metadata_backend": {"type": "sqlite", "uri": "x"}},
@@ -59,10 +58,8 @@ def test_every_combination_of_backends_is_valid(metadata: str, storage: str, inl
         },
         {"metadata_backend": {"type": "sqlite", "uri": "x"}, "alias": "${ALIAS}"},
         {"extends": "prod", "maintenance": {"deadline": "${LIMIT}", "memory_limit": "4GB"}},
-    ],
-)
-def test_stores_with_extends_and_variables_are_valid(store: dict[str, Any], validator: Any) -> None:
-    validator.validate({"stores": {"dev": store}})
+    ):
+        validator.validate({"stores": {"dev": store}})
 
 
 @pytest.mark.parametrize("name", SEEN_BY_SCHEMA)
@@ -71,9 +68,8 @@ def test_broken_configurations_are_refused(name: str, validator: Any) -> None:
     assert not validator.is_valid(tomllib.loads(text))
 
 
-@pytest.mark.parametrize(
-    ("store", "path", "message"),
-    [
+def test_a_wrong_key_is_one_precise_problem(validator: Any) -> None:
+    for store, path, message in (
         (
             {"metadata_backend": {"type": "sqlite", "url": "x", "uri": "x"}},
             ["metadata_backend"],
@@ -94,14 +90,10 @@ def test_broken_configurations_are_refused(name: str, validator: Any) -> None:
         ({"extends": "a", "storage_backend": {"regoin": "x"}}, ["storage_backend"], "'regoin' is not one of "),
         ({"extends": "a", "storage_backend": {"type": "s3", "bucket": 1}}, ["storage_backend", "bucket"], "1 is not "),
         ({"extends": "a", "storage_backend": "s3"}, ["storage_backend"], "'s3' is not of type 'object'"),
-    ],
-)
-def test_a_wrong_key_is_one_precise_problem(
-    store: dict[str, Any], path: list[str], message: str, validator: Any
-) -> None:
-    (found,) = validator.iter_errors({"stores": {"dev": store}})
-    assert list(found.absolute_path) == ["stores", "dev", *path]
-    assert found.message.startswith(message)
+    ):
+        (found,) = validator.iter_errors({"stores": {"dev": store}})
+        assert list(found.absolute_path) == ["stores", "dev", *path], store
+        assert found.message.startswith(message), store
 
 
 def test_everything_has_a_description() -> None:
@@ -229,9 +221,8 @@ def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.D
             assert rest.startswith((names[-1], f"'{names[-1]}'", json.dumps(names[-1])))
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "place"),
-    [
+def test_position_of_a_key() -> None:
+    for text, key, place in (
         ("a = 1\n", ("a",), (1, 1)),
         ("[x]\n  y = 1\n", ("x", "y"), (2, 3)),
         ("[x.y]\n[x]\n", ("x",), (2, 2)),
@@ -245,8 +236,6 @@ def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.D
         ('"a b" . c = 1\n', ("a b", "c"), (1, 9)),
         ("d = 1979-05-27 07:32:00 # x\nk = 1", ("k",), (2, 1)),
         ("a = 1\r\nb = 2\r\n", ("b",), (2, 1)),
-    ],
-)
-def test_position_of_a_key(text: str, key: Key, place: tuple[int, int]) -> None:
-    assert key in keys_in(tomllib.loads(text))
-    assert TomlText(text).positions[key] == place
+    ):
+        assert key in keys_in(tomllib.loads(text)), text
+        assert TomlText(text).positions[key] == place, text

@@ -18,6 +18,7 @@ CATALOG = '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "c"\n'
 FOLDER = '[stores.dev.storage_backend]\ntype = "local"\npath = "data"\n'
 BUCKET = '[stores.dev.storage_backend]\ntype = "s3"\nbucket = "b"\nkey_id = "k"\n'
 SERVER = '[stores.dev.metadata_backend]\ntype = "postgres"\ndatabase = "d"\nuser = "u"\n'
+SECRET = 'secret = "${TOKEN}"\n'
 WITH_TLS = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
 Summary = tuple[str, str, str | None, str | None, int | None]
 
@@ -35,9 +36,23 @@ def found(file: Path, text: str, *stores: str) -> list[Summary]:
     return [summary(one) for one in warnings(None, *stores)]
 
 
-def test_usual_configuration_has_no_warnings(file: Path) -> None:
-    assert found(file, CATALOG + FOLDER) == []
-    assert found(file, CATALOG + BUCKET + 'secret = "${TOKEN}"\n') == []
+USUAL = [
+    CATALOG + FOLDER,
+    *(CATALOG + BUCKET + f'secret = "{value}"\n' for value in ("${TOKEN}", "${TOKEN:?why}", "${TOKEN:-}")),
+    # With TLS, or on this machine.
+    *(CATALOG + BUCKET + SECRET + f'endpoint = "e:1"\n{line}\n' for line in ("use_ssl = true", "")),
+    CATALOG + BUCKET + SECRET + 'endpoint = "localhost:9"\nuse_ssl = false\n',
+    SERVER + 'host = "localhost"\n' + FOLDER,
+    # The server of an existing secret is not known.
+    '[stores.dev.metadata_backend]\ntype = "postgres"\nsecret_name = "mine"\n' + FOLDER,
+    # No variable.
+    *(CATALOG.replace('"c"', f'"{value}"') + FOLDER for value in ("$1", "$", "a$HOME", "$HOME/c", "$$HOME", "$É")),
+]
+
+
+@pytest.mark.parametrize("text", USUAL)
+def test_usual_configuration_has_no_warnings(text: str, file: Path) -> None:
+    assert found(file, text) == []
 
 
 @pytest.mark.parametrize("text", ["", "not toml", "[stores.dev]\n[store]\n", "[stores.dev]\nextends = 'x'\n"])
@@ -95,11 +110,6 @@ def test_secret_in_the_file(value: str, message: str, file: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["${TOKEN}", "${TOKEN:?why}", "${TOKEN:-}"])
-def test_secret_from_a_variable(value: str, file: Path) -> None:
-    assert found(file, CATALOG + BUCKET + f'secret = "{value}"\n') == []
-
-
 def test_inherited_secret_is_reported_once_with_the_name_of_its_owner(file: Path) -> None:
     text = 'default_store = "dev"\n' + CATALOG + BUCKET + 'secret = "planted"\n'
     text += '[stores.child]\nextends = "dev"\nalias = "other"\n'
@@ -121,10 +131,11 @@ def test_parameters_and_options_that_are_secrets(file: Path) -> None:
 # Connections without TLS.
 
 
-@pytest.mark.parametrize("endpoint", ["minio.example.com:9000", "10.0.0.1"])
+@pytest.mark.parametrize("endpoint", ["minio.example.com:9000", "10.0.0.1", "${ENDPOINT}"])
 @pytest.mark.parametrize("off", ["false", '"${OFF}"'])
 def test_bucket_without_tls(endpoint: str, off: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFF", "0")
+    monkeypatch.setenv("ENDPOINT", "minio.example.com")
     text = CATALOG + BUCKET + f'secret = "${{TOKEN}}"\nendpoint = "{endpoint}"\nuse_ssl = {off}\n'
     assert found(file, text) == [
         (
@@ -137,54 +148,24 @@ def test_bucket_without_tls(endpoint: str, off: str, file: Path, monkeypatch: py
     ]
 
 
-def test_endpoint_from_a_variable_is_not_shown(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENDPOINT", "minio.example.com")
-    text = CATALOG + BUCKET + 'secret = "${TOKEN}"\nendpoint = "${ENDPOINT}"\nuse_ssl = false\n'
-    assert [one[1] for one in found(file, text)] == ["credentials and data go to ${ENDPOINT} without TLS"]
-
-
 def test_bucket_of_aws_without_tls(file: Path) -> None:
     text = CATALOG + BUCKET + 'secret = "${TOKEN}"\nuse_ssl = false\n'
     assert [one[1] for one in found(file, text)] == ["credentials and data go to the storage server without TLS"]
 
 
-@pytest.mark.parametrize(
-    "lines", ['endpoint = "e:1"\nuse_ssl = true', 'endpoint = "e:1"', 'endpoint = "localhost:9"\nuse_ssl = false']
-)
-def test_bucket_with_tls_or_on_this_machine(lines: str, file: Path) -> None:
-    assert found(file, CATALOG + BUCKET + f'secret = "${{TOKEN}}"\n{lines}\n') == []
-
-
 def test_catalog_without_tls(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(file, SERVER + 'host = "db.example.com"\n' + FOLDER) == [
-        (
-            "LC063",
-            "nothing verifies that the server is db.example.com, which gets the password",
-            WITH_TLS,
-            "stores.dev.metadata_backend.host",
-            5,
-        )
-    ]
     monkeypatch.setenv("HOST", "db.example.com")
-    assert [one[1] for one in found(file, SERVER + 'host = "${HOST}"\n' + FOLDER)] == [
-        "nothing verifies that the server is ${HOST}, which gets the password"
-    ]
     tls = 'host = "db.example.com"\nsecret_parameters = { sslmode = "require" }\n'
-    assert [one[0] for one in found(file, SERVER + tls + FOLDER)] == ["LC063"]
+    for lines, shown in (
+        *((f'host = "{host}"\n', host) for host in ("db.example.com", "${HOST}")),
+        (tls, "db.example.com"),
+        # A secret elsewhere.
+        ('host = "hunter2.example.com"\npassword = "${TOKEN}"\n', "***.example.com"),
+    ):
+        message = f"nothing verifies that the server is {shown}, which gets the password"
+        expected = ("LC063", message, WITH_TLS, "stores.dev.metadata_backend.host", 5)
+        assert found(file, SERVER + lines + FOLDER) == [expected]
     assert found(file, SERVER + tls.replace("require", "verify-full") + FOLDER) == []
-    assert found(file, SERVER + 'host = "localhost"\n' + FOLDER) == []
-
-
-def test_host_that_is_a_secret_elsewhere_is_masked(file: Path) -> None:
-    text = SERVER + 'host = "hunter2.example.com"\npassword = "${TOKEN}"\n' + FOLDER
-    assert [one[1] for one in found(file, text)] == [
-        "nothing verifies that the server is ***.example.com, which gets the password"
-    ]
-
-
-def test_catalog_of_an_existing_secret_is_not_known(file: Path) -> None:
-    text = '[stores.dev.metadata_backend]\ntype = "postgres"\nsecret_name = "mine"\n'
-    assert found(file, text + FOLDER) == []
 
 
 # Variables without braces.
@@ -206,11 +187,6 @@ def test_variable_without_braces(name: str, file: Path) -> None:
 def test_secret_without_braces_is_one_warning(file: Path) -> None:
     (warning,) = found(file, CATALOG + BUCKET + 'secret = "$TOKEN"\n')
     assert warning[0] == "LC064"
-
-
-@pytest.mark.parametrize("value", ["$1", "$", "a$HOME", "$HOME/c", "$$HOME", "$É"])
-def test_other_dollar_signs(value: str, file: Path) -> None:
-    assert found(file, CATALOG.replace('"c"', f'"{value}"') + FOLDER) == []
 
 
 # Order and selection.

@@ -146,24 +146,21 @@ def refused(text: str, path: Path | None = None, secrets: tuple[Secret, ...] = (
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("text", "reason", "line", "column"),
-    [
+def test_syntax_error_has_the_place_that_duckdb_finds() -> None:
+    for text, reason, line, column in (
         ("SELECT 1\nFROM (planted", "syntax error at end of input", 2, 14),
         ("SELECT '日本語' AS a\n\tb c", "syntax error", 2, 2),
         ("SELECT 'é'\n, 'planted", "unterminated quoted string", 2, 3),
         ('SELECT """\n\n""", "planted', "unterminated quoted identifier", 3, 6),
         ("SELECT 1 /* planted", "unterminated /* comment", 1, 10),
         ("SELEC 1", "syntax error", 1, 1),
-    ],
-)
-def test_syntax_error_has_the_place_that_duckdb_finds(text: str, reason: str, line: int, column: int) -> None:
-    error = refused(text)
-    assert (error.problem.line, error.problem.column) == (line, column)
-    first, source, caret = error.message.split("\n")
-    assert first == f"the SQL, line {line}, column {column}: {START}{reason}"
-    assert source.startswith(f"  {line} | ")
-    assert caret.index("^") >= len(f"  {line} | ") + column - 1
+    ):
+        error = refused(text)
+        assert (error.problem.line, error.problem.column) == (line, column), text
+        first, source, caret = error.message.split("\n")
+        assert first == f"the SQL, line {line}, column {column}: {START}{reason}", text
+        assert source.startswith(f"  {line} | "), text
+        assert caret.index("^") >= len(f"  {line} | ") + column - 1, text
 
 
 def test_place_is_in_the_file_relative_to_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
-"""Files that models load: no column is left out, no value is rounded, and errors name the file and the column."""
+"""Files that models load: no column or key is left out, no value rounded, and errors name the file and the column."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,12 +18,14 @@ from strength import mixed
 
 from lakeconf import Lake
 from lakeconf.errors import LakeconfError, PipelineError, SchemaError
-from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Seed, run
-from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines import Append, Model, ModelResult, Pipeline, Query, Seed, plan, run
+from lakeconf.pipelines.file_rows import unknown_fields, unknown_json_keys
+from lakeconf.pipelines.file_values import is_guessed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
 
 TYPES = {"id": "BIGINT", "price": "DECIMAL(10,2)"}
 SAMPLE_ROWS = 20480  # from which DuckDB infers the types of JSON and CSV files
@@ -52,8 +56,7 @@ def refused(*arguments: Any) -> SchemaError | PipelineError:
     return result.error
 
 
-def rows(lake: Lake) -> list[Any]:
-    return rows_of(lake, "raw.t")
+rows = partial(rows_of, table="raw.t")
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
@@ -195,18 +198,30 @@ def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(ending: str
         (pa.array(["2.70"]), "DECIMAL(10,1)", True),
         (pa.array([2.7]), "VARCHAR", True),
         (pa.array(["24/01/02"]), "TIMESTAMP", False),
+        # In JSON.
+        ("[1.5, 9007199254740993]", "", False),
+        ("[9007199254740993]", "DOUBLE[]", False),
+        ("[9007199254740992, null]", "DOUBLE[]", True),
+        ("[16777217]", "FLOAT[]", False),
+        (f"[{10**40}]", "FLOAT[]", False),
+        (f"[{10**400}]", "DOUBLE[]", False),
+        ('{"id": 9007199254740993, "x": 12345678}', "STRUCT(id BIGINT, x DOUBLE)", True),
+        ('{"id": 9007199254740993}', "MAP(VARCHAR, DOUBLE)", False),
     ],
 )
-def test_value_of_a_parquet_file_that_its_type_would_round_is_refused(
-    value: pa.Array, kind: str, is_exact: bool, lake: Lake, tmp_path: Path
+def test_value_of_a_file_that_its_type_would_round_is_refused(
+    value: str | pa.Array, kind: str, is_exact: bool, lake: Lake, tmp_path: Path
 ) -> None:
-    pq.write_table(pa.table({"v": value}), tmp_path / "1.parquet")
-    result = loaded(lake, tmp_path, "*.parquet", {"v": kind})
+    if isinstance(value, str):
+        (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
+    else:
+        pq.write_table(pa.table({"v": value}), tmp_path / "1.parquet")
+    result = loaded(lake, tmp_path, "1.*", {"v": kind} if kind else {})
     if is_exact:
         assert result.status == "done", result.error
     else:
-        reasons = (f"which its type {kind} would change", "which is no TIMESTAMP in ISO 8601")
-        assert any(reason in str(result.error) for reason in reasons)
+        reasons = (f"which its type {kind} would change", "which is no TIMESTAMP in ISO 8601", "more than 15 digits")
+        assert any(reason in str(result.error) for reason in reasons), result.error
         assert lake.tables() == []
 
 
@@ -341,13 +356,6 @@ def test_times_inside_of_values_are_not_changed(
     assert other.status == "done"
 
 
-@pytest.mark.parametrize("value", ['["2024-01-31T12:00:00Z"]', '0.123456789012345678, "w": "x"}\n{"v": "y"'])
-def test_value_of_json_that_the_inferred_type_would_change_is_refused(value: str, lake: Lake, tmp_path: Path) -> None:
-    (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
-    assert isinstance(loaded(lake, tmp_path, "1.json").error, SchemaError)
-    assert lake.tables() == []
-
-
 @pytest.mark.parametrize("columns", [{}, {"v": "BIGINT"}, {"v": "DOUBLE"}, None])
 def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
     columns: dict[str, str] | None, lake: Lake, tmp_path: Path
@@ -360,27 +368,6 @@ def test_integers_of_one_parquet_file_and_floats_of_another_are_refused(
     error = refused(lake, tmp_path, "*.parquet", columns)
     assert error.message.startswith(f"the column 'v' of 1.parquet is a {kind}")
     assert lake.tables() == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "is_exact"),
-    [
-        (None, "[1.5, 9007199254740993]", False),
-        ("DOUBLE[]", "[9007199254740993]", False),
-        ("DOUBLE[]", "[9007199254740992, null]", True),
-        ("FLOAT[]", "[16777217]", False),
-        ("FLOAT[]", f"[{10**40}]", False),
-        ("DOUBLE[]", f"[{10**400}]", False),
-        ("STRUCT(id BIGINT, x DOUBLE)", '{"id": 9007199254740993, "x": 12345678}', True),
-        ("MAP(VARCHAR, DOUBLE)", '{"id": 9007199254740993}', False),
-    ],
-)
-def test_integers_in_the_place_of_floats_in_json_are_not_rounded(
-    kind: str | None, value: str, is_exact: bool, lake: Lake, tmp_path: Path
-) -> None:
-    (tmp_path / "1.json").write_text(f'{{"v": {value}}}\n')
-    result = loaded(lake, tmp_path, "1.json", None if kind is None else {"v": kind})
-    assert (result.status, result.error is None) == (("done", True) if is_exact else ("failed", False))
 
 
 def test_numbers_of_json_keep_their_digits(lake: Lake, tmp_path: Path) -> None:
@@ -469,6 +456,8 @@ WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
     [
         ('{"v": {"a": 1, "a": 2}}', "MAP(VARCHAR, INTEGER)", "a map with one key twice"),
         ('{"v": [{"x": {"a": {"b": 1, "b": 2}}}]}', "STRUCT(x MAP(VARCHAR, MAP(VARCHAR, INT)))[]", "one key twice"),
+        ('{"v": ["2024-01-31T12:00:00Z"]}', "", "has an offset from UTC"),
+        ('{"v": 0.123456789012345678, "w": "x"}\n{"v": "y"}', "", "a number with more than 15 digits"),
         ('{"v": 2}', "BOOLEAN", "has the value '2', which its type BOOLEAN would change"),
         ('{"v": [true, 0.5]}', "BOOLEAN[]", "which its type BOOLEAN[] would change"),
         (REPEATED, "", "has the value '{a=1, a=2}', a map with one key twice"),
@@ -476,7 +465,18 @@ WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
         (WIDE, "", "is a decimal of 50 digits, which DuckDB reads as other numbers"),
         (WIDE, "DECIMAL(9, 2)", "is a decimal of 50 digits, which DuckDB reads as other numbers"),
     ],
-    ids=["map", "nested map", "boolean", "nested boolean", "parquet map", "declared", "decimal", "declared decimal"],
+    ids=[
+        "map",
+        "nested map",
+        "offset",
+        "digits",
+        "boolean",
+        "nested boolean",
+        "parquet map",
+        "declared",
+        "decimal",
+        "declared decimal",
+    ],
 )
 def test_values_that_the_reader_takes_for_others_are_refused(
     content: str | pa.Table, kind: str, message: str, lake: Lake, tmp_path: Path
@@ -495,3 +495,102 @@ def test_booleans_and_maps_of_json_are_loaded(lake: Lake, tmp_path: Path) -> Non
     (tmp_path / "1.json").write_text("\n".join(lines))
     load(lake, tmp_path, "1.json", {"b": "BOOLEAN", "m": "MAP(VARCHAR, INT)", "l": "BOOLEAN[]"})
     assert rows(lake) == [(False, {}, []), (True, {"a": 1}, [False]), (None, None, None)]
+
+
+def unknown(value: Any, **types: str) -> list[list[str]]:
+    sql = unknown_json_keys(types)
+    ((found,),) = duckdb.execute(f"SELECT {sql} FROM (SELECT CAST(? AS JSON) AS json)", [json.dumps(value)]).fetchall()
+    return [] if found is None else list(found)
+
+
+def test_unknown_keys_have_their_path() -> None:
+    for value, kind, paths in (
+        ({"a": 1, "b": 2}, "STRUCT(a INTEGER)", [["s", "b"]]),
+        ({"A": 1}, "STRUCT(a INTEGER)", [["s", "A"]]),
+        ({"a": {"b": 1, "c": 2}}, "STRUCT(a STRUCT(b INTEGER))", [["s", "a", "c"]]),
+        ([{"a": 1}, {"a": 1, "b": 2}, None], "STRUCT(a INTEGER)[]", [["s", "[]", "b"]]),
+        ([{"b": 2}], "STRUCT(a INTEGER)[1]", [["s", "[]", "b"]]),
+        ([[{"b": 2}], []], "STRUCT(a INTEGER)[][]", [["s", "[]", "[]", "b"]]),
+        ({"k": {"a": 1, "z": 2}, "l": {"a": 3}}, "MAP(VARCHAR, STRUCT(a INTEGER))", [["s", "[]", "z"]]),
+        ({"a/b~c": {"z": 1}}, 'STRUCT("a/b~c" STRUCT(d INTEGER))', [["s", "a/b~c", "z"]]),
+        ({"q$'.*x": {"z": 1}}, """STRUCT("q$'.*x" STRUCT(d INTEGER))""", [["s", "q$'.*x", "z"]]),
+        ([{"[]": {"z": 1}}], 'STRUCT("[]" STRUCT(d INTEGER))[]', [["s", "[]", "[]", "z"]]),
+        ({"[]": {"z": 1}}, 'STRUCT("[]" STRUCT(d INTEGER))', [["s", "[]", "z"]]),
+        ({"a": 1}, "STRUCT(a INTEGER, b INTEGER)", []),
+        ({"a": {"x": 1}}, "STRUCT(a JSON)", []),
+        ({"a": 1}, "JSON", []),
+        ({"a": 1}, "MAP(VARCHAR, INTEGER)", []),
+        (None, "STRUCT(a INTEGER)", []),
+        ("text", "STRUCT(a INTEGER)", []),
+    ):
+        found = (unknown({"s": value}, s=kind), unknown({}, s=kind), unknown({"t": value}, s=kind))
+        assert found == (paths, [], [["t"]]), (value, kind)
+    with pytest.raises(PipelineError, match="because its name has a quotation mark"):
+        unknown_json_keys({"s": 'STRUCT("q""x" STRUCT(d INTEGER))'})
+    assert unknown({"s": {'q"x': 1}}, s='STRUCT("q""x" INTEGER)') == []
+
+
+def test_fields_that_a_cast_would_leave_out() -> None:
+    given = {"s": "STRUCT(a INTEGER, b STRUCT(c DATE, d DATE)[])", "t": "STRUCT(x INTEGER)", "u": "INTEGER"}
+    wanted = {"s": "STRUCT(A BIGINT, b STRUCT(c DATE)[])", "t": "VARCHAR", "u": "INTEGER"}
+    assert [*unknown_fields(given, wanted)] == [(("s", "b", "[]", "d"), "DATE")]
+    assert [*unknown_fields(given, given)] == []
+    assert [
+        *unknown_fields({"m": "MAP(INTEGER, STRUCT(a INTEGER, b TIME))"}, {"m": "MAP(INTEGER, STRUCT(a INTEGER))"})
+    ] == [(("m", "[]", "b"), "TIME")]
+
+
+def nested(lake: Lake, folder: Path, files: str, kind: str, sql: str | None = None) -> ModelResult:
+    body = None if sql is None else Query(sql)
+    model = Model("raw.t", Append(files=files, columns={"id": "BIGINT", "s": kind}), body, folder=folder)
+    (result,) = run(Pipeline([model]), lake)
+    return result
+
+
+@pytest.mark.parametrize(("ending", "shown"), [("json", "VARCHAR"), ("parquet", "INTEGER")])
+def test_field_that_is_not_in_columns_is_refused(ending: str, shown: str, lake: Lake, tmp_path: Path) -> None:
+    for number, value in ((1, "{'a': 1}"), (2, "{'a': 1, 'b': 2}")):
+        duckdb.execute(f"COPY (SELECT {number} AS id, [{value}] AS s) TO '{tmp_path / str(number)}.{ending}'")
+    failed = nested(lake, tmp_path, f"*.{ending}", "STRUCT(a INTEGER)[]")
+    assert failed.error is not None
+    assert failed.error.message == f"2.{ending} has the field 's[].b', which is not in columns of raw.t"
+    assert failed.error.hint == (
+        f"""add "b" {shown} to the type of 's[]' in columns; to leave it out, select the other fields FROM files """
+        "in the SQL of the model"
+    )
+    assert lake.tables() == []
+    # What the hint says.
+    sql = "SELECT id, s[1].a AS a FROM files"
+    done = nested(lake, tmp_path, f"*.{ending}", f"STRUCT(a INTEGER, b {shown})[]", sql)
+    assert done.status == "done", done.error
+    assert lake.table("raw.t").to_arrow().sort_by("id").to_pylist() == [{"id": 1, "a": 1}, {"id": 2, "a": 1}]
+
+
+def test_folder_with_brackets_in_its_name_is_read(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "data[1]*"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in" / "1.csv").write_text("id\n1\n")
+    for pattern in ("in/*.csv", "in/../**/*.csv"):
+        (step,) = plan(Pipeline([Model("raw.events", Append(files=pattern), folder=folder)]), lake)
+        assert step.files == ["in/1.csv"]
+
+
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+def test_text_without_a_date_in_iso_8601_is_guessed() -> None:
+    for wanted, text, expected in (
+        *(("DATE", text, False) for text in ("2024-01-02", " 2024-1-2", "2024/01/02", "12024-01-02", "-infinity")),
+        *(("DATE", text, True) for text in ("03/04/2024", "   1-02-2024", "24/01/02")),
+        ("DATE", "0044-03-15 (BC)", False),
+        ("TIMESTAMP", "epoch", False),
+        *(("TIMESTAMP", text, True) for text in ("24-01-02", "01.02.2024 10:00")),
+        *(("TIMESTAMP_S", "2024", True), ("TIMESTAMP_NS", "20240102", True)),
+        *((ZONED, text, False) for text in ("Infinity", "2024-01-02T03:04:05.123+01:00", None)),
+        (ZONED, "2024-01-02 03:04:05 Europe/Berlin", False),
+        *((ZONED, text, True) for text in ("03/04/2024", "2024-13-01")),
+        *(("TIME WITH TIME ZONE", "x", True), ("TIME WITH TIME ZONE", "10:00:00+01", False)),
+    ):
+        condition = is_guessed("v", "VARCHAR", wanted)
+        found = duckdb.execute(f"SELECT {condition} FROM (SELECT CAST(? AS VARCHAR) AS v)", [text]).fetchall()
+        assert found == [(expected,)], (wanted, text)

@@ -1,4 +1,4 @@
-"""Guarantees of a run: audits, schema evolution, concurrent runs, and invalid models."""
+"""Guarantees of a run: audits, column changes, concurrent runs, and invalid models."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 
-from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, PipelineError, SchemaError
-from lakeconf.pipelines import Full, Incremental, Model, Pipeline, Query, model, run
+from lakeconf.errors import AuditError, CommitConflictError, DataLossError, LakeconfError, PipelineError, SchemaError
+from lakeconf.pipelines import Full, Incremental, Merge, Model, Pipeline, Query, model, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from lakeconf import Lake, Store
+
 
 EVENTS = pa.table(
     {"id": [1, 2, 3], "day": [date(2024, 1, day) for day in (1, 2, 3)], "n": pa.array([1, 2, 3], pa.int32())}
@@ -151,3 +152,84 @@ def test_missing_or_mistyped_time_column(lake: Lake) -> None:
         assert isinstance(result.error, SchemaError)
         assert message in str(result.error)
     assert lake.tables() == ["raw.events"]
+
+
+@pytest.fixture
+def marts(lake: Lake) -> Lake:
+    """A lake with the table `marts.t`, which a model created with the columns id, n and day."""
+    assert error(lake, "SELECT 1 AS id, 2 AS n, DATE '2024-01-01' AS day") is None
+    return lake
+
+
+def error(marts: Lake, query: str, *, allow_drop_columns: bool = False, **given: Any) -> LakeconfError | None:
+    pipeline = Pipeline([Model("marts.t", Full(), Query(query), **given)])
+    (result,) = run(pipeline, marts, allow_drop_columns=allow_drop_columns)
+    return result.error
+
+
+def columns(marts: Lake) -> list[str]:
+    marts.refresh()
+    return list(marts.table("marts.t").schema)
+
+
+def test_dropping_a_column_needs_consent(marts: Lake) -> None:
+    before = marts.refresh()
+    found = error(marts, "SELECT 1 AS id")
+    assert isinstance(found, DataLossError)
+    assert found.message == "this would drop the columns n, day of marts.t"
+    assert 'dropped = ["n", "day"]' in str(found.hint)
+    assert isinstance(error(marts, "SELECT 1 AS id", dropped=["n"]), DataLossError)
+    assert (marts.refresh(), columns(marts)) == (before, ["id", "n", "day"])
+    assert error(marts, "SELECT 1 AS id, 2 AS n", dropped=["DAY"]) is None
+    assert columns(marts) == ["id", "n"]
+    assert error(marts, "SELECT 1 AS id", allow_drop_columns=True) is None
+    assert columns(marts) == ["id"]
+
+
+def test_renamed_maps_old_names_to_new_ones(marts: Lake) -> None:
+    before = marts.refresh()
+    for columns_, renamed, message in (
+        ("1 AS id, 2 AS number, 3 AS day", {"number": "n"}, "the model has no column 'n'"),
+        ("1 AS id, 2 AS number, 3 AS day", {"n": "numbr"}, "the model has no column 'numbr'"),
+        ("1 AS id, 2 AS n, 3 AS number, 4 AS day", {"n": "number"}, "the model still has 'n'"),
+    ):
+        found = error(marts, f"SELECT {columns_}", renamed=renamed, allow_drop_columns=True)
+        assert isinstance(found, PipelineError)
+        assert message in found.message
+    assert marts.refresh() == before
+    assert error(marts, "SELECT 1 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
+    assert columns(marts) == ["id", "number", "day"]
+    # In later runs of the same model `renamed` has no effect.
+    assert error(marts, "SELECT 2 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
+
+
+def test_all_columns_of_a_table_are_replaced(marts: Lake) -> None:
+    assert error(marts, 'SELECT 1 AS a, 2 AS "b.c"', dropped=["id", "n", "day"]) is None
+    assert columns(marts) == ["a", "b.c"]
+    assert error(marts, 'SELECT 1 AS "d.e"', dropped=["a"], renamed={"b.c": "d.e"}) is None
+    assert columns(marts) == ["d.e"]
+
+
+def test_column_whose_type_cannot_hold_the_rows_is_created_again(marts: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", Full(), Query("SELECT 'x' AS id, 2 AS n, [1] AS day"))])
+    (step,) = plan(pipeline, marts)
+    assert str(step.columns) == "changes id from INTEGER to VARCHAR, changes day from DATE to INTEGER[]"
+    before = marts.snapshot_id
+    (result,) = run(pipeline, marts)
+    assert result.error is None
+    assert (marts.table("marts.t").schema, marts.snapshot_id) == (
+        {"n": "INTEGER", "id": "VARCHAR", "day": "INTEGER[]"},
+        before + 1,
+    )
+    assert marts.table("marts.t").head() == [{"n": 2, "id": "x", "day": [1]}]
+    assert marts.at(version=before).table("marts.t").schema["day"] == "DATE"
+
+
+def test_only_a_rebuild_of_a_merge_creates_a_column_again(marts: Lake) -> None:
+    pipeline = Pipeline([Model("marts.t", Merge("id"), Query("SELECT 'x' AS id, 2 AS n, DATE '2024-01-01' AS day"))])
+    (result,) = run(pipeline, marts)
+    assert result.error is not None
+    assert (marts.refresh(), columns(marts)) == (marts.snapshot_id, ["id", "n", "day"])
+    (result,) = run(pipeline, marts, rebuild=True)
+    assert result.error is None
+    assert marts.table("marts.t").schema["id"] == "VARCHAR"

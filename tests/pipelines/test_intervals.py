@@ -1,20 +1,28 @@
-"""Intervals that a run processes, and what causes a model to run again."""
+"""Intervals that a run processes, in UTC, and what causes a model to run again."""
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
+import narwhals as nw
 import pytest
 from hypothesis import given
+from local_stores import store_of
 from promotions import rows
 
-from lakeconf.pipelines import Full, Merge, Model, Pipeline, Query, plan, run
-from lakeconf.pipelines.intervals import Range, batches, floor, moment, step
-from lakeconf.pipelines.models.kinds import Incremental, Interval
+from lakeconf.errors import AuditError
+from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, plan, run
+from lakeconf.pipelines.intervals import Range, batches, floor, in_utc, moment, step
+from lakeconf.pipelines.models.body import Function
+from lakeconf.pipelines.models.kinds import Interval
+from lakeconf.pipelines.models.unit_tests import DeclaredUnitTest, UnitTest, run_unit_tests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from lakeconf import Lake
 
 
@@ -144,3 +152,86 @@ def test_merge_updates_rows_only_with_update(lake: Lake) -> None:
     add(lake, "raw.a", 2, 20)
     done(lake, *merges)
     assert (rows(lake, "marts.True"), rows(lake, "marts.False")) == ([(1, 99), (2, 20)], [(1, 10), (2, 20)])
+
+
+FIRST = datetime(2024, 3, 8, tzinfo=UTC)
+# One row in each hour of four days; New York sets its clocks forward on 10 March.
+HOURS = "SELECT TIMESTAMPTZ '2024-03-08 00:30:00+00' + INTERVAL (i) HOUR AS ts FROM range(96) r(i)"
+# Midnight of a date, in the time zone of the connection.
+MIDNIGHT = "CAST(CAST(DATE '2024-03-08' AS TIMESTAMPTZ) AS VARCHAR)"
+
+ZONE = "America/New_York"
+IN_RANGE = Query("SELECT ts FROM raw.events WHERE ts >= $start AND ts < $end")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lake]:
+    """A lake on a machine in another time zone, by default one behind UTC."""
+    with store_of(tmp_path).open() as elsewhere:
+        zone = getattr(request, "param", ZONE)
+        elsewhere._session.reader.connection.execute(f"SET GLOBAL TimeZone = '{zone}'")
+        hours = elsewhere.sql(HOURS)
+        elsewhere.create_table("raw.events", hours).append(hours)
+        yield elsewhere
+
+
+def fetched(elsewhere: Lake, sql: str) -> list[Any]:
+    native: Any = elsewhere.sql(sql).to_native()
+    return [value for (value,) in native.fetchall()]
+
+
+def by_function(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
+    return events.filter(nw.col("ts") >= start, nw.col("ts") < end)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "body"),
+    [("America/New_York", IN_RANGE), ("America/New_York", Function(by_function)), ("Asia/Tokyo", IN_RANGE)],
+    indirect=["elsewhere"],
+)
+def test_range_of_an_incremental_model_begins_at_midnight_utc(body: Any, elsewhere: Lake) -> None:
+    inputs = {"events": "raw.events"} if isinstance(body, Function) else {}
+    model = Model("marts.daily", Incremental("ts", start=FIRST.date()), body, inputs)
+    for until in (date(2024, 3, 10), date(2024, 3, 12)):
+        (step,) = plan(Pipeline([model]), elsewhere, until=until)
+        assert step.runs
+        (result,) = run(Pipeline([model]), elsewhere, until=until)
+        assert result.error is None
+        hours = 24 * (until - FIRST.date()).days
+        assert result.rows == 48
+        lasts = fetched(elsewhere, "SELECT epoch(max(ts)) FROM marts.daily")
+        assert lasts == [(FIRST + timedelta(hours=hours - 0.5)).timestamp()]
+    assert fetched(elsewhere, "SELECT count(*) FROM marts.daily") == [96]
+
+
+def test_audits_and_files_are_computed_in_utc(elsewhere: Lake, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at\n2024-03-08 00:00:00\n")
+    audit = f"SELECT 1 WHERE {MIDNIGHT} <> '2024-03-08 00:00:00+00'"
+    files = Append(files="*.csv", columns={"at": "TIMESTAMPTZ"})
+    (result,) = run(Pipeline([Model("raw.t", files, folder=tmp_path, audits={"utc": audit})]), elsewhere)
+    assert result.error is None
+    assert fetched(elsewhere, 'SELECT epoch("at") FROM raw.t') == [FIRST.timestamp()]
+    (result,) = run(
+        Pipeline([Model("marts.t", Full(), Query("SELECT 1 AS a"), audits={"never": "SELECT 1"})]), elsewhere
+    )
+    assert isinstance(result.error, AuditError)
+
+
+def test_unit_test_computes_the_model_in_utc(elsewhere: Lake) -> None:
+    model = Model("marts.t", Full(), Query(f"SELECT {MIDNIGHT} AS at"))
+    test = UnitTest("t", DeclaredUnitTest(model="marts.t", given={}, expect=[{"at": "2024-03-08 00:00:00+00"}]))
+    (result,) = run_unit_tests(Pipeline([model]), [test], elsewhere)
+    assert (result.status, result.error) == ("passed", None)
+
+
+def test_queries_of_users_keep_the_time_zone_of_the_machine(elsewhere: Lake) -> None:
+    query = "SELECT current_setting('TimeZone')"
+    run(Pipeline([Model("marts.t", Full(), Query("SELECT 1 AS a"))]), elsewhere)
+    plan(Pipeline([Model("marts.u", Full(), Query("SELECT 1 AS a"))]), elsewhere)
+    assert fetched(elsewhere, query) == [ZONE]
+    with in_utc(elsewhere):
+        assert fetched(elsewhere, query) == ["UTC"]
+    assert fetched(elsewhere, query) == [ZONE]
+    assert elsewhere._session.writer.rows(query) == [(ZONE,)]
+    with in_utc(elsewhere):
+        elsewhere.close()

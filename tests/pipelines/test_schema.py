@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -39,9 +40,9 @@ def validator() -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
-def errors(validator: Any, table: Any, name: str = "a.t") -> list[tuple[list[str], str]]:
-    """The errors of a model, each with the path below it."""
-    found = validator.iter_errors({"stores": STORES, "pipeline": {"models": {name: table}}})
+def errors(validator: Any, table: Any, name: str = "a.t", part: str = "models") -> list[tuple[list[Any], str]]:
+    """The errors of a model or of another part of the pipeline, each with the path below it."""
+    found = validator.iter_errors({"stores": STORES, "pipeline": {part: {name: table}}})
     return [(list(one.absolute_path)[3:], one.message) for one in found]
 
 
@@ -79,9 +80,8 @@ def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validato
     assert not is_parsed(table)
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "value", "accepted"),
-    [
+def test_schema_and_parser_accept_the_same_numbers(validator: Any) -> None:
+    for kind, key, value, accepted in (
         # Seconds since 1970: the first of January 1970, at 00:33:44.
         ("incremental", "start", 2024, False),
         ("incremental", "start", 1.5, False),
@@ -97,18 +97,10 @@ def test_wrong_type_of_each_key_is_one_error_at_it(kind: str, key: str, validato
         ("incremental", "batch", True, False),
         ("incremental", "partial", 1, False),
         ("merge", "update", 0, False),
-    ],
-)
-def test_schema_and_parser_accept_the_same_numbers(
-    kind: str,
-    key: str,
-    value: Any,
-    accepted: bool,
-    validator: Any,
-) -> None:
-    table = {"kind": kind, **TABLES[kind], key: value}
-    assert is_parsed(table) is accepted
-    assert (errors(validator, table) == []) is accepted
+    ):
+        table = {"kind": kind, **TABLES[kind], key: value}
+        assert is_parsed(table) is accepted, kind
+        assert (errors(validator, table) == []) is accepted, kind
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, table in TABLES.items() for key in table])
@@ -125,9 +117,8 @@ def test_files_replace_the_query_of_an_append_and_full_is_the_default(validator:
     assert errors(validator, {"sql": "t.sql", "on": "id"}) == [([], unknown)]
 
 
-@pytest.mark.parametrize(
-    ("table", "path", "message"),
-    [
+def test_wrong_value_is_one_precise_error(validator: Any) -> None:
+    for table, path, message in (
         ({"kind": "fulll", "sql": "x", "nope": 1}, ["kind"], "'fulll' is not one of "),
         ("t.sql", [], "'t.sql' is not of type 'object'"),
         ({"sql": "x", "tests": {"nul": []}}, ["tests"], "Additional properties are not allowed ('nul' was unexpected)"),
@@ -145,12 +136,10 @@ def test_files_replace_the_query_of_an_append_and_full_is_the_default(validator:
             "'days' is not ",
         ),
         ({"kind": "incremental", "sql": "x", "time_column": "d", "late": "no"}, ["late"], "'no' is not one of "),
-    ],
-)
-def test_wrong_value_is_one_precise_error(table: Any, path: list[Any], message: str, validator: Any) -> None:
-    ((found, text),) = errors(validator, table)
-    assert found == path
-    assert text.startswith(message)
+    ):
+        ((found, text),) = errors(validator, table)
+        assert found == path, table
+        assert text.startswith(message), table
 
 
 def test_name_of_a_model_has_a_schema(validator: Any) -> None:
@@ -169,29 +158,27 @@ def test_every_key_has_a_description_and_a_valid_example(validator: Any) -> None
         for key, one in properties.items():
             for example in one.get("examples", []):
                 assert errors(validator, {"kind": kind, **TABLES[kind], key: example}) == [], key
+    properties = definitions["unit_test"]["properties"]
+    assert properties.keys() == DeclaredUnitTest.model_fields.keys()
+    for key, one in properties.items():
+        assert one["description"]
+        for example in one["examples"]:
+            assert errors_of_test(validator, {**UNIT_TEST, key: example}) == []
 
 
-def errors_of_test(validator: Any, table: Any) -> list[tuple[list[Any], str]]:
-    """The errors of a unit test, each with the path below it."""
-    found = validator.iter_errors({"stores": STORES, "pipeline": {"tests": {"one": table}}})
-    return [(list(one.absolute_path)[3:], one.message) for one in found]
-
-
+errors_of_test = partial(errors, name="one", part="tests")
 UNIT_TEST = {"model": "a.t", "expect": [{"id": 1}]}
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_schema_and_parser_accept_unit_tests(validator: Any) -> None:
+    for more in (
         {},
         {"given": {}, "columns": ["id"], "start": "2024-01-01", "end": "2024-01-02T03:00:00"},
         {"given": {"a.u": [], "files": [{"id": 1, "n": {"x": [1]}}], "a.v": {}, "a.w": {"rows": [{}], "columns": {}}}},
-    ],
-)
-def test_schema_and_parser_accept_unit_tests(more: dict[str, Any], validator: Any) -> None:
-    table = {**UNIT_TEST, **more}
-    assert errors_of_test(validator, table) == []
-    assert declared_unit_tests(configuration(table))
+    ):
+        table = {**UNIT_TEST, **more}
+        assert errors_of_test(validator, table) == [], more
+        assert declared_unit_tests(configuration(table)), more
 
 
 def configuration(table: Any) -> Any:
@@ -253,12 +240,3 @@ def test_missing_key_of_a_unit_test_is_one_problem(key: str, validator: Any) -> 
         declared_unit_tests(configuration(table))
     (problem,) = caught.value.problems
     assert (problem.key, problem.message) == (f"pipeline.tests.one.{key}", "is missing")
-
-
-def test_every_key_of_a_unit_test_has_a_description_and_a_valid_example(validator: Any) -> None:
-    properties = validator.schema["$defs"]["unit_test"]["properties"]
-    assert properties.keys() == DeclaredUnitTest.model_fields.keys()
-    for key, one in properties.items():
-        assert one["description"]
-        for example in one["examples"]:
-            assert errors_of_test(validator, {**UNIT_TEST, key: example}) == []

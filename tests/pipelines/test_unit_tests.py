@@ -75,9 +75,8 @@ def result(lake: Lake, test: UnitTest) -> UnitTestResult:
     return found
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
+def test_model_returns_the_expected_rows(lake: Lake) -> None:
+    for test in (
         # The types of the columns come from the model of the input; columns without values are NULL.
         declared("marts.doubled", [{"n": 19.98}], {"raw.prices": [{"n": 9.99}]}),
         declared(
@@ -105,13 +104,11 @@ def result(lake: Lake, test: UnitTest) -> UnitTestResult:
             {"files": [{"id": 1, "n": 2.5}, {"id": 2}], "raw.prices": [{"id": 1}]},
         ),
         declared("marts.doubled", [{"n": 2}], {"raw.prices": [{"n": 1}]}, columns=["id"]),
-    ],
-)
-def test_model_returns_the_expected_rows(test: UnitTest, lake: Lake) -> None:
-    found = result(lake, test)
-    assert (found.status, found.error, bool(found.difference)) == ("passed", None, False)
-    more = test.declared.model_copy(update={"expect": [*test.declared.expect, {"n": 77, "id": 99}]})
-    assert result(lake, UnitTest("more", more)).status != "passed"
+    ):
+        found = result(lake, test)
+        assert (found.status, found.error, bool(found.difference)) == ("passed", None, False), test
+        more = test.declared.model_copy(update={"expect": [*test.declared.expect, {"n": 77, "id": 99}]})
+        assert result(lake, UnitTest("more", more)).status != "passed", test
 
 
 def test_rows_that_differ_are_reported(lake: Lake) -> None:
@@ -171,9 +168,8 @@ def test_equal_values(lake: Lake) -> None:
     assert (found.status, found.error, bool(found.difference)) == ("passed", None, False)
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
+def test_different_values(lake: Lake) -> None:
+    for expression, expected in (
         ("2", 1),
         ("1", 1.5),
         ("3", 2.7),
@@ -202,10 +198,8 @@ def test_equal_values(lake: Lake) -> None:
         ("MAP{'a': 1}", {"a": 1, "b": None}),
         ("MAP{'a': 1, 'b': NULL}", {"a": 1}),
         ("[0.1::FLOAT]", [0.10000001]),
-    ],
-)
-def test_different_values(expression: str, expected: Any, lake: Lake) -> None:
-    assert outcome(lake, expression, expected) == "failed"
+    ):
+        assert outcome(lake, expression, expected) == "failed", expression
 
 
 def test_rows_count_as_often_as_they_occur(lake: Lake) -> None:
@@ -215,9 +209,8 @@ def test_rows_count_as_often_as_they_occur(lake: Lake) -> None:
     assert (sorted(map(str, found.difference.missing)), found.difference.unexpected) == (["['1']", "['2.5']"], [["2"]])
 
 
-@pytest.mark.parametrize(
-    ("test", "message"),
-    [
+def test_invalid_tests_are_errors(lake: Lake) -> None:
+    for test, message in (
         (declared("marts.double", [], {}), "unknown model 'marts.double'"),
         (declared("raw.prices", [], {}), "the model raw.prices has no code to test"),
         (declared("marts.doubled", [], {}), "the test gives no rows of the input raw.prices"),
@@ -233,13 +226,11 @@ def test_rows_count_as_often_as_they_occur(lake: Lake) -> None:
             declared("marts.cheap", [], {"raw.prices": {"columns": {"id": "X"}}}),
             "the given rows of raw.prices: the column",
         ),
-    ],
-)
-def test_invalid_tests_are_errors(test: UnitTest, message: str, lake: Lake) -> None:
-    found = result(lake, test)
-    assert found.status == "error"
-    assert found.error is not None
-    assert found.error.message.startswith(message)
+    ):
+        found = result(lake, test)
+        assert found.status == "error", test
+        assert found.error is not None, test
+        assert found.error.message.startswith(message), test
 
 
 def test_model_that_fails_is_an_error_and_the_next_test_runs(lake: Lake) -> None:

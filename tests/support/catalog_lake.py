@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.catalog.pruning.predicates import literal_type, to_duckdb_sql
 from lakeconf.catalog.pruning.scan_plan import inlined_rows
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.sql import identifier, literal
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 METADATA = "__ducklake_metadata_lake"
 FILE_CATALOGS = ("duckdb", "sqlite")
 _SNAPSHOT = "_ducklake_internal_snapshot_id"
+
+
+def column(type_: str, name: str = "a", field_id: int = 1, *, former: str = "", later: str = "") -> Column:
+    """A column, which may have had another type or get one."""
+    before, after = ((other,) if other else () for other in (former, later))
+    return Column(field_id, name, type_, nullable=True, initial_default=None, former_types=before, later_types=after)
 
 
 class Lake:

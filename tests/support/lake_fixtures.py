@@ -66,6 +66,15 @@ def local(tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
+def three(local: Lake) -> Lake:
+    """The same lake with a table `t`; the snapshots 2, 3 and 4 add the files 0, 1 and 2 with ten rows each."""
+    local.run("CREATE TABLE lake.t (a INTEGER)")
+    for start in (0, 10, 20):
+        local.run(f"INSERT INTO lake.t SELECT * FROM range({start}, {start + 10})")
+    return local
+
+
+@pytest.fixture
 def files(local: Lake) -> Lake:
     """The same lake, for tests of what Spark reads from files."""
     return local

@@ -33,6 +33,12 @@ def rows(lake: Lake, table: str = "marts.t") -> list[tuple[Any, ...]]:
     return found
 
 
+def stored_rows(table: str, store: str | None = None) -> list[tuple[Any, ...]]:
+    """The rows of a table of a store of the project in the working directory."""
+    with lakeconf.init().get_store(store).open() as lake:
+        return rows(lake, table)
+
+
 def done(pipeline: Pipeline, lake: Lake, **given: Any) -> None:
     for result in run(pipeline, lake, **given):
         if result.error is not None:

@@ -50,7 +50,7 @@ ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
 FUNCTION = 2.0
 EVERY_CATALOG = (
     *("tests/conformance/", "tests/differential/", "tests/faults/", "tests/histories/"),
-    *("tests/commit/test_kills.py", "tests/commit/test_maintenance_kills.py"),
+    "tests/commit/test_kills.py",
 )
 CATALOGS = {"duckdb", "postgres", "sqlite"}
 _SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url", "only_connect_session"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import duckdb
 import pytest
+from catalog_lake import column
 
 from lakeconf.catalog.pruning.literals import Text, between, compare, one_of
 from lakeconf.catalog.pruning.predicates import (
@@ -22,7 +23,6 @@ from lakeconf.catalog.pruning.predicates import (
     parse_timestamp,
     to_duckdb_sql,
 )
-from lakeconf.catalog.tables import Column
 from lakeconf.errors import PredicateError
 
 if TYPE_CHECKING:
@@ -58,10 +58,6 @@ VALUES = {
     "timestamptz": ["'2026-01-31 00:00:00+00'", "'2026-01-31 02:00:00.000001+02'", "'2026-01-31 00:00:01+00'"],
 }  # fmt: skip
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
-
-
-def column(type_name: str) -> Column:
-    return Column(1, "a", type_name, nullable=True, initial_default=None)
 
 
 Answers = Callable[..., list[tuple[Any, ...]]]
@@ -138,9 +134,8 @@ def test_comparison_has_the_result_of_duckdb(type_name: str, raw: Raw, literal: 
     assert answers(type_name, *ours) == answers(type_name, *(f"a {operator} {literal}" for operator in OPERATORS))
 
 
-@pytest.mark.parametrize(
-    ("type_name", "raws", "literals"),
-    [
+def test_in_has_the_result_of_duckdb(answers: Answers) -> None:
+    cases: list[tuple[str, list[Raw], str]] = [
         ("int8", [Decimal(1), Decimal("1.5"), Decimal(300)], "1, 1.5, 300"),
         ("int8", [Decimal("1.5"), Decimal(-300)], "1.5, -300"),
         ("decimal(4,2)", [Decimal("1.505"), Decimal("1.51"), Decimal(-100)], "1.505, 1.51, -100"),
@@ -150,16 +145,14 @@ def test_comparison_has_the_result_of_duckdb(type_name: str, raw: Raw, literal: 
         ("float64", [Decimal("0.1"), 1.5], "0.1, 15e-1"),
         ("varchar", [Text("a"), Text("10")], "'a', '10'"),
         ("date", [datetime(2026, 1, 31, 12), date(2026, 1, 30)], "TIMESTAMP '2026-01-31 12:00:00', DATE '2026-01-30'"),
-    ],
-)
-def test_in_has_the_result_of_duckdb(type_name: str, raws: list[Raw], literals: str, answers: Answers) -> None:
-    (ours,) = conditions_of([one_of(column(type_name), raws)])
-    assert answers(type_name, ours) == answers(type_name, f"a IN ({literals})")
+    ]
+    for type_name, raws, literals in cases:
+        (ours,) = conditions_of([one_of(column(type_name), raws)])
+        assert answers(type_name, ours) == answers(type_name, f"a IN ({literals})"), type_name
 
 
-@pytest.mark.parametrize(
-    ("type_name", "low", "high", "literals"),
-    [
+def test_between_has_the_result_of_duckdb(answers: Answers) -> None:
+    for type_name, low, high, literals in (
         ("int8", Decimal("-1.5"), Decimal("1.5"), "-1.5 AND 1.5"),
         ("int8", Decimal(1), Decimal(1), "1 AND 1"),
         ("int8", Decimal(2), Decimal(1), "2 AND 1"),
@@ -167,11 +160,9 @@ def test_in_has_the_result_of_duckdb(type_name: str, raws: list[Raw], literals: 
         ("float32", Decimal("0.1"), 1.5, "0.1 AND 15e-1"),
         ("float32", 0.0, Decimal("0.1"), "0e0 AND 0.1"),
         ("date", Text("2026-01-31"), datetime(2026, 1, 31, 12), "'2026-01-31' AND TIMESTAMP '2026-01-31 12:00:00'"),
-    ],
-)
-def test_between_has_the_result_of_duckdb(type_name: str, low: Raw, high: Raw, literals: str, answers: Answers) -> None:
-    (ours,) = conditions_of([between(column(type_name), low, high)])
-    assert answers(type_name, ours) == answers(type_name, f"a BETWEEN {literals}")
+    ):
+        (ours,) = conditions_of([between(column(type_name), low, high)])
+        assert answers(type_name, ours) == answers(type_name, f"a BETWEEN {literals}"), type_name
 
 
 def test_values_of_in_occur_once_and_in_order() -> None:
@@ -257,9 +248,9 @@ def test_number_with_a_huge_exponent_is_clamped_at_once(answers: Answers) -> Non
     assert answers("decimal(4,2)", to_duckdb_sql(low)) == [*[(False,)] * len(VALUES["decimal(4,2)"]), (None,)]
 
 
-@pytest.mark.parametrize(
-    ("type_name", "text"),
-    [
+def test_a_decimal_is_rounded_as_duckdb_rounds_it() -> None:
+    """DuckDB's casts do not always return the nearest number."""
+    for type_name, text in (
         ("FLOAT", "-0.0061359718"),
         ("FLOAT", "0.00000039166574"),
         ("FLOAT", "16777217"),
@@ -267,16 +258,12 @@ def test_number_with_a_huge_exponent_is_clamped_at_once(answers: Answers) -> Non
         ("DOUBLE", "0.4974979401965276726"),
         ("DOUBLE", "73773444917345775516.34"),
         ("DOUBLE", "9007199254740993"),
-    ],
-)
-def test_a_decimal_is_rounded_as_duckdb_rounds_it(type_name: str, text: str) -> None:
-    """DuckDB's casts do not always return the nearest number."""
-    name = {"FLOAT": "float32", "DOUBLE": "float64"}[type_name]
-    column = Column(1, "a", name, nullable=True, initial_default=None)
-    sql = to_duckdb_sql(compare(column, "=", Decimal(text)))
-    assert duckdb.sql(f"SELECT a = {text}, {sql} FROM (SELECT CAST({text} AS {type_name}) AS a)").fetchall() == [
-        (True, True)
-    ]
+    ):
+        name = {"FLOAT": "float32", "DOUBLE": "float64"}[type_name]
+        sql = to_duckdb_sql(compare(column(name), "=", Decimal(text)))
+        assert duckdb.sql(f"SELECT a = {text}, {sql} FROM (SELECT CAST({text} AS {type_name}) AS a)").fetchall() == [
+            (True, True)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -286,25 +273,21 @@ def test_date_from_the_first_to_the_last_year(text: str, day: date) -> None:
     assert parse_date(text) == day
 
 
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
+def test_time_without_an_offset_is_naive() -> None:
+    for text, moment in (
         ("2026-01-31", datetime(2026, 1, 31)),
         ("2026-01-31 12:30", datetime(2026, 1, 31, 12, 30)),
         ("2026-01-31T12:30:05", datetime(2026, 1, 31, 12, 30, 5)),
         ("  2026-01-31 12:30:05.1  ", datetime(2026, 1, 31, 12, 30, 5, 100_000)),
         ("2026-01-31 12:30:05.123456", datetime(2026, 1, 31, 12, 30, 5, 123_456)),
         ("9999-12-31 23:59:59.999999", datetime.max),
-    ],
-)
-def test_time_without_an_offset_is_naive(text: str, moment: datetime) -> None:
-    assert parse_timestamp(text) == moment
-    assert parse_timestamp(text).tzinfo is None
+    ):
+        assert parse_timestamp(text) == moment, text
+        assert parse_timestamp(text).tzinfo is None, text
 
 
-@pytest.mark.parametrize(
-    ("offset", "hour", "minute"),
-    [
+def test_time_with_an_offset_is_converted_to_utc() -> None:
+    for offset, hour, minute in (
         ("Z", 12, 30),
         ("+00", 12, 30),
         ("-00:00", 12, 30),
@@ -315,16 +298,14 @@ def test_time_without_an_offset_is_naive(text: str, moment: datetime) -> None:
         ("-05:30", 18, 0),
         ("+05:45", 6, 45),
         ("-00:45", 13, 15),
-    ],
-)
-def test_time_with_an_offset_is_converted_to_utc(offset: str, hour: int, minute: int) -> None:
-    text = f"2026-01-31 12:30:00{offset}"
-    found = parse_timestamp(text)
-    assert found == datetime(2026, 1, 31, hour, minute, tzinfo=UTC)
-    assert found.tzinfo is UTC
-    if offset != "+0530":  # DuckDB needs the colon
-        with duckdb.connect() as connection:
-            assert connection.execute(f"SELECT CAST('{text}' AS TIMESTAMPTZ) = '{found}'").fetchall() == [(True,)]
+    ):
+        text = f"2026-01-31 12:30:00{offset}"
+        found = parse_timestamp(text)
+        assert found == datetime(2026, 1, 31, hour, minute, tzinfo=UTC), offset
+        assert found.tzinfo is UTC, offset
+        if offset != "+0530":  # DuckDB needs the colon
+            with duckdb.connect() as connection:
+                assert connection.execute(f"SELECT CAST('{text}' AS TIMESTAMPTZ) = '{found}'").fetchall() == [(True,)]
 
 
 TIME = "write YYYY-MM-DD HH:MM:SS, with up to 6 decimals and an optional offset"

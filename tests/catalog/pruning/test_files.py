@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from catalog_lake import METADATA, Lake, duckdb_rows, planned_rows
+from catalog_lake import METADATA, Lake, column, duckdb_rows, planned_rows
 from local_stores import store_of
 
 from lakeconf.catalog.pruning.predicates import to_duckdb_sql
+from lakeconf.catalog.pruning.pruned_files import bounds_of, usable_keys
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import parse
-from lakeconf.catalog.tables import load_table
+from lakeconf.catalog.tables import Column, load_table
+from lakeconf.connection.connection import connect, load_extension
+from lakeconf.sql import literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import lakeconf
+    from lakeconf.connection.connection import Connection
 
 
 def kept(source: Lake, where: str) -> list[int]:
@@ -100,13 +107,29 @@ def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
     assert {0, 1} <= set(kept(source, "NOT a = 'nan'"))
 
 
-def test_nan_in_a_file_without_nan_statistics_is_found(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t (a DOUBLE)")
-    path = source.folder / "nan.parquet"
-    pq.write_table(pa.table({"a": [1.0, float("nan")]}), path)
-    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    assert kept(source, "a > 100") == kept(source, "a = 'nan'") == [0]
-    assert kept(source, "a < 0") == []
+@pytest.mark.parametrize(
+    ("type_", "values", "wheres", "other"),
+    [
+        # Without statistics of NaN, with a narrower float, and with more digits than the column.
+        ("DOUBLE", pa.array([1.0, float("nan")]), ["a > 100", "a = 'nan'"], "a < 0"),
+        ("DOUBLE", pa.array([0.1], pa.float32()), ["a > 0.1", "a = 0.10000000149011612"], "a < 0"),
+        (
+            "TIMESTAMP",
+            pa.array([1767225600123456789], pa.timestamp("ns")),
+            [f"a {operator} '2026-01-01 00:00:00.123456'" for operator in ("=", "<=")],
+            "a > '2026-01-01 00:00:01'",
+        ),
+    ],
+    ids=["nan", "narrow", "fine"],
+)
+def test_values_of_a_registered_file_are_found(
+    source: Lake, type_: str, values: pa.Array, wheres: list[str], other: str
+) -> None:
+    path = source.folder / "registered.parquet"
+    pq.write_table(pa.table({"a": values}), path)
+    source.run(f"CREATE TABLE lake.t (a {type_})", f"CALL ducklake_add_data_files('lake', 't', '{path}')")
+    assert [kept(source, where) for where in wheres] == [[0], [0]]
+    assert kept(source, other) == []
 
 
 def test_file_without_statistics_is_kept(source: Lake) -> None:
@@ -162,25 +185,6 @@ def test_timestamp_promoted_to_timestamptz_is_pruned_in_every_zone(local: Lake, 
             plan = plan_scan(local.reader, "t", local.newest, where=f"a {operator} TIMESTAMPTZ '{text}+00'")
             assert len(plan.files) == 1
     assert plan_scan(local.reader, "t", local.newest, where="a > '2026-03-12 00:00:00Z'").files == ()
-
-
-def test_narrower_float_in_a_registered_file_is_found(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t (a DOUBLE)")
-    path = source.folder / "narrow.parquet"
-    pq.write_table(pa.table({"a": pa.array([0.1], pa.float32())}), path)
-    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    assert kept(source, "a > 0.1") == kept(source, "a = 0.10000000149011612") == [0]
-    assert kept(source, "a < 0") == []
-
-
-def test_more_precise_timestamps_in_a_registered_file_are_found(source: Lake) -> None:
-    source.run("CREATE TABLE lake.t (a TIMESTAMP)")
-    path = source.folder / "fine.parquet"
-    source.run(f"COPY (SELECT TIMESTAMP_NS '2026-01-01 00:00:00.123456789' AS a) TO '{path}'")
-    source.run(f"CALL ducklake_add_data_files('lake', 't', '{path}')")
-    assert kept(source, "a = '2026-01-01 00:00:00.123456'") == [0]
-    assert kept(source, "a <= '2026-01-01 00:00:00.123456'") == [0]
-    assert kept(source, "a > '2026-01-01 00:00:01'") == []
 
 
 @pytest.mark.parametrize(("type_", "text"), [("TIMESTAMP_S", "00:00:01.6"), ("TIMESTAMP_MS", "00:00:01.0006")])
@@ -334,7 +338,7 @@ BOOLEANS: dict[str, list[bool | None]] = {
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lakeconf.Lake]:
     """A lake with a table of four files; `part` is the number of the file."""
     folder: Path = tmp_path_factory.mktemp("conditions")
     with store_of(folder).open() as lake:
@@ -376,7 +380,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         ("part IS TRUE", 4),
     ],
 )
-def test_condition_skips_files(where: str, files: int, lake: Lake) -> None:
+def test_condition_skips_files(where: str, files: int, lake: lakeconf.Lake) -> None:
     table = lake.table("raw.t")
     assert table.explain(where=where).files == files
     names = ("part", "flag", "size")
@@ -386,3 +390,94 @@ def test_condition_skips_files(where: str, files: int, lake: Lake) -> None:
     found = table.to_arrow(columns=names, where=where).sort_by(key).to_pylist()
     wanted = [dict(zip(names, row, strict=True)) for row in native.fetchall()]
     assert sorted(map(str, found)) == sorted(map(str, wanted))
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[Connection]:
+    with connect() as opened:
+        load_extension(opened, "icu")
+        opened.execute("SET TimeZone = 'America/New_York'")
+        yield opened
+
+
+def evaluated(connection: Connection, found: Column, low: str | None, high: str | None) -> tuple[Any, Any]:
+    bounds = bounds_of(found, "low", "high")
+    assert bounds is not None
+    texts = ", ".join("NULL::VARCHAR" if text is None else literal(text) for text in (low, high))
+    (row,) = connection.rows(f"SELECT {bounds.low}, {bounds.high} FROM (VALUES ({texts})) AS t(low, high)")
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize(
+    "type_name", ["blob", "int128", "uint128", "interval", "time", "json", "list", "struct", "new"]
+)
+def test_type_without_usable_statistics_has_no_bounds(type_name: str) -> None:
+    assert bounds_of(column(type_name), "low", "high") is None
+
+
+def test_text_of_a_later_timestamptz_widens_the_bounds_by_a_day(connection: Connection) -> None:
+    moment, day = column("timestamp", later="timestamptz"), column("date", later="timestamptz")
+    for found, texts, expected in (
+        (moment, ["2026-01-31 00:00:00"] * 2, (datetime(2026, 1, 30), datetime(2026, 2, 1))),
+        (day, ["2026-01-31"] * 2, (date(2026, 1, 30), date(2026, 2, 1))),
+        (column("date", later="timestamp"), ["2026-01-31"] * 2, (date(2026, 1, 31), date(2026, 1, 31))),
+        # At the end of the calendar.
+        (moment, ["290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806"], (None, None)),
+        (day, ["5877642-06-25 (BC)", "5881580-07-10"], (None, None)),
+    ):
+        assert evaluated(connection, found, *texts) == expected
+
+
+@pytest.mark.parametrize("text", ["2026-01-31 12:00:00", "2026-01-31 12:00:00.5", "2026-01-31"])
+def test_time_without_an_offset_gives_bounds_for_every_time_zone(connection: Connection, text: str) -> None:
+    bounds = bounds_of(column("timestamptz"), "t", "t")
+    assert bounds is not None
+    inside = (
+        f"SELECT {bounds.low} <= (t::TIMESTAMP || '+14')::TIMESTAMPTZ, {bounds.high} - {bounds.low} = INTERVAL 2 DAY, "
+        f"{bounds.high} >= (t::TIMESTAMP || '-12')::TIMESTAMPTZ FROM (VALUES ('{text}')) AS v(t)"
+    )
+    assert connection.rows(inside) == [(True, True, True)]
+
+
+def test_infinite_time_is_an_exact_bound(connection: Connection) -> None:
+    bounds = bounds_of(column("timestamptz"), "low", "high")
+    assert bounds is not None
+    infinite = (
+        f"SELECT isinf({bounds.low}), isinf({bounds.high}) FROM (VALUES ('-infinity', 'infinity')) AS t(low, high)"
+    )
+    assert connection.rows(infinite) == [(True, True)]
+
+
+MOMENTS = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
+USABLE = {
+    "identity": [column("float64"), column("timestamptz"), column("list"), column("int8", former="int4")],
+    "bucket(4)": [*map(column, ("int8", "uint64", "varchar", "date", "decimal(4,2)"))],
+    "year": [*map(column, (*MOMENTS, "date")), column("date", later="timestamp")],
+    "day": [*map(column, (*MOMENTS, "date"))],
+    "month": [column("date")],
+    "hour": [*map(column, MOMENTS)],
+}
+UNUSABLE = {
+    "bucket(4)": [
+        *map(column, ("float64", "timestamptz", "timestamp", "blob", "uuid", "int128", "boolean")),
+        column("int64", former="uint8"),
+        column("int8", later="int64"),
+    ],
+    "year": [column("timestamptz"), column("timestamp", later="timestamptz"), column("varchar")],
+    "month": [column("timestamptz"), column("int32")],
+    "hour": [column("date"), column("timestamptz")],
+    "truncate(4)": [column("varchar")],
+    "week": [column("date")],
+}
+
+
+def test_key_is_usable_if_it_depends_only_on_the_value(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
+    table = load_table(local.reader, "t", local.newest)
+    expected = [(transform, one, True) for transform, columns in USABLE.items() for one in columns]
+    expected += [(transform, one, False) for transform, columns in UNUSABLE.items() for one in columns]
+    for transform in {**USABLE, **UNUSABLE}:
+        local.run(f"UPDATE {METADATA}.ducklake_partition_column SET transform = '{transform}'")
+        with local.reader.transaction() as transaction:
+            for _, one, is_usable in (case for case in expected if case[0] == transform):
+                assert (1 in usable_keys(transaction, table.table_id, [one])) is is_usable, (transform, one)
