@@ -1,4 +1,4 @@
-"""Several writes in one transaction: each sees the earlier ones or is rejected; refused writes; audits."""
+"""Several writes in one transaction: each sees the earlier ones or is rejected; idempotency keys; audits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
+from plain_sql import run_plain
 
 from lakeconf.commit import audits
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.change import Statements
 from lakeconf.connection.connection import Connection
-from lakeconf.errors import AuditError, CommitConflictError, LakeconfError, UnsupportedError
+from lakeconf.errors import AuditError, CatalogError, CommitConflictError, CommitError, LakeconfError, UnsupportedError
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.secret import Secret
 from lakeconf.write.merge_clauses import Delete, Insert
@@ -266,3 +267,132 @@ def test_error_of_an_audit_shows_no_secret(writing: Lake) -> None:
     with pytest.raises(AuditError, match="cannot be run") as caught:
         audits.run(Audit("few", "SELECT error('hunter2hunter2')"), writer, session.reader)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture
+def keyed(store: Store) -> Iterator[Lake]:
+    with store.open() as keyed:
+        keyed.create_table("t", ROWS)
+        yield keyed
+
+
+def as_another(keyed: Lake, *statements: str) -> None:
+    """Runs statements as another writer, then refreshes the lake."""
+    run_plain(keyed, *statements)
+    keyed.refresh()
+
+
+def stored(keyed: Lake, table: str = "t") -> list[tuple[Any, ...]]:
+    return sorted(keyed.table(table).scan().collect("pyarrow").rows(), key=repr)
+
+
+def append(keyed: Lake, key: str = "k", table: str = "t") -> int:
+    return keyed.table(table).append(ROWS, idempotency_key=key)
+
+
+def test_recreated_table_has_no_keys(keyed: Lake) -> None:
+    append(keyed)
+    as_another(keyed, "DROP TABLE t", "CREATE TABLE t (id BIGINT, n BIGINT)")
+    append(keyed)
+    assert len(stored(keyed)) == 2
+    append(keyed)
+    assert len(stored(keyed)) == 2
+
+
+@pytest.mark.parametrize("made", ["before", "in the transaction"])
+def test_keys_follow_a_rename(keyed: Lake, made: str) -> None:
+    if made == "before":
+        first = append(keyed)
+    else:
+        as_another(keyed, "DROP TABLE t")
+        with keyed.transaction() as tx:
+            tx.create_table("t", ROWS)
+            append(tx)
+        first = keyed.snapshot_id
+    as_another(keyed, "ALTER TABLE t RENAME TO u", "CREATE TABLE t (id BIGINT, n BIGINT)")
+    assert append(keyed, table="u") == first
+    assert append(keyed) > first
+    assert (len(stored(keyed, "u")), len(stored(keyed))) == (2, 2)
+    assert append(keyed, table="u") == first
+
+
+def test_journal_schema_name_is_case_insensitive(keyed: Lake) -> None:
+    as_another(keyed, "CREATE SCHEMA LakeConf")
+    first = append(keyed)
+    assert append(keyed) == first
+    assert len(stored(keyed)) == 2
+    assert keyed.tables() == ["main.t"]
+
+
+def test_journal_with_missing_columns_is_rejected(keyed: Lake) -> None:
+    as_another(keyed, "CREATE SCHEMA lakeconf", "CREATE TABLE lakeconf.commits (id BIGINT)")
+    with pytest.raises(CatalogError, match=r"lakeconf\.commits lacks the column 'token'"):
+        append(keyed)
+
+
+def test_key_used_twice_in_a_transaction_is_rejected(keyed: Lake) -> None:
+    with keyed.transaction() as tx:
+        append(tx)
+        with pytest.raises(CommitError, match=r"already contains a write to .* with the idempotency key 'k'"):
+            append(tx)
+        tx.create_table("u", ROWS)
+        append(tx, table="u")
+        with pytest.raises(CommitError, match=r"already contains a write to .* with the idempotency key 'k'"):
+            tx.table("U").overwrite(ROWS, idempotency_key="k")
+    assert (len(stored(keyed)), len(stored(keyed, "u"))) == (2, 2)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_transaction_skips_only_the_write_with_a_committed_key(keyed: Lake, store: Store, when: str) -> None:
+    keyed.create_table("u", ROWS)
+    with store.open() as other:
+        first = append(other) if when == "before" else 0
+        keyed.refresh()
+        with keyed.transaction() as tx:
+            append(tx)
+            append(tx, table="u")
+            first = append(other) if when == "meanwhile" else first
+    keyed.refresh()
+    assert (len(stored(keyed)), len(stored(keyed, "u"))) == (2, 2)
+    assert append(keyed) == first
+    assert append(keyed, table="u") == keyed.snapshot_id
+
+
+EVERY_WRITE: dict[str, Any] = {
+    "append": lambda table, key: table.append(ROWS, idempotency_key=key),
+    "overwrite": lambda table, key: table.overwrite(ROWS, idempotency_key=key),
+    "overwrite where": lambda table, key: table.overwrite(ROWS, "id < 9", idempotency_key=key),
+    "overwrite_partitions": lambda table, key: table.overwrite_partitions(ROWS, idempotency_key=key),
+    "delete": lambda table, key: table.delete("id = 1", idempotency_key=key),
+    "update": lambda table, key: table.update({"n": 7}, "id = 2", idempotency_key=key),
+    "computed update": lambda table, key: table.update({"n": nw.col("n") + 1}, "id = 2", idempotency_key=key),
+    "merge": lambda table, key: table.merge(ROWS, on="id", idempotency_key=key),
+    "evolving append": lambda table, key: table.append(
+        ROWS.append_column("more", pa.array([1, 2])), evolve=True, idempotency_key=key
+    ),
+}
+
+
+@pytest.mark.parametrize("write", EVERY_WRITE)
+def test_every_write_is_skipped_if_its_key_was_committed(keyed: Lake, store: Store, write: str) -> None:
+    keyed.create_table("p", ROWS, partitioned_by=["id"])
+    keyed.table("p").append(ROWS)
+    first = EVERY_WRITE[write](keyed.table("p"), "k")
+    assert first == keyed.snapshot_id
+    assert EVERY_WRITE[write](keyed.table("p"), "k") == first
+    with store.open() as other, keyed.transaction() as tx:
+        EVERY_WRITE[write](tx.table("p"), "l")
+        second = EVERY_WRITE[write](other.table("p"), "l")
+    assert keyed.refresh() == second == first + 1
+
+
+def test_reads_see_a_write_with_this_key_by_another_session(keyed: Lake, store: Store) -> None:
+    with store.open() as other:
+        version = append(keyed)
+        with keyed.transaction() as tx:
+            pinned = tx.snapshot_id
+            assert append(tx) == version
+            assert tx.snapshot_id == pinned
+        assert append(other) == version
+        assert other.snapshot_id == version
+        assert len(stored(other)) == 2
