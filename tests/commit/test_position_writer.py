@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from catalog_lake import Lake as Source
     from pyspark.sql import SparkSession
 
     import lakeconf
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 COUNT = 3_000_000
 
 
-def one_file(lake: Lake, count: int) -> None:
+def one_file(lake: Source, count: int) -> None:
     lake.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     lake.run(f"CREATE TABLE lake.t AS SELECT i FROM range({count}) AS r(i)")
 
 
-def written(lake: Lake, positions: str, count: int) -> PositionFile:
+def written(lake: Source, positions: str, count: int) -> PositionFile:
     """The file of positions of the only data file of the table."""
     info, folder = load_table(lake.reader, "t", lake.newest), f"{lake.folder}/data/main/t/new folder/"
     (file,) = plan_delete(lake.reader, info, None).files
@@ -56,7 +57,7 @@ def written(lake: Lake, positions: str, count: int) -> PositionFile:
 @pytest.mark.parametrize("most", [500_000, 7])
 @pytest.mark.parametrize("earlier", [True, False])
 def test_positions_are_sorted_with_the_earlier_ones(
-    usual: Lake, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
+    usual: Source, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
 ) -> None:
     monkeypatch.setattr(deletions, "SORTED_IN_MEMORY", most)
     one_file(usual, 100)
@@ -81,7 +82,7 @@ def test_positions_are_sorted_with_the_earlier_ones(
 
 
 @pytest.mark.parametrize("earlier", [0, 300_000])
-def test_memory_does_not_grow_with_the_number_of_positions(usual: Lake, earlier: int) -> None:
+def test_memory_does_not_grow_with_the_number_of_positions(usual: Source, earlier: int) -> None:
     """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB.
 
     That of their names, too, would need more memory, because the path of the data file is long.
