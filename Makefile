@@ -71,7 +71,7 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 	@.venv-latest/bin/python -m pytest tests/integrations tests/lake/test_narwhals_parity.py
 
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py \
-	tests/test_pyspark_lakeconf.py tests/test_pyspark_lakeconf_stream.py tests/lake/test_streaming.py
+	tests/test_pyspark_lakeconf.py tests/lake/test_streaming.py
 # What every change runs with the oldest Spark.
 OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py \
 	tests/engines/spark/read/test_deletes.py tests/engines/spark/write/test_partition_twins.py

@@ -1,4 +1,4 @@
-"""Each ATTACH option works for opening, writing and maintenance, or is rejected before the lake is attached."""
+"""Each ATTACH option works or is rejected before the lake is attached; options of maintenance, addresses of servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from local_stores import on_postgres, on_sqlite, store_of
 
-from lakeconf.backends.store_options import OPTIONS
+from lakeconf.backends.server import is_loopback
+from lakeconf.backends.store_options import OPTIONS, MaintenanceLimits, option_fault
 from lakeconf.errors import CatalogError, CatalogMissingError, LakeconfError, UnsafeQueryError, UnsupportedError
 from lakeconf.inspection.doctor import diagnose
 from lakeconf.inspection.read_only_sql import query
@@ -153,3 +154,55 @@ def test_queries_cannot_read_the_catalog_through_its_custom_name(tmp_path: Path)
     store.connect().close()
     with pytest.raises(UnsafeQueryError, match="of the catalog database"):
         query(store, 'FROM "my meta".ducklake_data_file')
+
+
+def test_address_of_this_machine() -> None:
+    for endpoint in ("localhost", "localhost:9000", "LOCALHOST", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:5432"):
+        assert is_loopback(endpoint), endpoint
+    for endpoint in (
+        *("", "example.com", "10.0.0.1", "192.0.2.1", "[::2]:1", "localhost.example.com", "127.0.0.1.example.com"),
+        *("::1", "[::1", "127.0.0.1@example.com", "example.com/localhost", "1270.0.1"),
+    ):
+        assert not is_loopback(endpoint), endpoint
+
+
+def maintenance_problem(key: str, value: object) -> str | None:
+    found = option_fault("maintenance", key, value)
+    return None if found is None else found.message
+
+
+def test_deadline_is_a_sum_of_units() -> None:
+    day = {"days": 1, "hours": 2, "minutes": 3, "seconds": 4}
+    found = {
+        "45s": {"seconds": 45},
+        "30m": {"minutes": 30},
+        "2h": {"hours": 2},
+        "1d2h3m4s": day,
+        "90m": {"minutes": 90},
+    }
+    for text, parts in found.items():
+        assert maintenance_problem("deadline", text) is None
+        assert MaintenanceLimits.of({"deadline": text}) == MaintenanceLimits(timedelta(**parts), None), text
+    for text in ("", "30", "m", "30 m", "-1m", "1.5h", "3m2h", "1h1h", "30min", "30M", "٣m", "9999999d"):
+        assert maintenance_problem("deadline", text) == "is not a duration", text
+
+
+def test_memory_limit_is_a_size_that_duckdb_accepts() -> None:
+    for text in ("4GB", "4 GB", "1.5GiB", "512MB", "1000000B", "700kib", "2TB"):
+        assert maintenance_problem("memory_limit", text) is None, text
+        with duckdb.connect() as connection:
+            connection.execute("SET memory_limit = $limit", {"limit": text})
+        assert MaintenanceLimits.of({"memory_limit": text}).memory_limit == text
+    for text in ("", "4", "GB", "-1GB", "4GX", "80%", "4GB; DROP", "1e3GB", "٤GB"):
+        assert maintenance_problem("memory_limit", text) == "is not a size", text
+
+
+def test_limits_must_be_more_than_zero() -> None:
+    assert maintenance_problem("deadline", "0h0m") == "must be more than 0"
+    assert maintenance_problem("memory_limit", "0.0GB") == "must be more than 0"
+
+
+def test_values_must_be_text_and_keys_known() -> None:
+    assert maintenance_problem("deadline", 30) == "must be a string"
+    assert maintenance_problem("memory_limit", 4) == "must be a string"
+    assert option_fault("maintenance", "dead_line", "30m") == ("key", "unknown key", 'did you mean "deadline"?')

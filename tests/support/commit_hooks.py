@@ -45,8 +45,8 @@ def _at(patch: pytest.MonkeyPatch, method: str, text: str, before: Any, after: A
     patch.setattr(Connection, method, calling)
 
 
-def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any) -> list[Any]:
-    """Collects the results of `look` before each statement of the writer that contains a text."""
+def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: Any = None) -> list[Any]:
+    """Collects the results of `look` before each statement of the writer that contains a text; by default, these."""
     seen: list[Any] = []
     connection = type(lake._session.writer)
     for name in ("execute", "rows"):
@@ -54,7 +54,7 @@ def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str, look: An
 
         def spied(self: Any, sql: str, *rest: Any, original: Any = original) -> Any:
             if statement in sql:
-                seen.append(look())
+                seen.append(look() if look else sql)
             return original(self, sql, *rest)
 
         monkeypatch.setattr(connection, name, spied)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    import pytest
-
     from lakeconf import Lake
 
 COLUMNS = {"id": "BIGINT", "day": "DATE", "kind": "VARCHAR", "x": "DECIMAL(9, 1)"}
-DELETE = 'DELETE FROM "dev"'
 
 
 def frame(count: int, days: int = 3) -> pa.Table:
@@ -42,19 +39,3 @@ def damage(lake: Lake, where: str, table: str = "t") -> None:
         content = Path(path).read_bytes()
         footer = int.from_bytes(content[-8:-4], "little") + 8
         Path(path).write_bytes(content[:4] + b"\xab" * (len(content) - 4 - footer) + content[-footer:])
-
-
-def statements(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The deletes that commits of the lake run, as a list that grows."""
-    found: list[str] = []
-    connection = type(lake._session.writer)
-    for name in ("execute", "rows"):
-        original = getattr(connection, name)
-
-        def spied(self: Any, sql: str, *rest: Any, original: Any = original) -> Any:
-            if sql.startswith(DELETE) and sql not in found:
-                found.append(sql)
-            return original(self, sql, *rest)
-
-        monkeypatch.setattr(connection, name, spied)
-    return found

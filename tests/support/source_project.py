@@ -19,17 +19,11 @@ def open_lake(folder: Path) -> Lake:
     return lakeconf.init(folder / "lakeconf.toml").get_store().open()
 
 
-def source_of(spark: SparkSession, folder: Path, table: str = "raw.events", **options: object) -> Any:
-    """A reader of the data source for a table of the project."""
-    reader = spark.read.format("lakeconf").option("config", str(folder / "lakeconf.toml")).option("table", table)
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader
-
-
-def stream_of(spark: SparkSession, folder: Path, table: str = "raw.events", **options: object) -> Any:
-    """Like `source_of`, for a streaming query."""
-    reader = spark.readStream.format("lakeconf").option("config", str(folder / "lakeconf.toml")).option("table", table)
-    for name, value in options.items():
+def source_of(
+    spark: SparkSession, folder: Path, table: str = "raw.events", *, stream: bool = False, **options: object
+) -> Any:
+    """A reader of the data source for a table of the project, or for a streaming query of it."""
+    reader: Any = (spark.readStream if stream else spark.read).format("lakeconf")
+    for name, value in {"config": folder / "lakeconf.toml", "table": table, **options}.items():
         reader = reader.option(name, str(value))
     return reader

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deleted_rows import COLUMNS, damage, frame, ids, statements
+from commit_hooks import during
+from deleted_rows import COLUMNS, damage, frame, ids
 
 import lakeconf
 from lakeconf.errors import PredicateError, SchemaError
@@ -31,7 +32,7 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
 
 @pytest.mark.usefixtures("searching")
 def test_rows_of_other_files_are_deleted_by_position(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = statements(lake, monkeypatch)
+    sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
     version = lake.table("t").delete("day = '2024-01-01' OR x > 40")
     (positions,) = sent
     assert "file_row_number" in positions
@@ -72,7 +73,7 @@ def test_driver_reads_positions_only(lake: Lake, spark: SparkSession, monkeypatc
 
 @pytest.mark.usefixtures("searching")
 def test_duckdb_finds_the_rows_in_a_transaction(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = statements(lake, monkeypatch)
+    sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
     with lake.transaction() as tx:
         tx.table("t").delete("day = '2024-01-01'")
         tx.table("t").append(frame(3))
@@ -98,7 +99,7 @@ def test_column_that_hides_a_virtual_one_leaves_the_search_to_duckdb(lake: Lake,
 
 @pytest.mark.usefixtures("searching")
 def test_overwrite_of_a_condition_replaces_the_found_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = statements(lake, monkeypatch)
+    sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
     for nothing in ("id > 3 AND id < 5 AND x < 0", "id > 1000"):
         assert lake.table("t").delete(nothing) == lake.snapshot_id == 2, "no snapshot"
     rows = frame(3).slice(1, 1)
@@ -127,7 +128,7 @@ def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
 def test_condition_that_spark_refuses_is_left_to_duckdb(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark refuses to cast texts that it may read differently."""
     lake.create_table("texts", {"s": "VARCHAR"}).append([{"s": " 1.0"}, {"s": "2"}, {"s": "3"}])
-    sent = statements(lake, monkeypatch)
+    sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
     lake.table("texts").delete("CAST(s AS INTEGER) < 3")
     assert ["filename" in sql for sql in sent] == [False]
     assert lake.table("texts").scan().collect("pyarrow").rows() == [("3",)]

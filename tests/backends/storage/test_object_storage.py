@@ -272,44 +272,32 @@ def test_operations_that_google_lacks_are_disabled() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "location"), [("/data", "/data/"), ("/data//", "/data/"), ("/", "/"), ("/a b'c", "/a b'c/")]
-)
-def test_location_ends_in_one_slash(path: str, location: str) -> None:
-    assert LocalStorage(path=path).location == location
+def test_local_location_ends_in_one_slash_and_has_no_backslash() -> None:
+    for path, location in (("/data", "/data/"), ("/data//", "/data/"), ("/", "/"), ("/a b'c", "/a b'c/")):
+        assert LocalStorage(path=path).location == location
+    for path in ("a\\b", "\\", "/data\\"):
+        with pytest.raises(ValidationError, match="must not contain a backslash: DuckLake takes it for a slash"):
+            LocalStorage(path=path)
 
 
-@pytest.mark.parametrize("path", ["a\\b", "\\", "/data\\"])
-def test_path_with_a_backslash_is_refused(path: str) -> None:
-    with pytest.raises(ValidationError, match="must not contain a backslash: DuckLake takes it for a slash"):
-        LocalStorage(path=path)
-
-
-def test_folder_and_its_parents_are_created(tmp_path: Path) -> None:
+def test_folder_and_its_parents_are_created_only_for_writes(tmp_path: Path) -> None:
     storage = LocalStorage(path=str(tmp_path / "a" / "b"))
+    storage.prepare(read_only=True)
+    assert list(tmp_path.iterdir()) == []
     for _ in range(2):
         storage.prepare(read_only=False)
         assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_reading_creates_nothing(tmp_path: Path) -> None:
-    LocalStorage(path=str(tmp_path / "data")).prepare(read_only=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-def test_file_in_place_of_the_folder_is_refused(tmp_path: Path, *, read_only: bool) -> None:
-    path = tmp_path / "data"
-    path.touch()
-    with pytest.raises(StorageError) as raised:
-        LocalStorage(path=str(path)).prepare(read_only=read_only)
-    assert raised.value.message == f"the data path {path} is a file"
-    assert raised.value.hint == "set path to the folder of the Parquet files"
-
-
-def test_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    path = tmp_path / "file" / "data"
-    with pytest.raises(StorageError) as raised:
-        LocalStorage(path=str(path)).prepare(read_only=False)
-    assert raised.value.message == f"the data path {path} cannot be created: Not a directory"
+def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path, read_only, problem, hint in (
+        (file, True, "is a file", "set path to the folder of the Parquet files"),
+        (file, False, "is a file", "set path to the folder of the Parquet files"),
+        (file / "data", False, "cannot be created: Not a directory", None),
+    ):
+        with pytest.raises(StorageError) as raised:
+            LocalStorage(path=str(path)).prepare(read_only=read_only)
+        assert raised.value.message == f"the data path {path} {problem}"
+        assert hint in (None, raised.value.hint)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeconf import Lake
     from simulator.world import World
 
-TABLES = ("events", "audit", "counter")
-
 
 class Outcome(enum.Enum):
     """What a process knows about a write."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lakeconf import Lake
 
 CHANCE = random.Random(0)  # noqa: S311 - the same values every time
-EPOCH = dt.date(1970, 1, 1)
 COUNT = 3000 if PROVE else 60
 NOW = dt.timedelta(0)
 
