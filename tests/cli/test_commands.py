@@ -239,9 +239,8 @@ def test_second_ctrl_c_ends_a_command_that_waits_for_a_server(project: Path) -> 
             f"[stores.dev]\nmetadata_backend = {backend}\nstorage_backend = {storage}\n"
         )
         # The tests may run where this signal is ignored, as in the background of a shell.
-        code = (
-            "import signal; signal.signal(2, signal.default_int_handler); from lakeconf.cli import main; exit(main())"
-        )
+        heard = "import signal, sys; signal.signal(2, signal.default_int_handler)"
+        code = f"{heard}; from lakeconf.cli import main; sys.exit(main())"
         command = [sys.executable, "-c", code, "tables"]
         with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
