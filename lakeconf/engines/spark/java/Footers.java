@@ -4,6 +4,7 @@ import java.net.URLEncoder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -36,7 +37,8 @@ public class Footers {
         StringBuilder found = new StringBuilder();
         for (int at = 0; at < footers.size(); at++) {
             FileMetaData content = ((Footer) footers.get(at)).getParquetMetadata().getFileMetaData();
-            StringBuilder schema = new StringBuilder(encoded(String.valueOf(content.getCreatedBy())));
+            String writer = (rebases(content.getKeyValueMetaData()) ? "legacy calendar, " : "") + content.getCreatedBy();
+            StringBuilder schema = new StringBuilder(encoded(writer));
             fields(content.getSchema(), 0, schema);
             String shown = schema.toString();
             if (!numbers.containsKey(shown)) {
@@ -46,6 +48,13 @@ public class Footers {
             found.append(at == 0 ? "" : ",").append(numbers.get(shown));
         }
         return found.toString();
+    }
+
+    // True if Spark converts dates and times of the file from a former calendar, whatever the option says.
+    private static boolean rebases(Map content) {
+        String version = (String) content.get("org.apache.spark.version");
+        return content.containsKey("org.apache.spark.legacyDateTime") || content.containsKey("org.apache.spark.legacyINT96")
+            || (version != null && version.compareTo("3.1.0") < 0);
     }
 
     // A line for each field: depth, field id, repetition, physical type of a leaf, logical type, name.

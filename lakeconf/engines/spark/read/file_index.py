@@ -191,6 +191,10 @@ def remembered(
     return [known[file] for file in files]
 
 
+# Java puts it before the writer of a file whose dates and times Spark converts from a former calendar; DuckDB does not.
+LEGACY_CALENDAR = "legacy calendar, "
+
+
 def _schema(text: str) -> Stored:
     """The schema from a string of Java: a line for the writer and for each field, in the order of the file."""
     writer, *lines = text.split("\n")
@@ -229,7 +233,9 @@ def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tu
     if logical in ("LIST", "MAP") and len(children) == 1:
         (inner,) = children
         expected = {"LIST": 1, "MAP": 2}[logical]
-        if inner.type == "REPEATED struct" and len(inner.children) == expected:
+        # DuckLake maps the elements of a list by this name, and reads NULL for others.
+        is_named = logical == "MAP" or inner.name == "list"
+        if inner.type == "REPEATED struct" and len(inner.children) == expected and is_named:
             return logical.lower(), inner.children
         return f"legacy {logical}", children
     names = [child.name for child in children]

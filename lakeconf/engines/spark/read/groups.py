@@ -28,7 +28,7 @@ from lakeconf.engines.spark.read.column_reader import (
     needs_footer,
     reading,
 )
-from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.file_index import LEGACY_CALENDAR, MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.scan_source import join_known
 from lakeconf.engines.spark.spark_types import duckdb_type, is_shared, spark_type
 from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
@@ -121,7 +121,8 @@ def _group(plan: ScanPlan, file: DataFile, content: Stored | None) -> Group:
     """The group of a file, without its files."""
     fields = None if content is None else content.children
     places = tuple(map(assumed, plan.columns)) if fields is None else _places(plan, file, fields)
-    is_read = file.encryption_key is None and not _has_vector(file) and is_readable(plan, places)
+    is_converted = content is not None and content.name.startswith(LEGACY_CALENDAR)
+    is_read = file.encryption_key is None and not (_has_vector(file) or is_converted) and is_readable(plan, places)
     return Group(
         places=places,
         is_mapped=file.mapping_id is not None,

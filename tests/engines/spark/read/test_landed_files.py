@@ -177,6 +177,30 @@ def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: 
     assert_alike(spark, files, "t")
 
 
+# Settings of a session that writes Parquet files as former versions of Spark and Hive did, columns and values.
+LEGACY = {"datetimeRebaseModeInWrite": "LEGACY", "int96RebaseModeInWrite": "LEGACY"}
+OLD = "TIMESTAMP '1500-01-01 00:00:00' AS t"
+FORMER = {
+    "dates": (LEGACY, "t DATE", "DATE '1500-01-10' AS t"),
+    "times": ({**LEGACY, "outputTimestampType": "TIMESTAMP_MICROS"}, "t TIMESTAMPTZ", OLD),
+    "int96": ({**LEGACY, "outputTimestampType": "INT96"}, "t TIMESTAMP", OLD),
+    "lists": ({"writeLegacyFormat": "true"}, "a INT[], m MAP(VARCHAR, INT)", "array(1, NULL) AS a, map('k', 1) AS m"),
+}
+
+
+def test_files_of_former_writers_are_read_by_duckdb(spark: SparkSession, files: Lake) -> None:
+    """Spark converts their dates and times, whatever its option says, and reads lists that DuckLake does not."""
+    for name, (settings, columns, values) in FORMER.items():
+        writing = spark.newSession()
+        for key, value in settings.items():
+            writing.conf.set(f"spark.sql.parquet.{key}", value)
+        writing.sql(f"SELECT {values}").write.parquet(f"{files.folder}/{name}")
+        (path,) = (files.folder / name).glob("*.parquet")
+        files.run(f"CREATE TABLE lake.{name} ({columns})", f"CALL ducklake_add_data_files('lake', '{name}', '{path}')")
+        assert scan(spark, files, name).count() == 1
+        assert_alike(spark, files, name)
+
+
 def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 50))
     files.run("DELETE FROM lake.t WHERE a < 20")
