@@ -456,7 +456,7 @@ WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
     [
         ('{"v": {"a": 1, "a": 2}}', "MAP(VARCHAR, INTEGER)", "a map with one key twice"),
         ('{"v": [{"x": {"a": {"b": 1, "b": 2}}}]}', "STRUCT(x MAP(VARCHAR, MAP(VARCHAR, INT)))[]", "one key twice"),
-        ('{"v": ["2024-01-31T12:00:00Z"]}', "", "has an offset from UTC"),
+        ('{"v": ["2024-01-31T12:00:00Z"]}', "", "which its type TIMESTAMP[] would change"),
         ('{"v": 0.123456789012345678, "w": "x"}\n{"v": "y"}', "", "a number with more than 15 digits"),
         ('{"v": 2}', "BOOLEAN", "has the value '2', which its type BOOLEAN would change"),
         ('{"v": [true, 0.5]}', "BOOLEAN[]", "which its type BOOLEAN[] would change"),
