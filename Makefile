@@ -81,18 +81,19 @@ SPARK_WARNINGS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableE
 
 # The oldest supported version, unless another is given: pyproject.toml and lakeconf/engines/spark/versions.py say which.
 SPARK ?= 4.0.5
+MATRIX := --write-matrix
 
 test-spark: setup ## Run the Spark tests with an older Spark, as in `make test-spark SPARK=4.1.4`, and write its line in docs/platforms.md
 	@$(PYTHON) -m venv --clear .venv-spark
 	@sed -e '/^ *--hash/d' -e 's/ \\$$//' -e 's/^pyspark==.*/pyspark==$(SPARK)/' requirements.lock > .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --requirements .venv-spark/requirements
 	@$(BIN)/uv pip install --python .venv-spark/bin/python --no-deps --editable .
-	@.venv-spark/bin/python -m pytest --write-matrix $(SPARK_WARNINGS) $(SPARK_TESTS)
+	@.venv-spark/bin/python -m pytest $(MATRIX) $(SPARK_WARNINGS) $(SPARK_TESTS)
 	@LAKECONF_CONNECT_SERVER=$(CURDIR)/$(BIN)/python .venv-spark/bin/python -m pytest $(SPARK_WARNINGS) -k connect \
 		tests/differential/test_random_lakes.py
 
 test-oldest: ## Run some Spark tests with the oldest supported Spark
-	@$(MAKE) test-spark SPARK_TESTS="$(OLDEST_TESTS)"
+	@$(MAKE) test-spark MATRIX= SPARK_TESTS="$(OLDEST_TESTS)"
 
 test-python: setup ## Run the quick tests with each Python of 3.11 to 3.13 that is installed
 	@for version in 3.11 3.12 3.13; do \

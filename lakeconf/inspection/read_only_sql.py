@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,8 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
     """
-    with _plain_messages():
+    # Without DuckDB's name of the kind of error.
+    with _reworded(partial(_KIND.sub, "")):
         try:
             return _query(store, statement, limit)
         except CatalogMissingError:
@@ -56,12 +57,12 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
 
 
 @contextlib.contextmanager
-def _plain_messages() -> Iterator[None]:
-    """The messages of errors inside do not begin with DuckDB's name of their kind."""
+def _reworded(change: Callable[[str], str]) -> Iterator[None]:
+    """Changes the messages of errors inside."""
     try:
         yield
     except LakeconfError as error:
-        error.message = _KIND.sub("", error.message)
+        error.message = change(error.message)
         error.args = (error.message,)
         raise
 
@@ -96,7 +97,7 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
 
 
 def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    with _places_in_query():
+    with _reworded(_without_explain):
         ((_, plan),) = connection.rows(f"EXPLAIN (FORMAT json)\n{statement}")
     allowed = _OPERATORS | {name.upper() for name in READERS}
     refused = sorted({name for node in json.loads(plan) for name in _operators(node)} - allowed)
@@ -109,14 +110,9 @@ _KIND = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: ")
 _LINE = re.compile(r"\nLINE (\d+):")
 
 
-@contextlib.contextmanager
-def _places_in_query() -> Iterator[None]:
-    """Errors inside count the lines of the query, without that of EXPLAIN above it."""
-    try:
-        yield
-    except QueryError as error:
-        shown = _LINE.sub(lambda found: f"\nLINE {int(found[1]) - 1}:".ljust(len(found[0])), error.message)
-        raise type(error)(shown, hint=error.hint) from error.__cause__
+def _without_explain(message: str) -> str:
+    """The message of an error, with the lines of the query counted without that of EXPLAIN above it."""
+    return _LINE.sub(lambda found: f"\nLINE {int(found[1]) - 1}:".ljust(len(found[0])), message)
 
 
 def _names(stored: StoredQueries) -> list[str]:

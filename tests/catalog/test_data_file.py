@@ -17,7 +17,7 @@ from catalog_lake import FILE_CATALOGS, Lake, duckdb_rows, lake, planned_rows
 from hypothesis import given, settings
 from narrow_lakes import COLUMNS, OPERATIONS, conditions
 from plain_sql import run_plain
-from random_lakes import LAKES, build, examples
+from random_lakes import LAKES, built, examples
 from staged_changes import file_groups
 
 from lakeconf.catalog.data_file import (
@@ -336,16 +336,11 @@ def test_random_lakes_are_read_alike() -> None:
 def _compare_random_lakes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
 ) -> None:
-    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
-    with tempfile.TemporaryDirectory() as name:
-        with lake("duckdb", Path(name), options=options) as source:
-            build(source, columns, operations)
-        # Attach again: a DuckDB instance cannot be used after an internal error.
-        with lake("duckdb", Path(name), options=options) as source:
-            for plan in assert_alike(source):
-                seen["plain"] += bool(plan.files) and not plan.name_mappings
-                seen["mapped"] += bool(plan.name_mappings)
-                seen["delete files"] += any(file.delete_file for file in plan.files)
+    with built("duckdb", columns, operations, inline=inline) as (source, _):
+        for plan in assert_alike(source):
+            seen["plain"] += bool(plan.files) and not plan.name_mappings
+            seen["mapped"] += bool(plan.name_mappings)
+            seen["delete files"] += any(file.delete_file for file in plan.files)
 
 
 def test_deletion_vectors_are_applied(vectors: Lake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from catalog_lake import Lake, lake
+from catalog_lake import Lake
 from hypothesis import given
 from local_stores import config_of, in_bucket, store_of
-from random_lakes import LAKES, build, examples
+from random_lakes import LAKES, built, examples
 from spark_changes import KEY, keys_by_state
 
 import lakeconf
@@ -219,24 +218,19 @@ def test_random_lakes_are_read_like_duckdb() -> None:
 def _compare_random_lakes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
 ) -> None:
-    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
-    with tempfile.TemporaryDirectory() as name:
-        with lake("duckdb", Path(name), options=options) as source:
-            script = build(source, columns, operations)
-        # Attach again: a DuckDB instance cannot be used after an internal error.
-        with lake("duckdb", Path(name), options=options) as source:
-            for version in source.versions():
-                try:
-                    plan, _ = plan_with_inlined_rows(source.reader, "t", version)
-                    returned = as_text(source, plan, "returned", cast=False)
-                except TableNotFoundError:
-                    continue
-                except UnsupportedError:
-                    seen["refused"] += 1
-                    continue
-                read = as_text(source, plan, f"lake.t AT (VERSION => {version})", cast=True)
-                assert returned == read, f"version {version} of\n" + ";\n".join(script)
-                seen["compared"] += 1
+    with built("duckdb", columns, operations, inline=inline) as (source, script):
+        for version in source.versions():
+            try:
+                plan, _ = plan_with_inlined_rows(source.reader, "t", version)
+                returned = as_text(source, plan, "returned", cast=False)
+            except TableNotFoundError:
+                continue
+            except UnsupportedError:
+                seen["refused"] += 1
+                continue
+            read = as_text(source, plan, f"lake.t AT (VERSION => {version})", cast=True)
+            assert returned == read, f"version {version} of\n{script}"
+            seen["compared"] += 1
 
 
 def test_a_condition_selects_rows_in_files_and_in_the_catalog(usual: Lake) -> None:
@@ -299,17 +293,12 @@ def test_changes_of_random_lakes_are_those_of_duckdb() -> None:
 def _compare_random_changes(
     seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool, back: int
 ) -> None:
-    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
-    with tempfile.TemporaryDirectory() as name:
-        with lake("duckdb", Path(name), options=options) as source:
-            script = build(source, columns, operations)
-        # Attach again: a DuckDB instance cannot be used after an internal error.
-        with lake("duckdb", Path(name), options=options) as source:
-            versions = source.versions()
-            since = max(1, versions[-1] - back)
-            if set(range(since - 1, versions[-1] + 1)) <= set(versions):
-                wrong = _wrong(source, since, versions[-1], seen)
-                assert not wrong, f"{wrong}: changes from {since} to {versions[-1]} of\n" + ";\n".join(script)
+    with built("duckdb", columns, operations, inline=inline) as (source, script):
+        versions = source.versions()
+        since = max(1, versions[-1] - back)
+        if set(range(since - 1, versions[-1] + 1)) <= set(versions):
+            wrong = _wrong(source, since, versions[-1], seen)
+            assert not wrong, f"{wrong}: changes from {since} to {versions[-1]} of\n{script}"
 
 
 def _wrong(source: Lake, since: int, until: int, seen: Counter[str]) -> object:

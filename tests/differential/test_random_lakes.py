@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
-from catalog_lake import Lake, lake
 from comparisons import count, way_of
 from hypothesis import given
+from local_stores import config_of
 from pyspark.errors import PySparkException
-from random_lakes import LAKES, build, examples
+from random_lakes import LAKES, built, examples
 from source_project import source_of
 from spark_changes import wrong_changes
 from spark_rows import compared, differences, exists
@@ -23,6 +21,7 @@ from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from catalog_lake import Lake
     from pyspark.sql import SparkSession
 
 # Of the reasons to reject a scan, those that can occur in these lakes.
@@ -58,21 +57,13 @@ def test_the_data_source_reads_random_lakes_like_duckdb(spark: SparkSession) -> 
 def _compare_through_the_data_source(
     spark: SparkSession, seen: Counter[str], columns: dict[str, str], operations: list[tuple[object, ...]], inline: bool
 ) -> None:
-    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        backends = (
-            f'metadata_backend = {{type = "sqlite", uri = {toml_value(str(folder / "catalog.sqlite"))}}}\n'
-            f'storage_backend = {{type = "local", path = {toml_value(str(folder / "data"))}}}\n'
-        )
-        (folder / "lakeconf.toml").write_text(f"[stores.dev]\n{backends}", "utf-8")
-        with lake("sqlite", folder, options=options) as source:
-            script = build(source, columns, operations)
-        with lake("sqlite", folder, options=options) as source:
-            for version in source.versions():
-                if exists(source, "t", version):
-                    wrong = _wrong_in_source(spark, source, version, seen)
-                    assert not wrong, f"{wrong}: version {version} of\n" + ";\n".join(script)
+    with built("sqlite", columns, operations, inline=inline) as (source, script):
+        config = config_of(source.folder, {"type": "sqlite", "uri": str(source.folder / "catalog.sqlite")})
+        (source.folder / "lakeconf.toml").write_text(f"stores = {toml_value(config['stores'])}\n", "utf-8")
+        for version in source.versions():
+            if exists(source, "t", version):
+                wrong = _wrong_in_source(spark, source, version, seen)
+                assert not wrong, f"{wrong}: version {version} of\n{script}"
 
 
 def _wrong_in_source(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) -> object:
@@ -104,19 +95,13 @@ def _compare_random_lakes(
 ) -> None:
     server = request.getfixturevalue("postgres_server") if kind == "postgres" else None
     database = server.create_database() if server else None
-    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with lake(kind, folder, server=server, database=database, options=options) as source:
-            script = build(source, columns, operations)
-        # Attach again: a DuckDB instance cannot be used after an internal error.
-        with lake(kind, folder, server=server, database=database, options=options) as source:
-            for version in source.versions():
-                if exists(source, "t", version):
-                    assert not _wrong(spark, source, version, seen), f"version {version} of\n" + ";\n".join(script)
-            for since, until in _ranges(source.versions(), start):
-                wrong = _wrong_in_range(spark, source, since, until)
-                assert not wrong, f"{wrong}: changes from {since} to {until} of\n" + ";\n".join(script)
+    with built(kind, columns, operations, inline=inline, server=server, database=database) as (source, script):
+        for version in source.versions():
+            if exists(source, "t", version):
+                assert not _wrong(spark, source, version, seen), f"version {version} of\n{script}"
+        for since, until in _ranges(source.versions(), start):
+            wrong = _wrong_in_range(spark, source, since, until)
+            assert not wrong, f"{wrong}: changes from {since} to {until} of\n{script}"
 
 
 def _ranges(versions: list[int], start: int) -> list[tuple[int, int]]:

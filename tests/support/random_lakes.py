@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
+from catalog_lake import lake
 from hypothesis import HealthCheck, Phase, settings
 from strength import PROVE
 
@@ -16,7 +19,7 @@ from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from catalog_lake import Lake
 
@@ -95,6 +98,20 @@ _PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink] if PROVE e
 def examples(number: int, *, prove: int) -> settings:
     """Settings of a test of so many random lakes, or more in `make prove`, which also makes a failing one smaller."""
     return settings(max_examples=prove if PROVE else number, phases=_PHASES, suppress_health_check=list(HealthCheck))
+
+
+@contextlib.contextmanager
+def built(
+    kind: str, columns: dict[str, str], operations: Sequence[tuple[object, ...]], *, inline: bool, **server: Any
+) -> Iterator[tuple[Lake, str]]:
+    """A random lake in a folder of its own, and the script that made it; `server` is that of a PostgreSQL catalog."""
+    options = "" if inline else ", DATA_INLINING_ROW_LIMIT 0"
+    with tempfile.TemporaryDirectory() as name:
+        with lake(kind, Path(name), options=options, **server) as source:
+            script = build(source, columns, operations)
+        # Attach again: a DuckDB instance cannot be used after an internal error.
+        with lake(kind, Path(name), options=options, **server) as source:
+            yield source, ";\n".join(script)
 
 
 def build(source: Lake, columns: dict[str, str], operations: Sequence[tuple[object, ...]]) -> list[str]:
