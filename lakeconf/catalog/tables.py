@@ -169,6 +169,7 @@ class TableInfo:
     path: str  # the folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it
     partition_id: int | None = None  # the live partitioning, or None
     partition_fields: tuple[PartitionField, ...] = ()  # its partition keys
+    types: frozenset[str] = frozenset()  # the types of all columns that it ever had, also nested ones
     # The average size of a row in its files; None if it was not loaded, or the table is empty.
     bytes_per_row: float | None = None
 
@@ -258,6 +259,7 @@ def _table(
         path=compose_path(folder, path, is_relative=is_relative),
         partition_id=partitioning[0][0] if partitioning else None,
         partition_fields=tuple(PartitionField(*key) for _, *key in partitioning if key[0] is not None),
+        types=frozenset(_Version._make(column).type for column in columns),
     )
 
 

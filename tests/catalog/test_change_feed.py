@@ -254,6 +254,12 @@ def test_query_quotes_names(local: Lake) -> None:
     assert local.rows(query) == []
 
 
+def test_column_that_hides_one_of_the_change_feed_is_rejected(local: Lake) -> None:
+    local.run("CREATE TABLE lake.t (a INTEGER, RowId INTEGER)")
+    with pytest.raises(UnsupportedError, match="a column 'RowId', which hides a column of the change feed"):
+        changes_sql(local.reader, plan_changes(local.reader, "t", 1, 1))
+
+
 def test_query_omits_rewrites_of_files(inserts: Lake) -> None:
     inserts.run("INSERT INTO lake.t SELECT * FROM range(10, 110)", "DELETE FROM lake.t WHERE a > 20")
     before = changes(inserts)

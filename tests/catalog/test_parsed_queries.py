@@ -18,6 +18,7 @@ from lakeconf.catalog.sql_references import (
     original_offset,
     parse_query,
     query_over_views,
+    reads_only,
     replaced,
 )
 from lakeconf.connection.connection import Connection, connect
@@ -76,6 +77,12 @@ def test_a_name_of_several_parts_is_one_place() -> None:
     first, _ = parse_query(text).tables
     assert (first.parts, first.alias) == (["lake", 'ra"w', "t"], "x")
     assert replaced(text, {first.span: "v"}) == "FROM v AS x, y"
+
+
+def test_queries_that_read_only_frames() -> None:
+    assert reads_only('SELECT * FROM f JOIN F AS "x" USING (i) WHERE i > 1', ["f"])
+    for sql in ("FROM f, t", "FROM main.f", "FROM f, range(2)", "SELECT lower(s) FROM f", "DROP TABLE f"):
+        assert reads_only(sql, ["f"]) is (sql == "SELECT lower(s) FROM f"), sql
 
 
 def test_functions_and_parameters_have_places() -> None:

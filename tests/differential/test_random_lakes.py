@@ -130,3 +130,23 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
         return not any(reason in error.message for reason in REFUSALS) and error
     seen["compared"] += 1
     return wrong
+
+
+@pytest.mark.parametrize("session", ["spark", "connect"])
+def test_files_with_dropped_types_that_spark_4_0_does_not_know(
+    files: Lake, session: str, request: pytest.FixtureRequest
+) -> None:
+    spark = request.getfixturevalue(session)
+    files.run(
+        "CREATE TABLE lake.t (i INTEGER, v VARIANT, g GEOMETRY, s STRUCT(a INTEGER, g GEOMETRY))",
+        "INSERT INTO lake.t SELECT i, i::VARIANT, 'POINT(1 2)', {a: i, g: 'POINT(3 4)'} FROM range(5) AS r (i)",
+        *(f"ALTER TABLE lake.t DROP COLUMN {name}" for name in ("v", "g", "s.g")),
+        "INSERT INTO lake.t VALUES (5, {a: 5})",
+        "DELETE FROM lake.t WHERE i = 2",
+    )
+    seen = Counter[str]()
+    first, last = files.newest - 2, files.newest
+    for version in range(first, last + 1):
+        assert not _wrong(spark, files, version, seen)
+    assert not _wrong_in_range(spark, files, first, last)
+    assert seen == {"compared": 3}

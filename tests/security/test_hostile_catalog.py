@@ -17,7 +17,7 @@ from strength import some
 
 import lakeconf
 from lakeconf import Store
-from lakeconf.catalog.admission import SPLICED
+from lakeconf.catalog.admission import SPLICED, check_folder
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.inspection.read_only_sql import query
@@ -235,6 +235,18 @@ def test_writes_stay_below_the_data_path(table: str, kind: str, store: Store, tm
         with pytest.raises(CatalogError, match="nothing was"), store.open() as lake:
             USES[name](lake)
     assert sorted(outside.rglob("*")) == before
+
+
+def test_folder_behind_a_link_is_not_below_the_data_path(tmp_path: Path) -> None:
+    (tmp_path / "data" / "plain").mkdir(parents=True)
+    (tmp_path / "data" / "link").symlink_to(tmp_path)
+    (tmp_path / "other").symlink_to(tmp_path / "data")
+    root = f"{tmp_path}/other/"
+    check_folder(root, f"{tmp_path}/data/plain/")
+    check_folder("s3://lake/", "s3://lake/main/t/")
+    for folder in (f"{root}link/", f"{tmp_path}/database/"):
+        with pytest.raises(CatalogError, match="which is not below the data path"):
+            check_folder(root, folder)
 
 
 def test_link_at_the_folder_of_a_partition_is_followed(tmp_path: Path) -> None:

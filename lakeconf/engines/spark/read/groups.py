@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
@@ -169,8 +168,8 @@ def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> t
 
 
 def _has_readable_types(plan: ScanPlan) -> bool:
-    """False if Spark can read no column of the files, because of the type of another one."""
-    return all(reads_file_with(all_types(column)) for column in plan.table.columns)
+    """False if Spark can read no column of some files, because of the type of another one, which may be dropped."""
+    return reads_file_with(plan.table.types)
 
 
 def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:

@@ -65,7 +65,7 @@ def naive_from_micros(value: Column) -> Column:
 
 
 def timestamp_from_nanos(value: Column) -> Column:
-    """A timestamp without zone; fails for a value that does not fit Spark's microseconds."""
+    """A timestamp without zone; infinity stays infinity; fails for a value that does not fit Spark's microseconds."""
     refusal = F.raise_error(
         F.concat(
             F.lit("lakeconf: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB: "),
@@ -73,16 +73,21 @@ def timestamp_from_nanos(value: Column) -> Column:
             F.lit(" ns"),
         )
     )
-    exact = naive_from_micros(_whole(value, 1000))
-    return F.when(value % F.lit(1000) == 0, exact).when(value.isNotNull(), refusal.cast("timestamp_ntz"))
+    exact = naive_from_micros(F.when(_is_infinite(value), value).otherwise(_whole(value, 1000)))
+    is_exact = _is_infinite(value) | (value % F.lit(1000) == 0)
+    return F.when(is_exact, exact).when(value.isNotNull(), refusal.cast("timestamp_ntz"))
 
 
 def timestamp_from_millis(value: Column) -> Column:
     """A timestamp without zone; infinity stays infinity, in microseconds."""
-    is_infinite = (value == _INFINITY) | (value == -_INFINITY)
+    is_infinite = _is_infinite(value)
     # Unlike a product, this fails for a value that is too large even if the session ignores overflows.
     micros = F.unix_micros(F.timestamp_millis(F.when(~is_infinite, value)))
     return naive_from_micros(F.when(is_infinite, value).otherwise(micros))
+
+
+def _is_infinite(value: Column) -> Column:
+    return (value == _INFINITY) | (value == -_INFINITY)
 
 
 def decimal_from_double(value: Column) -> Column:

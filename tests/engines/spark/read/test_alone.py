@@ -162,7 +162,7 @@ DEFAULTS = {
     "TIMESTAMP": "'0044-03-15 (BC) 12:34:56.123456'",
     "TIMESTAMPTZ": "'0044-03-15 (BC) 12:34:56.123456+00'",
 }
-ENDLESS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS")
+ENDLESS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 
 
 def test_initial_default_of_each_difficult_type(spark: SparkSession, files: Lake) -> None:
@@ -184,9 +184,10 @@ def texts(spark: SparkSession, lake: Lake, table: str) -> list[tuple[str | None]
 @pytest.mark.parametrize("place", ["files", "usual"])
 def test_infinity_in_files_and_in_the_catalog(spark: SparkSession, place: str, request: pytest.FixtureRequest) -> None:
     files = request.getfixturevalue(place)
-    for type_name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_MS"):
+    for type_name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_MS", "TIMESTAMP_NS"):
+        other = "1969-12-31" if type_name == "TIMESTAMP_NS" else "0044-03-15 (BC)"
         files.run(f"CREATE TABLE lake.{type_name} (c {type_name})")
-        files.run(f"INSERT INTO lake.{type_name} VALUES ('infinity'), ('-infinity'), ('0044-03-15 (BC)'), (NULL)")
+        files.run(f"INSERT INTO lake.{type_name} VALUES ('infinity'), ('-infinity'), ('{other}'), (NULL)")
         assert texts(spark, files, type_name) == sorted(files.rows(f"SELECT c::VARCHAR FROM lake.{type_name}"), key=str)
 
 
