@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # On two cores, with the collection of the tests and the start of Spark, five minutes.
 SECONDS = 420
-WRITES = "tests/write/test_writes.py"
 
 
 def test_new_and_cheap_functions_are_quick_as_a_whole() -> None:
@@ -57,14 +56,13 @@ def test_rules_of_the_source_are_quick() -> None:
     assert [choice.cases(group) for group in costs] == [1, 0, 0]
 
 
-def test_one_spark_test_of_chosen_files_is_quick() -> None:
-    costs = {f"{WRITES}::{name} spark": Cost(seconds, 2) for name, seconds in (("f", 3.0), ("g", 2.0))}
-    costs |= {"tests/lake/test_a.py::f spark": Cost(0.2, 2)}
-    assert [Choice(costs).cases(group) for group in costs] == [0, 1, 0]
+def test_one_case_of_chosen_functions_is_quick() -> None:
+    costs = {group: Cost(9.0, 2) for group in (*END_TO_END, "tests/lake/test_a.py::f spark")}
+    assert [Choice(costs).cases(group) for group in costs] == [*[1] * len(END_TO_END), 0]
 
 
 def test_dear_functions_run_on_one_catalog_except_those_about_catalogs() -> None:
-    names = [f"tests/{folder}/test_a.py::f{spark}" for folder in ("write", "histories") for spark in (" spark", "")]
+    names = [f"tests/{folder}/test_a.py::f{spark}" for folder in ("write", "conformance") for spark in (" spark", "")]
     dear, cheap = ([Cost(ONE_CATALOG[" spark" in name] + more, 3) for name in names] for more in (0.1, 0.0))
     assert [Choice(dict(zip(names, dear, strict=True))).on_one_catalog(name) for name in names] == [
         *[not PROVE] * 2,
@@ -74,13 +72,13 @@ def test_dear_functions_run_on_one_catalog_except_those_about_catalogs() -> None
 
 
 def test_dear_functions_run_some_of_their_cases_except_those_about_catalogs() -> None:
-    costs = {"tests/lake/test_a.py::cheap": Cost(CHEAP, 900), "tests/histories/test_a.py::f": Cost(9.0, 3)}
+    costs = {"tests/lake/test_a.py::cheap": Cost(CHEAP, 900), "tests/conformance/test_a.py::f": Cost(9.0, 3)}
     costs |= {"tests/lake/test_a.py::f": Cost(FUNCTION / 2, 9), "tests/lake/test_a.py::g": Cost(FUNCTION + 1, 9)}
     assert [Choice(costs).share(group) for group in costs] == [None, None, *([None, None] if PROVE else [2, 1])]
 
 
-def test_the_files_of_the_rule_exist() -> None:
-    assert {path for path in END_TO_END if not (REPOSITORY / path).exists()} == set()
+def test_the_chosen_functions_exist() -> None:
+    assert END_TO_END <= read_costs().keys()
 
 
 def test_the_quick_tests_fit_into_five_minutes() -> None:

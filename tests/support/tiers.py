@@ -24,34 +24,26 @@ ROOT = Path(__file__).parents[2]
 COSTS = ROOT / "tests" / "costs.txt"
 # Seconds of a case on two quiet cores, with its fixtures.
 CHEAP = 0.07  # all cases of such a function are quick
-ONE_CASE = {"core": 1.0, "other": 0.6}  # one case of such a function is quick
+ONE_CASE = {"core": 0.8, "other": 0.5}  # one case of such a function is quick
 LEFT_FILE = 2.0  # one case of a file that would have none
 # Functions of files that read lakeconf's source are quick up to this: any change can break their rules.
 SOURCE_RULES = 3.0
 _READS_SOURCE = re.compile(r"^import ast$|^from source_tree import .*(sources|all_imports)", re.MULTILINE)
 CORE = ("catalog", "commit", "connection", "guard", "histories", "lake", "security", "write")
-# One Spark test of each of these files is quick: reads, writes, Connect and the data source from end to end.
+# One case of these functions is quick whatever it costs: classic sessions, Connect and the data source from end to end.
 END_TO_END = frozenset(
     {
-        "tests/docs/test_pages.py",
-        "tests/engines/spark/connect/test_engine.py",
-        "tests/engines/spark/read/test_deletes.py",
-        "tests/lake/test_lake.py",
-        "tests/lake/test_reads.py",
-        "tests/pipelines/test_run.py",
-        "tests/test_pyspark_lakeconf.py",
-        "tests/write/test_merge.py",
-        "tests/write/test_writes.py",
+        "tests/conformance/test_lake.py::test_the_life_of_a_table_in_a_lake spark",
+        "tests/engines/spark/connect/test_engine.py::test_scan_is_a_frame_of_the_session spark",
+        "tests/engines/spark/connect/test_engine.py::test_spark_writes_the_files_of_an_append spark",
+        "tests/test_pyspark_lakeconf.py::test_a_table_is_read_with_its_types spark",
     }
 )
 # Without `make prove`, a dear function runs on one of its catalogs, another one for each function.
 ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
 # Without `make prove`, the cases of a function that is not cheap run for this many seconds at most, but at least one.
 FUNCTION = 2.0
-EVERY_CATALOG = (
-    *("tests/conformance/", "tests/differential/", "tests/faults/", "tests/histories/"),
-    "tests/commit/test_kills.py",
-)
+EVERY_CATALOG = ("tests/conformance/", "tests/differential/")
 CATALOGS = {"duckdb", "postgres", "sqlite"}
 _SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url", "only_connect_session"}
 
@@ -122,15 +114,11 @@ class Choice:
     def _chosen(self, path: str, groups: list[str]) -> Iterator[str]:
         """The groups of a file of which one case is quick."""
         limit = SOURCE_RULES if reads_source(path) else ONE_CASE["core" if path.split("/")[1] in CORE else "other"]
-        on_spark, others = ([one for one in groups if one.endswith(" spark") is spark] for spark in (True, False))
-        quick = [group for group in others if self._costs[group].seconds <= limit]
+        quick = [group for group in groups if self._costs[group].seconds <= limit or group in END_TO_END]
         yield from quick
-        if not quick and others:
-            cheapest = min(others, key=self._costs.__getitem__)
-            if self._costs[cheapest].seconds <= LEFT_FILE:
-                yield cheapest
-        if path in END_TO_END and on_spark:
-            yield min(on_spark, key=self._costs.__getitem__)
+        cheapest = min(groups, key=self._costs.__getitem__)
+        if not quick and self._costs[cheapest].seconds <= LEFT_FILE:
+            yield cheapest
 
 
 CHOICE = pytest.StashKey[Choice]()
