@@ -73,8 +73,7 @@ test-latest: setup ## Run the tests of the integrations with the newest versions
 SPARK_TESTS := tests/engines/spark tests/differential tests/commit tests/write/test_merge.py tests/inspection/test_verify.py \
 	tests/test_pyspark_lakeconf.py tests/lake/test_streaming.py
 # What every change runs with the oldest Spark.
-OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py \
-	tests/engines/spark/read/test_deletes.py tests/engines/spark/write/test_partition_twins.py
+OLDEST_TESTS := tests/differential tests/write/test_merge.py tests/test_pyspark_lakeconf.py tests/engines/spark/read/test_deletes.py
 
 # Older versions of PySpark leave sockets open, and call what other packages have deprecated since.
 SPARK_WARNINGS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning -W ignore::DeprecationWarning

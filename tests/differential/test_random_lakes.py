@@ -132,7 +132,7 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
     return wrong
 
 
-@pytest.mark.parametrize("session", ["spark", "connect"])
+@pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
 def test_files_with_dropped_types_that_spark_4_0_does_not_know(
     files: Lake, session: str, request: pytest.FixtureRequest
 ) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 from killed_writers import after, check, files
 from local_stores import config_of, on_postgres, store_of
 from merge_cases import committer, fetched
-from merging_process import JOINING, LOSING, WRITING, start
+from merging_process import JOINING, WRITING, start
 from spark_classes import spark_settings
 from strength import PROVE
 from writing_process import FIRST_BYTES, STAGED, TABLE, WAITS, Rows, frame, ids_of, read
 
 import lakeconf
-from lakeconf.engines.spark.start import ensure_java
 
 if TYPE_CHECKING:
     from servers import FaultProxy, PostgresServer
@@ -64,8 +61,7 @@ def state(store: Store) -> tuple[Rows, dict[int, int], int]:
         return read(lake), row_ids(lake), lake.snapshot_id
 
 
-def settings(master: str = "local[2]") -> dict[str, str]:
-    return {**spark_settings(), "spark.master": master}
+SETTINGS = {**spark_settings(), "spark.master": "local[2]"}
 
 
 def check_merge(store: Store, folder: Path, number: int, before: Any, *, committed: bool) -> None:
@@ -93,7 +89,7 @@ def test_killed_merge_happens_once_or_not_at_all(tmp_path: Path, catalog: str, b
     prepare(store, partitioned=catalog == "duckdb")
     for number, point in enumerate(POINTS if PROVE else FEW[catalog, by], start=2):
         before, listed = state(store), files(tmp_path)
-        process = start(config, settings(), number, point)
+        process = start(config, SETTINGS, number, point)
         process.communicate()
         assert process.returncode == (-25 if point in FIRST_BYTES else -9), point
         assert point == "resolve" or any("lakeconf-" in str(path) for path in files(tmp_path) - listed)
@@ -115,7 +111,7 @@ def test_merge_killed_during_a_postgresql_commit(
     proxied["stores"]["dev"]["committer"] = by
     prepare(store)
     before = state(store)
-    process = start(proxied, settings(), 2, WAITS)
+    process = start(proxied, SETTINGS, 2, WAITS)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stdout.readline() == "committing\n"
@@ -126,23 +122,3 @@ def test_merge_killed_during_a_postgresql_commit(
     process.kill()
     process.communicate()
     check_merge(store, tmp_path, 2, before, committed=committed)
-
-
-@pytest.mark.parametrize("by", COMMITTERS if PROVE else ["staged"])
-def test_merge_completes_if_its_executors_are_killed(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark starts other executors, which write the rows again."""
-    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    ensure_java()
-    config = config_of(tmp_path)
-    config["stores"]["dev"]["committer"] = by
-    store = lakeconf.init(config).get_store("dev")
-    prepare(store, partitioned=True)
-    rows, ids, snapshot_id = state(store)
-    process = start(config, settings("local-cluster[1,2,1024]"), 2, LOSING)
-    words, _ = process.communicate()
-    assert words.split("\n") == ["killed 1", "done", ""]
-    assert process.returncode == 0
-    with store.open() as lake:
-        assert committer(lake) == by
-    check_merge(store, tmp_path, 2, (rows, ids, snapshot_id), committed=True)

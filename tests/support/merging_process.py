@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 # writes rows of the table.
 JOINING = "executors write the actions"
 WRITING = "executors write the rows"
-# The executors are killed there, and only they: Spark starts others.
-LOSING = "the executors are lost"
 
 
 def start(config: dict[str, Any], spark: dict[str, str], number: int, point: str) -> subprocess.Popen[str]:
@@ -38,7 +36,7 @@ def start(config: dict[str, Any], spark: dict[str, str], number: int, point: str
 
 def kill_at(point: str, data: Path, java: int) -> None:
     """Makes this process, and that of Spark with the id `java`, kill themselves at the first arrival at a point."""
-    stage_rows, stage_part, struck = SparkEngine.stage_rows, SparkEngine.stage_part, list[str]()
+    stage_rows, stage_part = SparkEngine.stage_rows, SparkEngine.stage_part
 
     def staging(self: Any, adopted: Any, request: Any) -> Any:
         if point == JOINING and ACTION in request.types:
@@ -48,9 +46,6 @@ def kill_at(point: str, data: Path, java: int) -> None:
     def writing(self: Any, *arguments: Any) -> Any:
         if point == WRITING:
             at_new_file(data, lambda: kill_both(java))
-        if point == LOSING and not struck:
-            struck.append(point)
-            at_new_file(data, lambda: kill_executors(java))
         return stage_part(self, *arguments)
 
     SparkEngine.stage_rows, SparkEngine.stage_part = staging, writing  # type: ignore[method-assign, assignment]
@@ -73,23 +68,6 @@ def kill_both(java: int) -> None:
     """Kills Spark's process and this one."""
     os.kill(java, signal.SIGKILL)
     kill()
-
-
-def kill_executors(java: int) -> None:
-    """Kills the executors of a cluster that Spark's process has started."""
-    killed = [process for process in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_executor(process, java)]
-    for process in killed:
-        os.kill(process, signal.SIGKILL)
-    say(f"killed {len(killed)}")
-
-
-def _is_executor(process: int, java: int) -> bool:
-    folder = Path("/proc") / str(process)
-    try:
-        parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        return parent == java and "CoarseGrainedExecutorBackend" in (folder / "cmdline").read_text()
-    except OSError:
-        return False
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ END_TO_END = frozenset(
 # Without `make prove`, a dear function runs on one of its catalogs, another one for each function.
 ONE_CATALOG = {True: 0.5, False: 2.0}  # on Spark, and without
 # Without `make prove`, the cases of a function that is not cheap run for this many seconds at most, but at least one.
-FUNCTION = 2.0
+FUNCTION = 1.0
 EVERY_CATALOG = ("tests/conformance/", "tests/differential/")
 CATALOGS = {"duckdb", "postgres", "sqlite"}
 _SPARK = {"spark", "classic_session", "connect", "connect_session", "connect_url", "only_connect_session"}

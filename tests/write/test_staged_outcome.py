@@ -142,7 +142,7 @@ def test_twins_stay_equal(store: Store, spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
     seen, number = Counter[str](), iter(range(10**6))
     first = 1000 * ("sqlite", "duckdb", "postgres").index(store.metadata_backend.type)
-    for seed in range(first, first + (10 if PROVE else 5)):
+    for seed in range(first, first + (10 if PROVE else 3)):
         if seen["staged"] and not PROVE:
             break
         random = Random(seed)  # noqa: S311 - not for cryptography
