@@ -183,6 +183,8 @@ def test_an_older_catalog_stops_a_stream(project: Path, lake: Lake) -> None:
     # Snapshot 3 now has other rows, which the stream would never return.
     with pytest.raises(SnapshotNotFoundError, match="the lake has another snapshot 3 than the one that the stream has"):
         latest_offset(OPTIONS, columns(), start, None)
+    with pytest.raises(SchemaError, match=r"the columns of main\.t have changed since the first batch was planned"):
+        batch(OPTIONS, columns(), first, start)
     before = initial_offset(OPTIONS)
     with pytest.raises(SnapshotNotFoundError, match="the lake has another snapshot 3"):
         batch(OPTIONS, columns(), before, start)

@@ -23,6 +23,7 @@ from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.engine import (
+    Staged,
     StagingRequest,
     announce,
     is_announced,
@@ -330,6 +331,12 @@ def test_options_that_are_no_numbers_are_refused(usual: Lake, output: Connection
     usual.run(f"INSERT INTO {metadata} (key, value) VALUES ('{option}', '1, FILENAME_PATTERN x')")
     with pytest.raises(UnsupportedError, match=f"the lake's option {option} is '1, FILENAME_PATTERN x'"):
         written(usual, output, tmp_path)
+
+
+def test_files_outside_the_staging_folder_are_placed() -> None:
+    files = ("/d/main/t/lakeconf-1/a.parquet", "/d/main/t/k=1/a.parquet")
+    assert Staged("", files, folder="/d/main/t/lakeconf-1/").placed_files == files[1:]
+    assert Staged("", files).placed_files == ()
 
 
 TABLE = TableInfo(1, "main", "t", (), "/d/main/t/")

@@ -137,6 +137,7 @@ def test_spark_writes_the_files_of_an_append(
     table.append(connect.range(0, 1000, 1, 3).selectExpr("id", "CAST(id AS STRING) AS name", "NULL AS at"))
     found = [file.path for file in table.files()]
     assert len(found) == 3
+    assert all(Path(path).exists() for path in found)
 
 
 def test_errors_of_a_frame_and_of_its_session_are_named(other: SparkSession, store: lakeconf.Store) -> None:
