@@ -36,6 +36,11 @@ _RACE = re.compile(r"(?i)primary key|unique|duplicate|conflict|concurrent|deadlo
 # Ordered: the first pattern that the message matches decides.
 _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"^(Catalog|Binder) Error: .* does not exist", UnknownNameError, None),
+    (
+        r"file system operations are disabled",
+        StorageError,
+        "read files with store.connect(), or load them first (lakeconf load): such a query reads the lake only",
+    ),
     (r"prepared (statement )?parameter", QueryError, "write the value in place of the parameter: SQL takes none"),
     (r"creating a new DuckLake is explicitly disabled", CatalogMissingError, None),
     (

@@ -43,8 +43,7 @@ def query(store: Store, statement: str, limit: int | None = None) -> tuple[Seque
 
     The query can only read the lake: no files, URLs or other databases, and not the tables of the catalog database.
     """
-    # Without DuckDB's name of the kind of error.
-    with _reworded(partial(_KIND.sub, "")):
+    with _reworded(partial(_NOISE.sub, "")):
         try:
             return _query(store, statement, limit)
         except CatalogMissingError:
@@ -106,7 +105,8 @@ def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Seq
     return connection.named_rows(statement, limit)
 
 
-_KIND = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: ")
+# DuckDB's name of the kind of error, and its list of functions with other types.
+_NOISE = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: |\n\s*Candidate functions:.*?(?=\n\nLINE |\Z)", re.DOTALL)
 _LINE = re.compile(r"\nLINE (\d+):")
 
 
