@@ -90,9 +90,20 @@ def typed(text: Any, allowed: set[type]) -> Any:
     return text
 
 
+# What other tools call a key.
+_ALIASES = {
+    **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
+    **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
+    "dbname": "database",
+}
+
+
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
-    return suggestion(key, known, f"use one of: {', '.join(known)}")
+    if key.startswith("ssl") and "secret_parameters" in known:
+        return f"write secret_parameters = {{ {key} = … }}"
+    alias = _ALIASES.get(key.lower().removeprefix("aws_"))
+    return suggestion(alias if alias in known else key, known, f"use one of: {', '.join(known)}")
 
 
 def _model(

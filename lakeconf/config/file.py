@@ -27,6 +27,10 @@ _INTEGERS = range(-(2**63), 2**63)
 _PLACE = r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$"
 # Keys in messages of tomllib: "Cannot declare ('a', 'b') twice".
 _KEY = r"\(.*\)|(?<=key )['\"].*"
+_FORMS = (
+    ("twice|overwrite", "declare each table and each key once: move the keys below one header"),
+    ("hex value|scape", "write a backslash in single quotes: 'C:\\lake'"),
+)
 _FORM = 'write key = "text" on a line of its own, with a string in quotes (https://toml.io)'
 
 
@@ -179,7 +183,8 @@ def _parsed(path: Path, text: str) -> Table:
     place = _syntax_place(message, text)
     # Invalid TOML may have a part of a secret in the place of a key.
     message = re.sub(_KEY, "…", re.sub(_PLACE, "", message))
-    raise failure(Code.NOT_TOML, f"invalid TOML: {message}", path, place, hint=_FORM)
+    hint = next((hint for pattern, hint in _FORMS if re.search(pattern, message)), _FORM)
+    raise failure(Code.NOT_TOML, f"invalid TOML: {message}", path, place, hint=hint)
 
 
 def check_limits(data: Table, path: Path | None = None, text: str = "") -> None:

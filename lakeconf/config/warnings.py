@@ -98,7 +98,8 @@ def _bare_dollars(config: Config, store: str) -> Iterator[Problem]:
         return
     for path, place in merged.places.items():
         text = value_at(merged.values, path)
-        if isinstance(text, str) and (name := re.fullmatch(r"\$([A-Za-z_]\w*)", text, re.ASCII)):
+        if isinstance(text, str) and (name := re.fullmatch(r"\$([A-Za-z_]\w*)(/.*)?", text, re.ASCII)):
             message = "a variable without braces is not resolved"
-            hint = f'write "${{{name[1]}}}", or "$${name[1]}" for a literal dollar sign'
+            rest = "/…" if name[2] else ""
+            hint = f'write "${{{name[1]}}}{rest}", or "$${name[1]}{rest}" for a literal dollar sign'
             yield config.problem(Code.BARE_DOLLAR, message, place, hint=hint)

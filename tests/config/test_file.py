@@ -370,6 +370,15 @@ def test_the_text_of_an_error_has_the_line_and_the_caret(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r":2:12: invalid TOML: [^\n]*\[LC003\]\n  hint: ") as caught:
         lakeconf.init(file)
     assert "QQ" not in str(caught.value)
+    for text, hint in (
+        ("[a]\n[a]\n", "declare each table and each key once"),
+        ("a = 1\na = 2\n", "declare each table and each key once"),
+        ('a = "C:\\Users"\n', "write a backslash in single quotes"),
+        ('a = "C:\\lake"\n', "write a backslash in single quotes"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=f"hint: {hint}"):
+            lakeconf.init(file)
 
 
 def test_a_configuration_without_a_file_has_no_excerpt() -> None:

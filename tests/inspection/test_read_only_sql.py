@@ -87,7 +87,10 @@ def test_error_of_duckdb_shows_its_line_of_the_query(store: Store) -> None:
         ("SELECT 1,\n 'é' a +", "syntax error at or near \"+\"\n\nLINE 2:  'é' a +\n               ^"),
         ("SELECT\n nothing FROM t", "\n\nLINE 2:  nothing FROM t\n         ^"),
         ("\n" * 8 + "SELECT nothing FROM t", "\n\nLINE 9:  SELECT nothing FROM t\n                ^"),
-        ("FROM t WHERE [1] + 'a'", "add explicit type casts.\n\nLINE 1: FROM t WHERE [1] + 'a'\n                         ^"),
+        (
+            "FROM t WHERE [1] + 'a'",
+            "add explicit type casts.\n\nLINE 1: FROM t WHERE [1] + 'a'\n                         ^",
+        ),
         ("FROM missing", "Table with name missing does not exist!\n\nLINE 1: FROM missing\n             ^"),
     ):
         with pytest.raises(QueryError) as refused:
