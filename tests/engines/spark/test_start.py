@@ -259,3 +259,8 @@ def test_variables_of_a_session_that_cannot_be_configured_contain_no_secret(
     assert [frame.f_code.co_name for frame in frames] == ["spark_session"]
     assert "fs.s3a" in repr(frames[0].f_locals["hadoop"])
     assert "planted" not in repr([frame.f_locals for frame in frames])
+
+
+def test_settings_are_those_of_stores() -> None:
+    with pytest.raises(SparkError, match=r"'dev' is not a store\n *hint: pass a store"):
+        lakeconf.spark_session("dev")  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from spark_rows import assert_alike, scan
 
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.read.column_reader import _day, default_sql
+from lakeconf.engines.spark.read.primitive_types import casts_alike
 from lakeconf.engines.spark.versions import reads_file_with
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import identifier, literal
@@ -377,6 +378,18 @@ def test_types_page_lists_every_type() -> None:
         else:
             expected[in_lake] = nested.get(in_lake, in_spark)
     assert {in_lake: in_spark for in_lake, in_spark, *_ in rows} == expected
+
+
+def test_casts_that_give_the_values_of_duckdb() -> None:
+    for stored, alike, others in (
+        ("int32", ("int64", "decimal(12,2)", "boolean", "float64"), ("varchar", "date")),
+        ("decimal(5,2)", ("decimal(9,2)",), ("float64", "int32")),
+        ("float32", ("float64",), ("int32", "varchar")),
+        ("date", ("timestamp", "timestamp_ms"), ("timestamptz", "varchar")),
+        ("varchar", (), ("int32", "date")),
+    ):
+        assert all(casts_alike(stored, wanted) for wanted in alike), stored
+        assert not any(casts_alike(stored, wanted) for wanted in others), stored
 
 
 @pytest.mark.parametrize("in_file", [True, False])
