@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.health import has_deletes, merged_update
-from lakeconf.errors import LakeconfError, PipelineError
+from lakeconf.errors import LakeconfError, PipelineError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_rows import Files, read_files, sql_rows
 from lakeconf.pipelines.intervals import Batch
@@ -61,7 +61,12 @@ def _input(
         return delta[table]
     if name == model.driving_input:
         return _driving(model, name, lake, table, since)
-    return lake.table(table).scan()
+    try:
+        return lake.table(table).scan()
+    except TableNotFoundError as error:
+        place = "" if model.body is None else model.body.at()
+        hint = error.hint or "write a model for it, create the table, or correct its name"
+        raise TableNotFoundError(f"{place}{error.message}", hint=hint) from None
 
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
