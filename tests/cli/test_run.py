@@ -207,10 +207,8 @@ def test_errors_are_shown_with_the_place_in_the_model(tested_folder: Path, calle
     assert json.loads(called("test", "dearest", "--format", "json")[1])[0]["error"].startswith("dearest.sql:2:2: ")
     (tested_folder / "dearest.sql").write_text("SELECT day FROM raw.price")
     code, _, err = called("run", "marts.dearest")
-    assert (code, err) == (
-        1,
-        "error: dearest.sql: no table 'raw.price' at version 0\n  hint: write a model for it, create the table, or correct its name\n",
-    )
+    assert (code, err.splitlines()[0]) == (1, "error: dearest.sql: no table 'raw.price' at version 0")
+    assert err.splitlines()[1] == "  hint: write a model for it, create the table, or correct its name"
 
 
 def test_long_differences_are_cut_and_null_is_shown(tested_folder: Path, called: Any) -> None:
