@@ -188,6 +188,8 @@ class MetadataBackend(Backend):
 
     # Default ATTACH options for stores that are not read-only.
     write_defaults: ClassVar[Mapping[str, Value]] = {}
+    # SQL that returns `ok` if the file of a database is whole; empty if DuckDB itself checks what it reads.
+    integrity: ClassVar[str] = ""
 
     def refusal(self, storage: StorageBackend | None) -> str | None:
         """The reason why this backend cannot be combined with `storage`, in one sentence; None if it can."""

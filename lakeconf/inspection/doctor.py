@@ -202,6 +202,14 @@ def _check_creatable(store: Store, connection: Connection) -> None:
 
 
 def _version(examination: Examination) -> str:
+    integrity = examination.store.metadata_backend.integrity
+    if integrity:
+        ((found,),) = examination.connection.rows(integrity.format(examination.reader.metadata_database))
+        if found != "ok":
+            raise CatalogError(
+                f"the catalog file is damaged: {found}",
+                hint="restore a backup, without the -wal and -shm files of the damaged catalog (docs/operations.md)",
+            )
     with examination.reader.transaction() as transaction:
         ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
         ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")

@@ -151,6 +151,19 @@ def corrupt_catalog(case: Case) -> None:
     case.catalog.write_bytes(content)
 
 
+def mixed_catalog(case: Case) -> None:
+    """As after a restore beside the WAL of the former catalog: an index lacks rows of its table."""
+    case.write()
+    with closing(sqlite3.connect(case.catalog)) as connection:
+        ((page, size),) = connection.execute(
+            "SELECT rootpage, page_size FROM sqlite_master, pragma_page_size() "
+            "WHERE name = 'sqlite_autoindex_ducklake_data_file_1'"
+        )
+    content = bytearray(case.catalog.read_bytes())
+    content[(page - 1) * size + 3 : (page - 1) * size + 5] = b"\0\0"  # the number of its cells
+    case.catalog.write_bytes(content)
+
+
 def older_catalog(case: Case, *, maintained: bool = False) -> None:
     case.write()
     with closing(sqlite3.connect(case.catalog)) as live, closing(sqlite3.connect(case.folder / "backup")) as copy:
@@ -242,6 +255,7 @@ CASES: dict[str, tuple[Break, str, str]] = {
     "catalog_without_tables": (catalog_without_tables, CATALOG, NO_CATALOG),
     "catalog_on_postgres_dropped": (catalog_on_postgres_dropped, CATALOG, NO_CATALOG),
     "corrupt_catalog": (corrupt_catalog, CATALOG, "damaged"),
+    "mixed_catalog": (mixed_catalog, FAILED.format("version"), "the catalog file is damaged: row"),
     "catalog_of_another_type": (
         lambda case: case.written().metadata.update(type="duckdb"),
         CATALOG,

@@ -168,6 +168,7 @@ class SQLiteMetadata(CatalogFile):
     look_options: ClassVar[str] = "READ_ONLY, BUSY_TIMEOUT 30000"
     tables: ClassVar[str] = _sqlite("SELECT name FROM sqlite_master WHERE type = 'table'")
     no_tables: ClassVar[str] = _sqlite(SQLITE_NO_TABLES)
+    integrity: ClassVar[str] = _sqlite("PRAGMA integrity_check(1)")
     # A connection that only reads cannot change the journal mode: SQLite refuses the attempt.
     write_defaults: ClassVar[Mapping[str, Value]] = {"meta_journal_mode": "WAL"}
     type: Literal["sqlite"] = "sqlite"
