@@ -100,9 +100,10 @@ _ALIASES = {
 
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
+    known = tuple(known)
     if key.startswith("ssl") and "secret_parameters" in known:
         return f"write secret_parameters = {{ {key} = … }}"
-    alias = _ALIASES.get(key.lower().removeprefix("aws_"))
+    alias = _ALIASES.get(key.lower().removeprefix("aws_"), key)
     return suggestion(alias if alias in known else key, known, f"use one of: {', '.join(known)}")
 
 

@@ -255,7 +255,7 @@ CASES: dict[str, tuple[Break, str, str]] = {
     "catalog_without_tables": (catalog_without_tables, CATALOG, NO_CATALOG),
     "catalog_on_postgres_dropped": (catalog_on_postgres_dropped, CATALOG, NO_CATALOG),
     "corrupt_catalog": (corrupt_catalog, CATALOG, "damaged"),
-    "mixed_catalog": (mixed_catalog, FAILED.format("version"), "the catalog file is damaged: row"),
+    "mixed_catalog": (mixed_catalog, FAILED.format("version"), "the catalog file is damaged"),
     "catalog_of_another_type": (
         lambda case: case.written().metadata.update(type="duckdb"),
         CATALOG,
