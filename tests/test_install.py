@@ -227,7 +227,7 @@ def test_packages_contain_the_modules_and_nothing_else(dist: Path) -> None:
     metadata = {name for name in names if ".dist-info/" in name}
     assert names - metadata == modules
     assert {name.partition("/")[2] for name in metadata} == {
-        *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"),
+        *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
     }
     with tarfile.open(archive) as packed_source:
         sources = {name.partition("/")[2] for name in packed_source.getnames()}

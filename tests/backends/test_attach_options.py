@@ -104,11 +104,7 @@ def test_pinned_store_reads_its_snapshot(tmp_path: Path, pin: str) -> None:
         lake.table("t").append(rows(2))
     options: dict[str, Any] = {pin: version if pin == "snapshot_version" else str(snapshot.time)}
     with store_of(tmp_path, **options).open() as lake:
-        assert (lake.snapshot_id, ids(lake), lake.sql("FROM t").collect("pyarrow").rows()) == (
-            version,
-            [1],
-            [(1,)],
-        )
+        assert (lake.snapshot_id, ids(lake), lake.sql("FROM t").collect("pyarrow").rows()) == (version, [1], [(1,)])
         assert (ids(lake.at(version=version + 1)), lake.table("t").explain().files) == ([1, 2], 1)
         assert (lake.refresh(), ids(lake)) == (version, [1])
         with pytest.raises(LakeconfError, match="is read-only"):

@@ -145,9 +145,7 @@ def test_page_contains_the_help_of_every_command(check_golden: Callable[[Path, s
     sections = [f"```text\n{options}\n\n{end}\n```\n"]
     for heading, names in GROUPS.items():
         sections += [f"## {heading}\n", *(section(name, found[name], set(shared), root) for name in names)]
-    sections += [
-        f"## Options of several commands\n\n```text\n{formatter.getvalue()}```\n",
-    ]
+    sections += [f"## Options of several commands\n\n```text\n{formatter.getvalue()}```\n"]
     check_golden(REPOSITORY / "docs" / "cli.md", "\n".join([HEAD, *sections]))
 
 

@@ -232,12 +232,7 @@ def test_audit_without_violations_passes(writing: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "found", "more"),
-    [
-        (1, "1 row", ""),
-        (5, "5 rows", ""),
-        (7, "7 rows", "\n  and 2 more"),
-    ],
+    ("count", "found", "more"), [(1, "1 row", ""), (5, "5 rows", ""), (7, "7 rows", "\n  and 2 more")]
 )
 def test_violations_are_counted_and_a_sample_is_shown(count: int, found: str, more: str, writing: Lake) -> None:
     error = refused(writing, f"SELECT id AS key, name FROM t WHERE id < {count} ORDER BY id")

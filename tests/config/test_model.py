@@ -205,11 +205,7 @@ def test_tables_are_merged_at_every_depth_and_lists_are_replaced() -> None:
     a = { w = 0, x = 0 }
     only = "root"
     """
-    assert values(text) == {
-        "a": {"w": 0, "x": 1, "y": {"p": 1, "q": [3]}, "z": 4},
-        "only": "root",
-        "extends": "base",
-    }
+    assert values(text) == {"a": {"w": 0, "x": 1, "y": {"p": 1, "q": [3]}, "z": 4}, "only": "root", "extends": "base"}
     assert values(text, "root") == {"a": {"w": 0, "x": 0}, "only": "root"}
 
 

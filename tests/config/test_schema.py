@@ -77,11 +77,7 @@ def test_a_wrong_key_is_one_precise_problem(validator: Any) -> None:
         ),
         ({"metadata_backend": {"type": "sqlite"}}, ["metadata_backend"], "'uri' is a required property"),
         ({"metadata_backend": {"uri": "x"}}, ["metadata_backend"], "'type' is a required property"),
-        (
-            {"metadata_backend": {"type": "sqlit", "uri": "x"}},
-            ["metadata_backend", "type"],
-            "'sqlit' is not one of ",
-        ),
+        ({"metadata_backend": {"type": "sqlit", "uri": "x"}}, ["metadata_backend", "type"], "'sqlit' is not one of "),
         (
             {"extends": "a", "storage_backend": {"type": "s3", "regoin": "x"}},
             ["storage_backend"],

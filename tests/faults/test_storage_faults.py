@@ -71,10 +71,7 @@ def test_single_503_is_retried(
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (
-            lambda proxy: proxy.answer(503, times=FOR_EVER),
-            "HTTP 503.*127.*try again later: the storage",
-        ),
+        (lambda proxy: proxy.answer(503, times=FOR_EVER), "HTTP 503.*127.*try again later: the storage"),
         (
             lambda proxy: proxy.answer(403, method="PUT", times=FOR_EVER),
             "AccessDenied(.|\\n)*permit this on the bucket",

@@ -206,12 +206,7 @@ def test_words_that_ducklake_replaces_are_compared_as_text(store: Store) -> None
 
 
 @pytest.mark.parametrize(
-    ("type_", "value"),
-    [
-        ("BLOB", r"'\x00\xFF'::BLOB"),
-        ("FLOAT", "-0.0061359718"),
-        ("DOUBLE", "0.1"),
-    ],
+    ("type_", "value"), [("BLOB", r"'\x00\xFF'::BLOB"), ("FLOAT", "-0.0061359718"), ("DOUBLE", "0.1")]
 )
 def test_rows_are_found_that_duckdb_loses(store: Store, engine: Any, type_: str, value: str) -> None:
     """DuckDB's Bloom filters of BLOB, and DuckLake's bounds of FLOAT, exclude values that are in the file."""

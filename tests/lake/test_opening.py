@@ -72,10 +72,7 @@ def test_macro_of_the_lake_replaces_no_function_of_the_writer(tmp_path: Path) ->
 def test_read_only_and_pinned_stores(each_store: Store) -> None:
     with each_store.open() as lake:
         run_plain(lake, "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
-    for options, expected in (
-        ({"read_only": True}, (3, True, False)),
-        ({"snapshot_version": 2}, (2, True, True)),
-    ):
+    for options, expected in (({"read_only": True}, (3, True, False)), ({"snapshot_version": 2}, (2, True, True))):
         made = Store("dev", each_store.metadata_backend, each_store.storage_backend, attach_options=options)
         session = open_session(made)
         assert (session.snapshot_id, session.read_only, session.pinned) == expected

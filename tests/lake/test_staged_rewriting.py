@@ -86,10 +86,7 @@ def check_plain(store: Store) -> None:
                 assert found[0] == found[1], (statement, condition)
 
 
-@pytest.mark.parametrize(
-    ("kind", "partitioned_by"),
-    [("VARCHAR", "v"), ("DOUBLE", "bucket(2, id)")],
-)
+@pytest.mark.parametrize(("kind", "partitioned_by"), [("VARCHAR", "v"), ("DOUBLE", "bucket(2, id)")])
 def test_rows_ids_history_feed_and_bounds_stay(
     catalog: dict[str, Any], tmp_path: Path, kind: str, partitioned_by: str
 ) -> None:

@@ -104,10 +104,7 @@ def test_row_that_is_deleted_before_the_rest_of_its_file_is_one_change(lake: Lak
 WRITES: dict[str, tuple[Callable[[Table, str | None], int], list[tuple[int, int]]]] = {
     "append": (lambda t, key: t.append(MORE, idempotency_key=key), [(1, 10), (2, 20), (2, 21), (3, 31)]),
     "overwrite": (lambda t, key: t.overwrite(MORE, idempotency_key=key), [(2, 21), (3, 31)]),
-    "overwrite where": (
-        lambda t, key: t.overwrite(MORE, "id > 1", idempotency_key=key),
-        [(1, 10), (2, 21), (3, 31)],
-    ),
+    "overwrite where": (lambda t, key: t.overwrite(MORE, "id > 1", idempotency_key=key), [(1, 10), (2, 21), (3, 31)]),
     "delete": (lambda t, key: t.delete("id = 1", idempotency_key=key), [(2, 20)]),
     "update": (lambda t, key: t.update({"n": 7}, "id = 1", idempotency_key=key), [(1, 7), (2, 20)]),
     "merge": (lambda t, key: t.merge(MORE, "id", idempotency_key=key), [(1, 10), (2, 21), (3, 31)]),

@@ -151,9 +151,7 @@ def test_nested_functions_and_lambdas_have_code() -> None:
         # A comment.
         return a + 1
 
-    lambdas = {
-        "one": lambda frame: frame.head(1),
-    }
+    lambdas = {"one": lambda frame: frame.head(1)}
     for one, expected in ((nested, "Return(value=BinOp("), (lambdas["one"], "attr='head'")):
         assert expected in function_code(one, loaded_source(one))
 

@@ -51,11 +51,7 @@ def test_arguments_are_matched_by_schema_and_table_or_by_table() -> None:
         return raw_users
 
     pipeline = Pipeline([totals, sql("raw.users"), sql("raw.plans"), sql("raw.other"), sql("raw_plans.t")])
-    assert pipeline.inputs(totals) == {
-        "raw_users": "raw.users",
-        "plans": "raw.plans",
-        "other": "raw.events",
-    }
+    assert pipeline.inputs(totals) == {"raw_users": "raw.users", "plans": "raw.plans", "other": "raw.events"}
 
 
 def test_table_of_another_store_is_refused() -> None:
@@ -188,6 +184,12 @@ def test_models_are_selected_by_names_patterns_and_tags() -> None:
             "batch of the model a.t: Input should be greater than or equal to 1",
             "write batch = 30 (the maximum number of intervals in a snapshot; default: all)",
         ),
+        (
+            [sql("a.t", kind=Incremental("d", start="2026-01-01"))],  # type: ignore[arg-type]
+            "start of the model a.t: is a string",
+            "write start = 2026-01-01 (the start of the first interval)",
+        ),
+        ([sql("a.t", kind="full")], "the kind of the model a.t is 'full'", "pass one of: Full, Append,"),  # type: ignore[arg-type]
         ([sql("a.t", inputs={"y": "a.u", "x": "a.u"})], "the model a.t has no input 'x'", "remove the input"),
         (
             [sql("a.t", "FROM b, c.d", inputs={"x": "a.u"})],

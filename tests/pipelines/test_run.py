@@ -83,11 +83,7 @@ def large(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return events.filter(nw.col("amount") > 5).select("event_id", "amount")
 
 
-@model(
-    "marts.by_event",
-    Merge("event_id", changes_of="events", deleted="is_gone"),
-    inputs={"events": "raw.events"},
-)
+@model("marts.by_event", Merge("event_id", changes_of="events", deleted="is_gone"), inputs={"events": "raw.events"})
 def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     kept = events.filter(nw.col("change_type") != "update_preimage")
     # NULL for an insert, which is a row like one with false.

@@ -130,11 +130,7 @@ def test_wrong_value_is_one_precise_error(validator: Any) -> None:
         ),
         ({"sql": "x", "tests": {"unique": [[]]}}, ["tests", "unique", 0], "[] should be non-empty"),
         ({"kind": "incremental", "sql": "x", "time_column": "d", "batch": 0}, ["batch"], "0 is less than the minimum"),
-        (
-            {"kind": "incremental", "sql": "x", "time_column": "d", "interval": "days"},
-            ["interval"],
-            "'days' is not ",
-        ),
+        ({"kind": "incremental", "sql": "x", "time_column": "d", "interval": "days"}, ["interval"], "'days' is not "),
         ({"kind": "incremental", "sql": "x", "time_column": "d", "late": "no"}, ["late"], "'no' is not one of "),
     ):
         ((found, text),) = errors(validator, table)

@@ -199,10 +199,7 @@ def test_surroundings_detect_a_change(surroundings: Surroundings, store: Store) 
 
 
 def test_function_that_does_more_than_read_is_rejected(
-    surroundings: Surroundings,
-    store: Store,
-    functions: list[tuple[str, str, int]],
-    monkeypatch: pytest.MonkeyPatch,
+    surroundings: Surroundings, store: Store, functions: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = surroundings.server.getsockname()[1]
     refused = {name: call(name, count, port) for kind, name, count in functions if kind != "pragma"}

@@ -175,7 +175,7 @@ def read(lake: Lake, table: str, keys: Sequence[int]) -> list[Read]:
         frame = lake.table(table).scan(where=f"k IN ({listed})")
     else:
         frame = lake.sql(
-            f"SELECT k, v FROM {table} AT (VERSION => {lake.snapshot_id}) WHERE k IN ({listed}) ORDER BY rowid",
+            f"SELECT k, v FROM {table} AT (VERSION => {lake.snapshot_id}) WHERE k IN ({listed}) ORDER BY rowid"
         )
     return found(table, keys, list(frame.collect("pyarrow").select("k", "v").iter_rows()))
 

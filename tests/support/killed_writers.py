@@ -50,7 +50,7 @@ def check(store: Store, folder: Path, allowed: list[Rows]) -> Rows:
         assert read(lake) == rows
         doubled = lake.sql(
             "SELECT 1 FROM __ducklake_metadata_dev.ducklake_delete_file "
-            "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1",
+            "GROUP BY data_file_id, begin_snapshot HAVING count(*) > 1"
         )
         assert len(doubled.collect()) == 0
     return rows

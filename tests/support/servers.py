@@ -9,13 +9,4 @@ from fault_proxy import FaultProxy, fault_proxies, fault_proxy
 from postgres_server import PostgresServer, postgres
 from s3_server import S3Keys, S3Server, s3
 
-__all__ = [
-    "FaultProxy",
-    "PostgresServer",
-    "S3Keys",
-    "S3Server",
-    "fault_proxies",
-    "fault_proxy",
-    "postgres",
-    "s3",
-]
+__all__ = ["FaultProxy", "PostgresServer", "S3Keys", "S3Server", "fault_proxies", "fault_proxy", "postgres", "s3"]

@@ -109,13 +109,20 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kin
 
 def check_kind(table: str, kind: Kind) -> None:
     """Checks the values of a kind, which Python code may have made."""
+    if type(kind) not in KINDS.values():
+        hint = f"pass one of: {', '.join(one.__name__ for one in KINDS.values())}, such as Full()"
+        raise PipelineError(f"the kind of the model {table} is {kind!r}", hint=hint, model=table)
     try:
-        _VALUES[kind.name].validate_python(vars(kind))
+        read = _VALUES[kind.name].validate_python(vars(kind))
+        # pydantic also reads other types from strings, as in TOML.
+        strings = (name for name, value in vars(kind).items() if isinstance(value, str))
+        name, problem = next((one for one in strings if not isinstance(getattr(read, one), str)), None), "is a string"
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[0]
-        name = str(found["loc"][0])
+        name, problem = str(found["loc"][0]), found["msg"]
+    if name is not None:
         hint = field_fix(name, TABLES[kind.name].model_fields[name])
-        raise PipelineError(f"{name} of the model {table}: {found['msg']}", hint=hint, model=table) from None
+        raise PipelineError(f"{name} of the model {table}: {problem}", hint=hint, model=table)
 
 
 # Keys with keys of their own: the model of a table, and for tables by name the names between.

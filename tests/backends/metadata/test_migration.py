@@ -44,16 +44,7 @@ def databases(connection: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        [],
-        [(1, None)],
-        [(1, "")],
-        [(3, "3:5")],
-        [(3, "3:5|3:9")],
-        [(8, "3:5|3:9")],
-    ],
-    ids=str,
+    "files", [[], [(1, None)], [(1, "")], [(3, "3:5")], [(3, "3:5|3:9")], [(8, "3:5|3:9")]], ids=str
 )
 def test_catalog_whose_files_have_rows_of_one_snapshot_is_accepted(
     files: list[tuple[int, str | None]], connection: Connection, tmp_path: Path

@@ -215,10 +215,7 @@ PRUNED: dict[str, tuple[list[str], dict[str, list[int]]]] = {
     ),
     # By the count of NULLs, but not by bounds.
     "BLOB": ([r"'\xAA'::BLOB", "'AA'::BLOB", "NULL"], {r"a = '\xAA'::BLOB": [0, 1], "a > 'z'::BLOB": [0, 1]}),
-    "UUID": (
-        [f"'{LOW}'", f"'{HIGH}'"],
-        {f"a = '{HIGH.upper()}'": [1], f"a < '{HIGH}'": [0], f"a > '{LOW}'": [1]},
-    ),
+    "UUID": ([f"'{LOW}'", f"'{HIGH}'"], {f"a = '{HIGH.upper()}'": [1], f"a < '{HIGH}'": [0], f"a > '{LOW}'": [1]}),
 }
 
 

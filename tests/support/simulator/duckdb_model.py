@@ -336,20 +336,14 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
             _constant(("id", "BIGINT", "YES", None, "NULL", None)),
         ),
         (rf'SELECT "id" FROM {_T} AT \(VERSION => (?P<version>\d+)\)', DuckDBModel.scan),
-        (
-            r"CALL ducklake_set_commit_message\('dev', \?, \?, extra_info => '(?P<info>.*)'\)",
-            DuckDBModel.set_message,
-        ),
+        (r"CALL ducklake_set_commit_message\('dev', \?, \?, extra_info => '(?P<info>.*)'\)", DuckDBModel.set_message),
         (r"CALL ducklake_expire_snapshots\(\?, versions => \[(?P<versions>.*)\]\)", DuckDBModel.expire),
         (
             r"DELETE FROM \S+\.ducklake_files_scheduled_for_deletion WHERE .* AND path IN (?P<paths>.*)",
             DuckDBModel.forget_scheduled,
         ),
         (rf"FROM ducklake_delete_orphaned_files\('dev', {_TIME}", DuckDBModel.list_orphans),
-        (
-            r"INSERT INTO \S+\.ducklake_files_scheduled_for_deletion VALUES (?P<rows>.*)",
-            DuckDBModel.schedule_removal,
-        ),
+        (r"INSERT INTO \S+\.ducklake_files_scheduled_for_deletion VALUES (?P<rows>.*)", DuckDBModel.schedule_removal),
         (r"CALL ducklake_cleanup_old_files\('__lakeconf_removal_\w+', .*\)", DuckDBModel.remove_scheduled),
         (r"COPY \((?P<query>.*)\) TO '(?P<path>[^']*)' \(FORMAT .*\)", DuckDBModel.copy),
         (r"SELECT content FROM read_text\('(?P<path>[^']*)'\)", DuckDBModel.read_text),
