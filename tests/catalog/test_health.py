@@ -202,7 +202,7 @@ def delete_beside_a_rewrite(store: Store, *, overlap: bool) -> None:
             writer.execute("COMMIT")
 
 
-@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("overlap", [True, False], ids=["beside it", "earlier"])
 def test_deletes_undone_by_a_rewrite_are_counted(
     store: Store, overlap: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
