@@ -180,8 +180,9 @@ class Files:
         """The file extension in lower case."""
         endings = {path.rpartition("/")[2].rpartition(".")[2].lower() for path in self.paths}
         if len(endings) != 1 or not endings <= READERS.keys():
+            together = " together" if len(endings) > 1 else ""
             raise PipelineError(
-                f"files that end in {', '.join(sorted(endings))} cannot be loaded together",
+                f"files that end in {', '.join(sorted(endings))} cannot be loaded{together}",
                 hint=f"use files of one type: {', '.join(READERS)}",
             )
         return next(iter(endings))

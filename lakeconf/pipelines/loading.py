@@ -10,6 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.tables import full_name
 from lakeconf.engines.schema_check import check_names, check_writable
 from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
@@ -87,8 +88,9 @@ def _check_columns(
 
 
 def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:
+    name = full_name(table)
     try:
-        return lake.table(table).schema
+        return lake.table(name).schema
     except TableNotFoundError:
         return None
 

@@ -305,6 +305,8 @@ create raw.prices: 2 rows
 def test_types_and_consent_come_first(project: Path, called: Any) -> None:
     (project / "prices.csv").write_text(CSV)
     before = sorted(path.name for path in project.iterdir())
+    code, out, err = called("load", "prices.csv", "a.b.c", "--dry-run")
+    assert (code, out, err.splitlines()[0]) == (1, "", "error: 'a.b.c' is not a valid table name")
     for options, code in (("--dry-run",), 0), ((), 2):
         assert called("load", "prices.csv", "raw.prices", *options)[:2] == (code, LOAD_PLAN)
         assert sorted(path.name for path in project.iterdir()) == before
