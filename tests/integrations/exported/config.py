@@ -7,7 +7,8 @@ from lakeconf.integrations.sqlmesh import connection
 config = Config(
     gateways={
         "lake": GatewayConfig(
-            connection=connection("prod"), state_connection=DuckDBConnectionConfig(database="sqlmesh_state.db")
+            connection=connection("prod"),
+            state_connection=DuckDBConnectionConfig(database="sqlmesh_state.db"),
         )
     },
     model_defaults=ModelDefaultsConfig(dialect="duckdb", start="2024-01-01"),

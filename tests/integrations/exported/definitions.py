@@ -5,5 +5,6 @@ from dagster import Definitions
 from lakeconf.integrations.dagster import LakeIOManager, LakeResource
 
 definitions = Definitions(
-    assets=[], resources={"io_manager": LakeIOManager(store="prod"), "lake": LakeResource(store="prod")}
+    assets=[],
+    resources={"io_manager": LakeIOManager(store="prod"), "lake": LakeResource(store="prod")},
 )
