@@ -222,7 +222,6 @@ def test_function_that_does_more_than_read_is_rejected(
             with pytest.raises(QueryError, match=r"not a single query|syntax error"):
                 query(store, f"PRAGMA {call(name, count, port)}" if count else f"PRAGMA {name}")
     assert not surroundings.was_reached()
-    monkeypatch.undo()
     assert surroundings.state()[:-1] == before[:-1]
     kept.native.close()
 
