@@ -112,12 +112,7 @@ _CELL = 60
 )
 @output_options("table", "csv", "json", meaning="Aligned table, or all rows as CSV or JSON.")
 def sql_command(
-    statement: str | None,
-    file: BinaryIO | None,
-    store: str | None,
-    source: str | None,
-    format_name: str,
-    limit: int,
+    statement: str | None, file: BinaryIO | None, store: str | None, source: str | None, format_name: str, limit: int
 ) -> None:
     """Run QUERY, in DuckDB's SQL dialect, on the lake, attached read-only.
 
@@ -298,13 +293,7 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
 @output_options("text", "json")
 @click.pass_context
 def diff_command(
-    context: click.Context,
-    one: str,
-    other: str,
-    table: str,
-    on: tuple[str, ...],
-    format_name: str,
-    source: str | None,
+    context: click.Context, one: str, other: str, table: str, on: tuple[str, ...], format_name: str, source: str | None
 ) -> None:
     """Compare TABLE in the stores ONE and OTHER: columns, missing rows and differing rows.
 

@@ -315,12 +315,7 @@ def _types(context: click.Context, parameter: click.Parameter, given: Sequence[s
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table")
 @click.option(
-    "--type",
-    "types",
-    multiple=True,
-    metavar="COLUMN=TYPE",
-    callback=_types,
-    help="Type of a column; may be repeated.",
+    "--type", "types", multiple=True, metavar="COLUMN=TYPE", callback=_types, help="Type of a column; may be repeated."
 )
 @store_option
 @change_options

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import (
-    NESTED,
-    Fact,
-    digits_of,
-    fields_of,
-    ids_with,
-    integers,
-    parsed_type,
-    types_in,
-)
+from lakeconf.catalog.column_types import NESTED, Fact, digits_of, fields_of, ids_with, integers, parsed_type, types_in
 from lakeconf.catalog.tables import columns_named
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER

@@ -27,14 +27,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import check_distinct
-from lakeconf.errors import (
-    LakeconfError,
-    QueryError,
-    StorageError,
-    TableNotFoundError,
-    UnsupportedError,
-    listed,
-)
+from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
 from lakeconf.lake.restore import RestorePlan, Restores

@@ -14,12 +14,7 @@ from lakeconf.commit import journal
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.journal import Event
 from lakeconf.ducklake import escaped_json
-from lakeconf.errors import (
-    CommitUnknownError,
-    LakeconfError,
-    TableNotFoundError,
-    UnsupportedError,
-)
+from lakeconf.errors import CommitUnknownError, LakeconfError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:

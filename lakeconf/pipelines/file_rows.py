@@ -18,11 +18,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import (
-    NESTED_IDS,
-    fields_of,
-    parsed_type,
-)
+from lakeconf.catalog.column_types import NESTED_IDS, fields_of, parsed_type
 from lakeconf.catalog.file_footers import check_decimals
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched

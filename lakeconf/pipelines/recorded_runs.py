@@ -92,10 +92,7 @@ def as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) 
 
 
 def changed_inputs(
-    tables: Iterable[str],
-    lake: Lake,
-    read: Mapping[str, int] | None,
-    pending: frozenset[str] = frozenset(),
+    tables: Iterable[str], lake: Lake, read: Mapping[str, int] | None, pending: frozenset[str] = frozenset()
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the inputs that have changed since they were read, and the reasons for inputs where this is unknown."""
     changed, lost = [], {}

@@ -153,10 +153,7 @@ def decide(transaction: Transaction, info: TableInfo, amounts: Sequence[Amount],
 def by_statement(transaction: Transaction, info: TableInfo, reason: str) -> Decision:
     """The decision for a statement; an error if the write has `engine="spark"`."""
     if transaction.wanted == "spark":
-        raise UnsupportedError(
-            f"Spark cannot carry out the write to {info.full_name}: {reason}",
-            hint=_BY_DUCKDB,
-        )
+        raise UnsupportedError(f"Spark cannot carry out the write to {info.full_name}: {reason}", hint=_BY_DUCKDB)
     return Decision(by_spark=False, reason=reason)
 
 

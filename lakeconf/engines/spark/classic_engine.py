@@ -52,20 +52,11 @@ from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
 from lakeconf.engines.spark.read.parts import Access
-from lakeconf.engines.spark.sessions import (
-    from_arrow,
-    private_session,
-    run_sql,
-)
+from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, exact_cast, first_line
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
-from lakeconf.engines.spark.write.staged_files import (
-    conformed,
-    sort_positions,
-    stage_rows,
-    staged_frame,
-)
+from lakeconf.engines.spark.write.staged_files import conformed, sort_positions, stage_rows, staged_frame
 from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, missing_codec, remove_folder, translated
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
