@@ -251,15 +251,16 @@ def _table(
 ) -> TableInfo:
     table_id, schema_name, name, schema_path, schema_is_relative, path, is_relative = row
     folder = compose_path(transaction.data_path, schema_path, is_relative=schema_is_relative)
+    versions = list(map(_Version._make, columns))
     return TableInfo(
         table_id=table_id,
         schema_name=schema_name,
         name=name,
-        columns=_columns(columns, snapshot_id),
+        columns=_columns(versions, snapshot_id),
         path=compose_path(folder, path, is_relative=is_relative),
         partition_id=partitioning[0][0] if partitioning else None,
         partition_fields=tuple(PartitionField(*key) for _, *key in partitioning if key[0] is not None),
-        types=frozenset(_Version._make(column).type for column in columns),
+        types=frozenset(version.type for version in versions),
     )
 
 
@@ -277,12 +278,12 @@ class _Version(NamedTuple):
     order: int
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], snapshot_id: int) -> tuple[Column, ...]:
+def _columns(versions: Sequence[_Version], snapshot_id: int) -> tuple[Column, ...]:
     history: dict[int, list[_Version]] = defaultdict(list)
     # Files may be newer than the snapshot that is read, so later names of a column count as well.
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
-    for version in map(_Version._make, rows):
+    for version in versions:
         if not _TYPE_NAME.fullmatch(str(version.type)):
             raise CatalogError(
                 f"the catalog names the unknown type {version.type!r} of the column {version.name!r}",

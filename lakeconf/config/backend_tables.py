@@ -90,7 +90,8 @@ def typed(text: Any, allowed: set[type]) -> Any:
     return text
 
 
-# What other tools call a key.
+# Parameters of libpq, and what other tools call a key.
+_LIBPQ = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
 _ALIASES = {
     **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
     **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
@@ -101,7 +102,7 @@ _ALIASES = {
 def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
     known = tuple(known)
-    if key.startswith("ssl") and "secret_parameters" in known:
+    if key in _LIBPQ and "secret_parameters" in known:
         return f"write secret_parameters = {{ {key} = … }}"
     alias = _ALIASES.get(key.lower().removeprefix("aws_"), key)
     return suggestion(alias if alias in known else key, known, f"use one of: {', '.join(known)}")

@@ -257,10 +257,9 @@ def _placed(model: Model) -> Iterator[None]:
     except ModelSqlError:
         raise  # it has a place
     except PipelineError as error:
-        at = "" if model.body is None else model.body.at()
-        if not at:
+        if not model.place:
             raise
-        raise PipelineError(f"{at}{error.message}", hint=error.hint, model=model.table) from error
+        raise PipelineError(f"{model.place}{error.message}", hint=error.hint, model=model.table) from error
 
 
 def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:

@@ -64,9 +64,8 @@ def _input(
     try:
         return lake.table(table).scan()
     except TableNotFoundError as error:
-        place = "" if model.body is None else model.body.at()
         hint = error.hint or "write a model for it, create the table, or correct its name"
-        raise TableNotFoundError(f"{place}{error.message}", hint=hint) from None
+        raise TableNotFoundError(f"{model.place}{error.message}", hint=hint) from None
 
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:

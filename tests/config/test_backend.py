@@ -120,10 +120,11 @@ def test_unknown_type_has_a_suggestion_unless_it_is_the_value_of_a_variable() ->
 def test_unknown_key_is_reported_with_the_nearest() -> None:
     assert problem('bord = "x"') == ("LC010", "unknown key", 'did you mean "board"?', "bord", 3)
     assert problem('BORD = "x"')[:3] == ("LC010", "unknown key", 'did you mean "board"?')
-    s3 = ("key_id", "secret", "secret_name", "secret_parameters", "database")
+    known = ("key_id", "secret", "secret_name", "secret_parameters", "database", "use_ssl")
     for key, meant in (("aws_secret_access_key", "secret"), ("access_key_id", "key_id"), ("dbname", "database")):
-        assert unknown_key_hint(key, s3) == f'did you mean "{meant}"?'
-    assert unknown_key_hint("sslmode", s3) == "write secret_parameters = { sslmode = … }"
+        assert unknown_key_hint(key, known) == f'did you mean "{meant}"?'
+    assert unknown_key_hint("sslmode", known) == "write secret_parameters = { sslmode = … }"
+    assert unknown_key_hint("ssl_use", known) != "write secret_parameters = { ssl_use = … }"
     hint = "use one of: type, board, height, width, colour, books, open, undescribed, secret_parameters"
     assert problem('board = "x"\nq = 1') == ("LC010", "unknown key", hint, "q", 4)
 

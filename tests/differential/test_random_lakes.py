@@ -34,7 +34,7 @@ def test_spark_reads_random_lakes_like_duckdb(spark: SparkSession, request: pyte
     _compare_random_lakes(spark, request, kind, seen)
     # A run that compares nothing, or rejects almost everything, proves nothing.
     assert seen["compared"] >= 5, seen
-    assert seen["refused"] <= seen["compared"], seen
+    assert seen["rejected"] <= seen["compared"], seen
 
 
 def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, request: pytest.FixtureRequest) -> None:
@@ -42,14 +42,14 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
     seen = Counter[str]()
     _compare_random_lakes(connect, request, "duckdb", seen)
     assert seen["compared"] >= 5, seen
-    assert seen["refused"] <= seen["compared"] // 20, seen
+    assert seen["rejected"] <= seen["compared"] // 20, seen
 
 
 def test_the_data_source_reads_random_lakes_like_duckdb(spark: SparkSession) -> None:
     seen = Counter[str]()
     _compare_through_the_data_source(spark, seen)
     assert seen["compared"] >= 5, seen
-    assert seen["refused"] <= seen["compared"], seen
+    assert seen["rejected"] <= seen["compared"], seen
 
 
 @examples(2, prove=50)
@@ -73,7 +73,7 @@ def _wrong_in_source(spark: SparkSession, source: Lake, version: int, seen: Coun
         frame = source_of(spark, source.folder, "t", version=version).load()
         wrong = compared(source, columns, frame, f"lake.t AT (VERSION => {version})", {}, "data source")
     except PySparkException as error:
-        seen["refused"] += 1
+        seen["rejected"] += 1
         count("data source", "rejected")
         is_documented = "UnsupportedError" in str(error) and any(reason in str(error) for reason in REFUSALS)
         return not is_documented and error
@@ -125,7 +125,7 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
     try:
         wrong = differences(spark, source, "t", version)
     except UnsupportedError as error:
-        seen["refused"] += 1
+        seen["rejected"] += 1
         count(way_of(spark), "rejected")
         return not any(reason in error.message for reason in REFUSALS) and error
     seen["compared"] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
@@ -109,20 +109,25 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kin
 
 def check_kind(table: str, kind: Kind) -> None:
     """Checks the values of a kind, which Python code may have made."""
-    if type(kind) not in KINDS.values():
+    if not isinstance(kind, tuple(KINDS.values())):
         hint = f"pass one of: {', '.join(one.__name__ for one in KINDS.values())}, such as Full()"
         raise PipelineError(f"the kind of the model {table} is {kind!r}", hint=hint, model=table)
-    try:
-        read = _VALUES[kind.name].validate_python(vars(kind))
-        # pydantic also reads other types from strings, as in TOML.
-        strings = (name for name, value in vars(kind).items() if isinstance(value, str))
-        name, problem = next((one for one in strings if not isinstance(getattr(read, one), str)), None), "is a string"
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        name, problem = str(found["loc"][0]), found["msg"]
-    if name is not None:
+    for name, problem in _wrong_values(kind):
         hint = field_fix(name, TABLES[kind.name].model_fields[name])
         raise PipelineError(f"{name} of the model {table}: {problem}", hint=hint, model=table)
+
+
+def _wrong_values(kind: Kind) -> Iterator[tuple[str, str]]:
+    """The names of wrong values, and what is wrong."""
+    try:
+        read = _VALUES[kind.name].validate_python(vars(kind))
+    except ValidationError as error:
+        yield from ((str(found["loc"][0]), found["msg"]) for found in error.errors(include_url=False))
+        return
+    # pydantic also reads other types from strings, as in TOML.
+    for name, value in vars(kind).items():
+        if isinstance(value, str) and not isinstance(getattr(read, name), str):
+            yield name, "is a string"
 
 
 # Keys with keys of their own: the model of a table, and for tables by name the names between.

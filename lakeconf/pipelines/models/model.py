@@ -211,6 +211,11 @@ class Model:
         """Returns the start of a message about a key: its place in the configuration, or else that of the code."""
         if self.declared_at is not None:
             return f"{self.declared_at(key)}: "
+        return self.place
+
+    @property
+    def place(self) -> str:
+        """The start of a message about the code; empty if it has no place."""
         return "" if self.body is None else self.body.at()
 
     def definition(self) -> str:

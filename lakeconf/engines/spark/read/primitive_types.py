@@ -73,9 +73,11 @@ def timestamp_from_nanos(value: Column) -> Column:
             F.lit(" ns"),
         )
     )
-    exact = naive_from_micros(F.when(_is_infinite(value), value).otherwise(_whole(value, 1000)))
-    is_exact = _is_infinite(value) | (value % F.lit(1000) == 0)
-    return F.when(is_exact, exact).when(value.isNotNull(), refusal.cast("timestamp_ntz"))
+    is_infinite = _is_infinite(value)
+    exact = naive_from_micros(F.when(is_infinite, value).otherwise(_whole(value, 1000)))
+    return F.when(is_infinite | (value % F.lit(1000) == 0), exact).when(
+        value.isNotNull(), refusal.cast("timestamp_ntz")
+    )
 
 
 def timestamp_from_millis(value: Column) -> Column:
