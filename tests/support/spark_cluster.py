@@ -102,7 +102,9 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     worker += ["--webui-port", "0", "--work-dir", str(folder / "work"), url]
 
     def workers() -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{page}/json/", timeout=5) as reply:
+        # The master serves its HTML page at each path until it has added that of /json: ValueError.
+        status = f"http://{HOST}:{page}/json/"
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(status, timeout=5) as reply:
             return bool(json.load(reply)["aliveworkers"] == _WORKERS)
         return False
 
