@@ -41,10 +41,18 @@ SEPARATE_READS = frozenset({"sqlite"})
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are strings.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
-# DuckDB runs the text of a SQLite view as its own SQL. Triggers run during writes. Neither has pages of its own.
-SQLITE_NO_TABLES = (
-    "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0 LIMIT 1"
-)
+# DuckDB runs the text of a SQLite view as its own SQL. Triggers run during writes. Neither has pages of its own. An
+# index can have other values than its table, and answer some queries, so only those of DuckLake's keys are admitted.
+SQLITE_NO_TABLES = """
+    SELECT name FROM sqlite_master AS m WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0
+        OR type = 'index' AND tbl_name LIKE 'ducklake%' AND (sql IS NOT NULL
+            OR name || coalesce((SELECT group_concat(name) FROM pragma_index_info(m.name)), '') NOT IN (
+                'sqlite_autoindex_ducklake_snapshot_1snapshot_id', 'sqlite_autoindex_ducklake_schema_1schema_id',
+                'sqlite_autoindex_ducklake_data_file_1data_file_id',
+                'sqlite_autoindex_ducklake_delete_file_1delete_file_id',
+                'sqlite_autoindex_ducklake_snapshot_changes_1snapshot_id'))
+    LIMIT 1
+"""
 # Those that run a query on the server, for catalogs on one.
 SERVER_QUERIES = {"postgres": "postgres_query"}
 # The fix for an older catalog; ends the message.
@@ -147,6 +155,6 @@ def no_table(name: object) -> CatalogError:
     return CatalogError(
         f"the catalog's {name!r} is not a plain table: reading the catalog could run its SQL with your rights, or give "
         "another answer to each query. Nothing was read",
-        hint="find out who made it and drop it (DROP VIEW …, DROP MACRO …); keep views and macros in the lake or in "
-        "another file",
+        hint="find out who made it and drop it (DROP VIEW …, DROP MACRO …, DROP INDEX …); keep views and macros in the "
+        "lake or in another file",
     )

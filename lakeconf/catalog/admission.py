@@ -87,14 +87,18 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         check_folder(root, path)
 
 
-# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers,
-# checks, defaults and the expressions of indexes run functions of others with the rights of whoever writes.
+# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
+# (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
+# indexes, and domains run functions of others with the rights of whoever writes. The comparisons here have exact types:
+# an operator of others would be preferred to a conversion.
 _NO_TABLES = """
     SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE nspname = '{schema}' AND relname LIKE 'ducklake\\_%'
-        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relchecks > 0
-            OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal)
-            OR EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND atthasdef)
+        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
+            OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
+            OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+                JOIN pg_catalog.pg_namespace AS o ON o.oid = t.typnamespace
+                WHERE attrelid = c.oid AND (atthasdef OR typtype <> 'b' OR o.nspname <> 'pg_catalog'))
             OR EXISTS (SELECT FROM pg_catalog.pg_index
                 WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
     LIMIT 1

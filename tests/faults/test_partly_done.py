@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dying_command
 import pytest
+from local_stores import on_catalog
 from strength import some
 
 import lakeconf
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 UNTIL = ("--to", "2024-01-04")
 # By the moment at which it ends; see `dying_command`. A maintenance flushes table by table if it cannot flush all.
 EXIT_CODES = {"before": {9}, "instead": {0, 1}, "after": {9}}
-CONFIG = """
+PIPELINE = """
 default_store = "dev"
 [pipeline.models."raw.first"]
 sql = "first.sql"
@@ -35,11 +37,7 @@ sql = "daily.sql"
 kind = "merge"
 on = "day"
 sql = "last.sql"
-""" + "".join(
-    f'[stores.{name}]\nmetadata_backend = {{ type = "sqlite", uri = "{name}.sqlite" }}\n'
-    f'storage_backend = {{ type = "local", path = "{name}" }}\n'
-    for name in ("dev", "prod")
-)
+"""
 SQL = {
     "first": "SELECT ts, n FROM raw.events",
     "daily": "SELECT ts::DATE AS day, sum(n) AS n FROM raw.events WHERE ts >= $start AND ts < $end GROUP BY ALL",
@@ -53,8 +51,13 @@ def events(*days: int) -> None:
             lake.table("raw.events").append(lake.sql(f"SELECT TIMESTAMP '2024-01-0{day} 12:00:00' AS ts, {day} AS n"))
 
 
-def prepared() -> None:
-    Path("lakeconf.toml").write_text(CONFIG)
+def prepared(request: pytest.FixtureRequest, catalog: str) -> None:
+    config = PIPELINE
+    for store in ("dev", "prod"):
+        config += f"[stores.{store}]\nstorage_backend = {{ type = 'local', path = '{store}' }}\n"
+        backend = on_catalog(request, Path.cwd() / f"{store}.catalog", catalog)
+        config += f"[stores.{store}.metadata_backend]\n" + "".join(f"{key} = {backend[key]!r}\n" for key in backend)
+    Path("lakeconf.toml").write_text(config)
     for name, text in SQL.items():
         Path(f"{name}.sql").write_text(text)
     with lakeconf.init().get_store("dev").open() as lake:
@@ -97,7 +100,7 @@ def state() -> dict[str, Any]:
     """The rows of all tables, and the files; and what is left to do."""
     found: dict[str, Any] = {}
     for name in ("dev", "prod"):
-        if not Path(f"{name}.sqlite").exists():
+        if not Path(name).exists():
             continue
         with lakeconf.init().get_store(name).open() as lake:
             for table in lake.tables():
@@ -109,14 +112,16 @@ def state() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", some(COMMANDS, 3))
-def test_command_is_repeated(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "catalog"), some(product(COMMANDS, ("sqlite", "duckdb", "postgres")), 4))
+def test_command_is_repeated(
+    name: str, catalog: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     prepare, arguments = COMMANDS[name]
 
     def folder(at: str) -> None:
         (tmp_path / at).mkdir()
         monkeypatch.chdir(tmp_path / at)
-        prepared()
+        prepared(request, catalog)
         prepare()
 
     folder("whole")

@@ -149,6 +149,26 @@ def test_paths_that_lead_to_another_server_are_not_opened(
     assert listener.connections() == 0
 
 
+def test_index_with_other_values_than_its_table_is_refused(store: Store, tmp_path: Path) -> None:
+    """A check of paths would read the index, and DuckLake the table."""
+    write_catalog(tmp_path, "CREATE INDEX i ON ducklake_data_file (path, path_is_relative, begin_snapshot)")
+    index = "FROM sqlite_master WHERE name = 'i'"
+    (entry,) = _rows(tmp_path, f"SELECT * {index}")
+    for sql, values in (
+        (f"DELETE {index}", ()),
+        ("UPDATE ducklake_data_file SET path = '../x.parquet'", ()),
+        ("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", entry),
+    ):
+        with contextlib.closing(sqlite3.connect(tmp_path / "catalog")) as catalog, catalog:
+            catalog.execute("PRAGMA writable_schema = ON")
+            catalog.execute(sql, values)
+    assert _column(tmp_path, "SELECT path FROM ducklake_data_file") != ["../x.parquet"]
+    assert _rows(tmp_path, "SELECT path, record_count FROM ducklake_data_file") == [("../x.parquet", 20)]
+    for use in (Store.open, lambda lake: query(lake, "FROM t")):
+        with pytest.raises(CatalogError, match="the catalog's 'i' is not a plain table"):
+            use(store)
+
+
 def test_only_the_scheduled_files_that_were_checked_are_removed(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,13 @@ class SQLiteMetadata(CatalogFile):
         return {"metadata_path": f"sqlite:{self.uri}"}
 
     def explain(self, path: Path, message: str) -> None:
-        if ("unable to open" in message or "readonly database" in message) and os.access(path, os.R_OK):
+        is_refused = "unable to open" in message or "readonly database" in message
+        if is_refused and Path(f"{path}-journal").exists():  # not rolled back here: it can name files to delete
+            raise CatalogError(
+                f"the catalog {path} has the journal of a commit that did not end",
+                hint=f"roll it back, if only people you trust can write here: sqlite3 {path.name} 'PRAGMA quick_check'",
+            )
+        if is_refused and os.access(path, os.R_OK):
             raise CatalogError(
                 f"the catalog {path} has a write-ahead log, which SQLite cannot read in a read-only folder",
                 hint=f"run on a writable copy: sqlite3 {path.name} 'PRAGMA journal_mode = DELETE'",

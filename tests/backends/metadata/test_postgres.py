@@ -90,8 +90,13 @@ def test_existing_secret_is_used_by_name(postgres_server: PostgresServer, tmp_pa
         "ALTER TABLE lake.ducklake_data_file ALTER COLUMN path SET DEFAULT lower('X')",
         "CREATE INDEX i ON lake.ducklake_data_file (lower(path))",
         "CREATE TABLE lake.more () INHERITS (lake.ducklake_data_file)",
+        "CREATE TABLE lake.more (LIKE lake.ducklake_data_file) PARTITION BY LIST (lower(path)); "
+        "ALTER TABLE lake.more ATTACH PARTITION lake.ducklake_data_file DEFAULT",
+        "CREATE TABLE lake.more (id BIGINT REFERENCES lake.ducklake_data_file ON DELETE CASCADE)",
+        "CREATE DOMAIN lake.own AS VARCHAR CHECK (lower(VALUE) <> 'x'); "
+        "ALTER TABLE lake.ducklake_data_file ALTER COLUMN path TYPE lake.own",
     ],
-    ids=["view", "policy", "rule", "trigger", "check", "default", "index", "child"],
+    ids=["view", "policy", "rule", "trigger", "check", "default", "index", "child", "partition", "referred", "domain"],
 )
 def test_catalog_table_that_can_answer_each_query_differently_is_refused(
     changed: str, postgres_server: PostgresServer, tmp_path: Path

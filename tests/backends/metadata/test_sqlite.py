@@ -58,14 +58,18 @@ SQLITE = {
     "view": "CREATE VIEW v AS SELECT 1",
     "trigger": "CREATE TRIGGER v AFTER INSERT ON ducklake_metadata BEGIN DELETE FROM ducklake_metadata; END",
     "virtual table": "CREATE VIRTUAL TABLE v USING fts5(t)",
+    "index": "CREATE INDEX v ON ducklake_metadata (key)",
+    "constraint": "CREATE TABLE ducklake_view (view_id INT, schema_id INT PRIMARY KEY)",
+    "another key": "CREATE TABLE ducklake_schema (path VARCHAR PRIMARY KEY)",
 }
 
 
 @pytest.mark.parametrize("kind", SQLITE)
 def test_what_is_no_plain_table_in_sqlite_is_refused_at_each_opening(kind: str, tmp_path: Path) -> None:
-    check(made(tmp_path / "c", CATALOG, "CREATE INDEX i ON ducklake_metadata (key)"))
+    key = "CREATE TABLE ducklake_data_file (data_file_id BIGINT PRIMARY KEY, path VARCHAR)"
+    check(made(tmp_path / "c", CATALOG, key, "CREATE TABLE mine (path VARCHAR PRIMARY KEY)"))
     backend = made(tmp_path / "c", SQLITE[kind])
-    with pytest.raises(CatalogError, match="the catalog's 'v' is not a plain table"):
+    with pytest.raises(CatalogError, match=r"the catalog's '(v|sqlite_autoindex_.*)' is not a plain table"):
         check(backend)
 
 
@@ -122,8 +126,8 @@ def test_catalog_with_sql_that_would_run_is_refused(statement: str, name: str, t
         "another answer to each query. Nothing was read"
     )
     assert raised.value.hint == (
-        "find out who made it and drop it (DROP VIEW …, DROP MACRO …); keep views and macros in the lake or in "
-        "another file"
+        "find out who made it and drop it (DROP VIEW …, DROP MACRO …, DROP INDEX …); keep views and macros in the "
+        "lake or in another file"
     )
 
 
@@ -162,3 +166,17 @@ def test_empty_file_is_not_looked_into(tmp_path: Path) -> None:
     (tmp_path / "c").touch()
     with closing(connect()) as connection:
         DuckDBMetadata(uri=str(tmp_path / "c")).admit(connection)
+
+
+def test_journal_of_a_killed_commit_is_named(tmp_path: Path) -> None:
+    made(tmp_path / "live", CATALOG, f"INSERT INTO ducklake_metadata VALUES {', '.join(['(1)'] * 9999)}")
+    with closing(sqlite3.connect(tmp_path / "live")) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("UPDATE ducklake_metadata SET key = 'y'")
+        for name in ("live", "live-journal"):
+            shutil.copy(tmp_path / name, tmp_path / name.replace("live", "c"))
+    with pytest.raises(CatalogError, match="has the journal of a commit that did not end") as raised:
+        check(SQLiteMetadata(uri=str(tmp_path / "c")))
+    assert "PRAGMA quick_check" in str(raised.value.hint)
+    made(tmp_path / "c", "PRAGMA quick_check")
+    check(SQLiteMetadata(uri=str(tmp_path / "c")))
