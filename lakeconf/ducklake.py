@@ -21,6 +21,8 @@ class InternalColumn(NamedTuple):
 SUPPORTED_VERSION = "1.0"
 # The file of lakeconf below a data path that names the catalog of its lake.
 MARKER = "_lakeconf.json"
+# The schema of lakeconf's own tables in a lake.
+INTERNAL_SCHEMA = "lakeconf"
 INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
 INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
 # The columns of a file of deleted positions.

@@ -11,32 +11,35 @@ from urllib.parse import urlsplit
 from lakeconf.sql import identifier, literal
 
 DEFAULT_SCHEMA = "public"
+# The owner of a schema on the search path can add functions and operators that fit the types of arguments better than
+# those of PostgreSQL, and so runs them with the role of whoever asks. So functions have their schema here, and no
+# operator needs a conversion: `name || text` would.
 _TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
-_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8 AS now"
+_CLOCK = "SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now"
 _IDLE_TIMEOUT = """
-    SELECT coalesce(max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
+    SELECT coalesce(pg_catalog.max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings
     WHERE name = 'idle_in_transaction_session_timeout'
 """
 # A dump restored elsewhere has other numbers or another server.
 _CATALOG_ID = """
-    SELECT concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
-    WHERE d.datname = current_database() AND n.nspname = {}
+    SELECT pg_catalog.concat(d.oid, '/', n.oid) AS place FROM pg_database AS d, pg_namespace AS n
+    WHERE d.datname = pg_catalog.current_database() AND n.nspname = {}
 """
-_SERVER_ID = "SELECT system_identifier::text AS place FROM pg_control_system()"
+_SERVER_ID = "SELECT system_identifier::text AS place FROM pg_catalog.pg_control_system()"
 # Tables with inlined rows are left out: they belong to the role that created them.
 _UNWRITABLE = """
     SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = {} AND c.relkind = 'r' AND starts_with(c.relname, 'ducklake_')
-    AND NOT starts_with(c.relname, 'ducklake_inlined_') AND NOT (has_table_privilege(c.oid, 'INSERT')
-    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
+    WHERE n.nspname = {} AND c.relkind = 'r' AND c.relname::text ~ '^ducklake_(?!inlined_)'
+    AND NOT (pg_catalog.has_table_privilege(c.oid, 'INSERT') AND pg_catalog.has_table_privilege(c.oid, 'UPDATE')
+        AND pg_catalog.has_table_privilege(c.oid, 'DELETE')) ORDER BY 1 LIMIT 1
 """
 # Without the schema, the first write creates it.
 _UNCREATABLE = """
-    SELECT CASE WHEN n.oid IS NULL THEN 'CREATE on the database ' || current_database()
-    ELSE 'CREATE and USAGE on the schema ' || n.nspname END AS name
+    SELECT CASE WHEN n.oid IS NULL THEN 'CREATE on the database ' || pg_catalog.current_database()::text
+    ELSE 'CREATE and USAGE on the schema ' || n.nspname::text END AS name
     FROM (SELECT {0}::text AS wanted) AS w LEFT JOIN pg_namespace AS n ON n.nspname = w.wanted
-    WHERE NOT CASE WHEN n.oid IS NULL THEN has_database_privilege(current_database(), 'CREATE')
-    ELSE has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE') END
+    WHERE NOT CASE WHEN n.oid IS NULL THEN pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')
+    ELSE pg_catalog.has_schema_privilege(n.oid, 'CREATE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') END
 """
 # The server cuts off longer names.
 _LONGEST_NAME = 63
@@ -117,27 +120,30 @@ class CatalogServer:
             "idle_in_transaction_session_timeout": "0",
             "application_name": holder[:_LONGEST_NAME],
         }
-        calls = ", ".join(f"set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items())
+        calls = ", ".join(
+            f"pg_catalog.set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items()
+        )
         # This setting exists since PostgreSQL 17.
-        known = "current_setting('transaction_timeout', true) <> ''"
-        newer = f"CASE WHEN {known} THEN set_config('transaction_timeout', '0', true) END"
+        known = "pg_catalog.current_setting('transaction_timeout', true) <> ''"
+        newer = f"CASE WHEN {known} THEN pg_catalog.set_config('transaction_timeout', '0', true) END"
         return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")
 
     def take_lock(self, database: str, key: int, *, shared: bool) -> str:
         """The query that takes a lock, alone or shared, until its transaction ends; its key is below 2**63."""
         # Held until the transaction ends: a session lock would outlive its holder behind a connection pool.
         kind = "_shared" if shared else ""
-        return _query(database, f"SELECT 1 FROM (SELECT pg_advisory_xact_lock{kind}({key})) AS held")
+        return _query(database, f"SELECT 1 FROM (SELECT pg_catalog.pg_advisory_xact_lock{kind}({key})) AS held")
 
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
         """The query that describes who holds locks, one text for each holder."""
         # The server shows fewer details to roles without privileges.
         wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
         holder = (
-            "concat(a.application_name, ' (server process ', l.pid, ', from ', coalesce(host(a.client_addr), "
-            "'its own machine'), ', since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
+            "pg_catalog.concat(a.application_name, ' (server process ', l.pid, ', from ', "
+            "coalesce(pg_catalog.host(a.client_addr), 'its own machine'), ', since ' || "
+            "pg_catalog.to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
         )
-        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        here = "(SELECT oid FROM pg_database WHERE datname = pg_catalog.current_database())"
         held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
         tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
         among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"

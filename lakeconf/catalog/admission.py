@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lakeconf.ducklake import OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES, no_table
+from lakeconf.ducklake import INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES, no_table
 from lakeconf.errors import CatalogError
 from lakeconf.sql import literal
 
@@ -49,6 +49,18 @@ _NOT_ADMITTED = " UNION ALL ".join(
     f"WHERE NOT regexp_full_match(CAST({column} AS VARCHAR), '{form}')"
     for (table, column), form in SPLICED.items()
 )
+# DuckDB would run the SQL of a view where lakeconf has looked up a table. lakeconf reads only tables in its own schema.
+_HIDING = f"""
+    WITH named AS (
+        SELECT is_view, s.schema_name || '.' || name AS name, begin_snapshot,
+            coalesce(end_snapshot, {2**63 - 1}) AS until
+        FROM (SELECT false AS is_view, schema_id, table_name AS name, begin_snapshot, end_snapshot FROM ducklake_table
+            UNION ALL SELECT true, schema_id, view_name, begin_snapshot, end_snapshot FROM ducklake_view)
+        JOIN (SELECT DISTINCT schema_id, schema_name FROM ducklake_schema) AS s USING (schema_id))
+    SELECT 'view', v.name, false FROM named AS v WHERE is_view AND (starts_with(lower(v.name), '{INTERNAL_SCHEMA}.')
+        OR EXISTS (SELECT 1 FROM named AS t WHERE NOT t.is_view AND lower(t.name) = lower(v.name)
+            AND t.begin_snapshot < v.until AND v.begin_snapshot < t.until))
+"""  # noqa: S608
 
 
 def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
@@ -79,6 +91,7 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
             FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL
         ) WHERE NOT admitted OR (is_folder AND tagged[1] = 'A' AND NOT starts_with(path, {literal(root)}))
         UNION ALL {_NOT_ADMITTED}
+        UNION ALL ({_HIDING})
         """  # noqa: S608
     )
     for kind, path, admitted in found:
@@ -89,11 +102,10 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
 
 # Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
 # (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
-# indexes, and domains run functions of others with the rights of whoever writes. The comparisons here have exact types:
-# an operator of others would be preferred to a conversion.
+# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
 _NO_TABLES = """
     SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE nspname = '{schema}' AND relname LIKE 'ducklake\\_%'
+    WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'
         AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
             OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
             OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
@@ -113,6 +125,24 @@ def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, databa
         raise no_table(name)
 
 
+_OF_NUMBERS = (
+    "snapshot schema table view tag column_tag data_file file_column_stats delete_file column table_stats "
+    "table_column_stats partition_info partition_column file_partition_value files_scheduled_for_deletion "
+    "inlined_data_tables column_mapping name_mapping schema_versions macro macro_impl sort_info sort_expression"
+)
+_DESCRIBED = f"DESCRIBE FROM {', '.join(f'ducklake_{name}' for name in _OF_NUMBERS.split())}"
+_NUMBER = re.compile(
+    r".*_(id|snapshot|version|count|bytes|size|index|max)|(file|column)_order|row_id_start|parent_column"
+)
+
+
+def check_numbers(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
+    """Checks that the numbers of the catalog are no strings: DuckLake and lakeconf write some of them into SQL."""
+    for name, kind, *_ in rows(_DESCRIBED):
+        if _NUMBER.fullmatch(name) and kind not in ("BIGINT", "INTEGER"):
+            raise CatalogError(f"the catalog's column {name!r} has the type {kind}, and is no number", hint=_HINT)
+
+
 def check_folder(root: str, folder: str) -> None:
     """Checks that the folder of a table is below the data path, also if folders are links."""
     real_root, real = (root, folder) if _SCHEME in root else map(os.path.realpath, (root, folder))
@@ -127,10 +157,10 @@ def check_folder(root: str, folder: str) -> None:
 def _not_admitted(kind: str, path: object) -> CatalogError:
     shown = repr(path)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    is_spliced = any(kind == column for _, column in SPLICED)
-    problem = (
-        f"{kind} {shown}, which could run as SQL"
-        if is_spliced
-        else f"path {shown} of a {kind}, which could lead elsewhere"
-    )
+    if any(kind == column for _, column in SPLICED):
+        problem = f"{kind} {shown}, which could run as SQL"
+    elif kind == "view":
+        problem = f"view {shown} in place of a table"
+    else:
+        problem = f"path {shown} of a {kind}, which could lead elsewhere"
     return CatalogError(f"the catalog names the {problem}: nothing was read or written", hint=_HINT)

@@ -11,7 +11,8 @@ from lakeconf.catalog.changes import made_changes
 from lakeconf.catalog.pruning.scan_plan import plan_in
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import Snapshot, snapshots
-from lakeconf.catalog.tables import INTERNAL_SCHEMA, joined_name, key_text, load_table
+from lakeconf.catalog.tables import joined_name, key_text, load_table
+from lakeconf.ducklake import INTERNAL_SCHEMA
 
 _KEY_COLUMNS = """
     SELECT partition_id, column_id, transform FROM ducklake_partition_column WHERE table_id = ?

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lakeconf.catalog.admission import check_tables, check_text
+from lakeconf.catalog.admission import check_numbers, check_tables, check_text
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_facts import with_literals
@@ -152,6 +152,8 @@ class CatalogReader:
         if not checked and kind in SERVER_QUERIES:
             schema = self.metadata_schema or self._attached[1] or "public"
             check_tables(cursor.rows, kind, self.metadata_database, str(schema))
+        if not checked:
+            check_numbers(cursor.rows)
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]

@@ -149,7 +149,10 @@ Span = tuple[int, int]
 # DuckDB's number for a place that it does not know.
 _UNKNOWN = 2**64 - 1
 _QUOTED = r'"(?:[^"]|"")*"'
-_BETWEEN = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+# Comments can have comments in them: up to two levels, so that each text matches in one way only, in linear time.
+_INNER = r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/"
+_COMMENT = rf"/\*(?:[^*/]|\*(?!/)|/(?!\*)|{_INNER})*\*/"
+_BETWEEN = rf"(?:\s|--[^\n]*(?:\n|\Z)|{_COMMENT})*"
 # DuckDB takes a string for the name of a file.
 _NAME = rf"(?:{_QUOTED}|'(?:[^']|'')*'|[\w$\x80-\U0010ffff]+)"
 

@@ -14,10 +14,10 @@ import duckdb
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
-from lakeconf.catalog.tables import DEFAULT_SCHEMA, INTERNAL_SCHEMA, joined_name, tables
+from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.connection.duckdb_errors import translated_errors
-from lakeconf.ducklake import check_placeholders, visible_at
+from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
 from lakeconf.errors import (
     LakeconfError,
     QueryError,
@@ -106,13 +106,17 @@ _UNSAFE_FUNCTIONS = frozenset(
     }
 )
 
-# DuckDB reads a file if no table has the name and the name has a known extension; URLs contain a dot as well.
-_LIKE_A_FILE = re.compile(r"[./\\:*?\[]")
+# DuckDB's own views, which a name without a schema means even if the lake has a table of that name. Some show settings,
+# such as the keys of AWS that DuckDB takes from the environment.
+SYSTEM_VIEW = re.compile(
+    "duckdb_(columns|constraints|databases|indexes|logs|schemas|tables|types|views)|pragma_database_list"
+    "|pg_(am|attrdef|attribute|class|collation|constraint|database|depend|description|enum|index|indexes|namespace"
+    "|prepared_statements|proc|sequence|sequences|settings|tables|tablespace|type|views)|sqlite_(temp_)?(master|schema)"
+)
 # DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
 _THIS_LAKE = "{DUCKLAKE_CATALOG}."
 # DuckLake does not quote it, so views that contain the word only work for such names.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,8 @@ class StoredQueries:
         )
         named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in found.names)
         expressions = tuple(StoredQuery(*row) for row in found.expressions)
+        if snapshot_id is None and stored:  # a lake may be attached at an earlier one
+            ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
         return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
@@ -242,9 +248,10 @@ class StoredQueries:
         unsafe = (found.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (found.functions & _UNSAFE_FUNCTIONS)
         for name in sorted(unsafe):
             raise _unsafe(stored, f"calls {name}()")
+        past = past or found.past
         known = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
         for relation in sorted(found.relations):
-            if not self._is_of_the_lake(relation, known):
+            if not self._is_of_the_lake(relation, known, found.local):
                 raise _unsafe(stored, f"reads {relation}, which is not a table of the lake")
         return found
 
@@ -252,13 +259,14 @@ class StoredQueries:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
         return find_references(self.reader.connection, sql)
 
-    def _is_of_the_lake(self, relation: Name, known: Iterable[tuple[str, str]]) -> bool:
+    def _is_of_the_lake(self, relation: Name, known: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
         alias = self.reader.alias.lower()
         if relation.database not in ("", alias):
             return False
         if not relation.schema:
-            return not _LIKE_A_FILE.search(relation.name)
-        if relation.schema in _SYSTEM_SCHEMAS and not relation.database:
+            named = relation.name in local or any(name == relation.name for _, name in known)
+            return named and not SYSTEM_VIEW.fullmatch(relation.name)
+        if relation.schema == "information_schema" and not relation.database:
             return True
         schemas = {relation.schema} if relation.database or relation.schema != alias else {alias, "main"}
         return any((schema, relation.name) in known for schema in schemas)
@@ -280,7 +288,7 @@ def prepare_query(
     Returns the query, which reads the latest snapshot unless `at` is another one.
     """
     check_placeholders(sql, "the query")
-    stored = StoredQueries.load(reader)
+    stored = StoredQueries.load(reader, at)
     runner = connection or reader.connection
     stored.open_schemas(runner)
     references, given = find_references(reader.connection, sql), frozenset(frames)

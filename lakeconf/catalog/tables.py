@@ -13,14 +13,11 @@ from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import require
-from lakeconf.ducklake import visible_at
+from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
 from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
 from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
-
-# The schema of lakeconf's own tables.
-INTERNAL_SCHEMA = "lakeconf"
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
 

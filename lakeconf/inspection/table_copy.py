@@ -9,7 +9,8 @@ from typing import Literal
 
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import INTERNAL_SCHEMA, TableInfo, load_table, refuse_internal, tables
+from lakeconf.catalog.tables import TableInfo, load_table, refuse_internal, tables
+from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.errors import (
     CatalogMissingError,

@@ -102,7 +102,7 @@ class Cleanup:
             # Not by DuckLake, which would read the catalog again: these paths have been checked.
             remove_files(self.reader.connection, removal.paths)
         if rows:
-            ids, paths = ", ".join(str(one) for one, _ in rows), ", ".join(literal(path) for _, path in rows)
+            ids, paths = (", ".join(map(literal, each)) for each in zip(*rows, strict=True))
             scheduled = f"{self.reader.metadata}.ducklake_files_scheduled_for_deletion"
             self.run(f"DELETE FROM {scheduled} WHERE data_file_id IN ({ids}) AND path IN ({paths})", [])
         for path in removal.paths:

@@ -21,9 +21,10 @@ from lakeconf.catalog.stored_queries import (
     tables_suggested,
     view_names,
 )
-from lakeconf.catalog.tables import INTERNAL_SCHEMA, name_list, tables
+from lakeconf.catalog.tables import name_list, tables
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.scope import Scope
+from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.engines.schema_check import check_distinct

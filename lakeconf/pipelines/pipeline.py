@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lakeconf.catalog.tables import INTERNAL_SCHEMA
 from lakeconf.commit.audits import is_query
+from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.errors import LakeconfError, PipelineError, suggestion
 from lakeconf.logs import escaped
 from lakeconf.pipelines.models.body import ModelSqlError, SparkQuery

@@ -14,7 +14,8 @@ from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.column_types import fields_of, parsed_type
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.stored_queries import view_names
+from lakeconf.catalog.sql_references import find_references
+from lakeconf.catalog.stored_queries import StoredQueries, view_names
 from lakeconf.catalog.tables import (
     NO_ID,
     TableInfo,
@@ -464,6 +465,8 @@ def create_view(scope: Scope, name: str, sql: str) -> None:
     # Without this check, DuckDB would run statements that follow the query.
     if not is_query(sql):
         raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
+    reader = scope.session.reader
+    StoredQueries.load(reader).check(find_references(reader.connection, sql))  # DuckDB binds what the query uses
     schema, view = split_name(name)
     created = joined_name(schema, view)
     quoted_schema = qualified(scope.session.alias, schema)

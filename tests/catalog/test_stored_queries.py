@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from catalog_lake import METADATA, lake
 from local_stores import store_of
@@ -15,6 +16,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.sql_references import find_references
 from lakeconf.catalog.stored_queries import (
     READERS,
+    SYSTEM_VIEW,
     WRITERS,
     StoredQueries,
     StoredQuery,
@@ -115,6 +117,11 @@ UNSAFE = {
     "FROM raw.unknown": "reads raw.unknown, which is not a table of the lake",
     "FROM other.t": "reads other.t, which is not a table of the lake",
     "FROM __ducklake_metadata_lake.ducklake_data_file": "reads __ducklake_metadata_lake.ducklake_data_file, which",
+    "FROM unknown": "reads unknown, which is not a table of the lake",
+    "FROM pg_settings": "reads pg_settings, which is not a table of the lake",
+    "WITH pg_settings AS (SELECT 1) FROM pg_settings": "reads pg_settings, which is not a table of the lake",
+    "FROM pg_catalog.pg_settings": "reads pg_catalog.pg_settings, which is not a table of the lake",
+    "FROM duckdb_databases": "reads duckdb_databases, which is not a table of the lake",
     "SELECT 1; SELECT 2": "is not a single query that can be checked",
     "SELEC": "is not a single query that can be checked",
     "PIVOT t ON a": "is not a single query that can be checked",
@@ -129,6 +136,12 @@ SAFE = [
     ),
     *("FROM lake.raw.u AT (VERSION => 3)", "FROM table_changes('t', 1, 2)"),
 ]
+
+
+def test_all_system_views_are_known() -> None:
+    """`information_schema` only describes tables."""
+    internal = "SELECT lower(view_name) FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'"
+    assert [name for (name,) in duckdb.sql(internal).fetchall() if not SYSTEM_VIEW.fullmatch(name)] == []
 
 
 def test_unsafe_view_is_refused(stored: Lake) -> None:
@@ -209,6 +222,19 @@ def test_view_that_reads_the_past_may_reach_removed_views(stored: Lake) -> None:
     current = f"UPDATE {METADATA}.ducklake_view SET sql = 'FROM t AT (VERSION => 4), v' WHERE view_name = 'again'"
     stored.run(current)
     assert "'v'" in refusal(stored, "FROM again")
+
+
+def test_views_of_the_snapshot_that_a_query_reads_are_checked(project: Path) -> None:
+    """In lakes at an earlier snapshot, too."""
+    store = lakeconf.init().get_store()
+    with store.connect() as native:
+        native.execute("CREATE VIEW v AS SELECT 'x' AS k; CREATE TABLE t (a INT); DROP VIEW v")
+    with contextlib.closing(sqlite3.connect(project / "catalog.sqlite")) as catalog, catalog:
+        catalog.execute("UPDATE ducklake_view SET sql = 'SELECT getenv(''HOME'') AS k'")
+    with store.replace(attach_options={"snapshot_version": 1}).open() as old, store.open() as lake:
+        for one in (old, lake.at(version=1)):
+            with pytest.raises(UnsafeQueryError, match=r"the view 'v' of the lake calls getenv"):
+                one.sql("FROM v")
 
 
 def test_table_that_was_dropped_is_none_of_the_lake(stored: Lake) -> None:

@@ -169,6 +169,19 @@ def test_index_with_other_values_than_its_table_is_refused(store: Store, tmp_pat
             use(store)
 
 
+def test_numbers_that_are_strings_do_not_become_sql(store: Store, tmp_path: Path) -> None:
+    scheduled, written = "ducklake_files_scheduled_for_deletion", tmp_path / "written.csv"
+    write_catalog(tmp_path, f"ALTER TABLE {scheduled} RENAME COLUMN data_file_id TO old")
+    write_catalog(tmp_path, f"ALTER TABLE {scheduled} ADD COLUMN data_file_id VARCHAR")
+    row = f"INSERT INTO {scheduled} (path, path_is_relative, schedule_start, data_file_id) VALUES (?, 1, ?, ?)"
+    text = f"'x'); COPY (SELECT 1 AS x) TO '{written}'; SELECT (1"
+    write_catalog(tmp_path, row, "old.parquet", "2020-01-01 00:00:00+00", text)
+    for use in (Store.open, lambda one: query(one, "FROM t")):
+        with pytest.raises(CatalogError, match="the catalog's column 'data_file_id' has the type VARCHAR"):
+            use(store)
+    assert not written.exists()
+
+
 def test_only_the_scheduled_files_that_were_checked_are_removed(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,8 @@ def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief:
         for statement in REACHING[:12]:
             with pytest.raises(LakeconfError, match="postgres_scan"):
                 append_with_audit(lake, statement)
+            with pytest.raises(LakeconfError, match="postgres_scan"):
+                lake.create_view("made", statement)
         assert lake.sql("SELECT id FROM honest").collect().to_native()["id"].to_pylist() == [2]
     assert thief.seen == []
 
@@ -131,6 +133,29 @@ def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) ->
     for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
         run(command.split())
         assert thief.seen == [], command
+
+
+@pytest.mark.parametrize("table", ["main.pub", "lakeconf.commits"])
+def test_views_in_place_of_tables_are_not_read(table: str, hostile_lake: Path, thief: PasswordThief) -> None:
+    """lakeconf looks for a table, also for its own, and DuckDB would run the view."""
+    schema, _, name = table.partition(".")
+    store = lakeconf.init().get_store()
+    with store.open() as lake:
+        pub = lake.table("pub")
+        pub.append(pub.scan(), idempotency_key="first")
+        in_schema = "schema_id = (SELECT schema_id FROM ducklake_schema WHERE schema_name = ?)"
+        moved = f"UPDATE ducklake_view SET view_name = upper(?), {in_schema} WHERE view_name = 'trap'"
+        write_catalog(hostile_lake, moved, name, schema)
+        if schema == "lakeconf":
+            write_catalog(hostile_lake, "UPDATE ducklake_table SET table_name = 'kept' WHERE table_name = ?", name)
+        store.connect().execute("CREATE SCHEMA more")  # a new snapshot
+        for use in (lambda: pub.append([{"id": 1}], idempotency_key="second"), pub.to_arrow, pub.history):
+            with pytest.raises(CatalogError, match=f"(?i)view '{table}' in place of a table"):
+                use()
+    for use in (store.open, lambda: query(store, "FROM pub")):
+        with pytest.raises(CatalogError, match=f"(?i)view '{table}' in place of a table"):
+            use()
+    assert thief.seen == []
 
 
 def test_macro_of_the_lake_replaces_no_duckdb_function(project: Path, thief: PasswordThief) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ import duckdb
 import pytest
 
 from lakeconf.backends.server import CatalogServer, ServerAddress
+from lakeconf.catalog.admission import _NO_TABLES
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import LakeconfError
+from lakeconf.sql import literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,3 +251,56 @@ def test_waiting_for_commits_ends_with_the_last_one(schema: str | None, connect:
     writer.execute("COMMIT")
     thread.join(30)
     assert done.is_set(), "a reader does not delay it"
+
+
+# What may stand in front of a parenthesis without a schema.
+KEYWORDS = {"and", "coalesce", "exists", "extract", "from", "in", "not", "or", "select"}
+OPERATORS = r"""
+DO $do$
+DECLARE
+    types text[] := '{name,text,oid,"char",int2,int4,int8,bool,float8,timestamptz}';
+    l text; r text; o text;
+BEGIN
+    FOREACH l IN ARRAY types LOOP FOREACH r IN ARRAY types LOOP
+        EXECUTE format('CREATE FUNCTION own(%I, %I) RETURNS bool LANGUAGE plpgsql COST 0.0001
+            AS $f$BEGIN RAISE EXCEPTION $$called$$; END$f$', l, r);
+        FOREACH o IN ARRAY '{=,<>,>,<=,||,~,~~,!~~}'::text[] LOOP
+            IF to_regoperator(format('pg_catalog.%s(%I,%I)', o, l, r)) IS NULL THEN
+                EXECUTE format('CREATE OPERATOR %s (LEFTARG = %I, RIGHTARG = %I, FUNCTION = own)', o, l, r);
+            END IF;
+        END LOOP;
+    END LOOP; END LOOP;
+END $do$
+"""
+QUERIES = [
+    SERVER.clock(ALIAS),
+    SERVER.idle_timeout(ALIAS),
+    SERVER.catalog_id(ALIAS, None),
+    SERVER.server_id(ALIAS),
+    SERVER.prepare_locks(ALIAS, wait_seconds=1, holder="me"),
+    SERVER.take_lock(ALIAS, 7, shared=True),
+    SERVER.take_lock(ALIAS, KEY, shared=False),
+    SERVER.lock_holders(ALIAS, [KEY]),
+    SERVER.check_connection(ALIAS),
+    SERVER.unwritable(ALIAS, None),
+    SERVER.uncreatable(ALIAS, "missing"),
+    SERVER.uncreatable(ALIAS, None),
+    f"FROM postgres_query({literal(ALIAS)}, {literal(_NO_TABLES.format(schema='public'))})",
+]
+
+
+def test_functions_and_operators_of_others_are_not_called(
+    connect: Callable[[], Connection], postgres_server: servers.PostgresServer, database: str
+) -> None:
+    """A schema on the search path has an operator for each pair of types for which PostgreSQL has none."""
+    names = {name for name, one in vars(CatalogServer).items() if callable(one) and not name.startswith("_")}
+    assert len(names) == 11  # those above, and `await_commits`, which calls no function
+    for query in QUERIES:
+        called = re.findall(r"([\w.]+) ?\(", re.sub(r"''[^']*''", "", query.partition("postgres_query(")[2]))
+        assert [name for name in called if not name.startswith("pg_catalog.") and name.lower() not in KEYWORDS] == []
+    postgres_server.sql(OPERATORS, database)
+    server = connect()
+    with pytest.raises(LakeconfError, match="called"):
+        server.rows(f"FROM postgres_query({literal(ALIAS)}, 'SELECT 1 AS x FROM pg_class WHERE relname || relname')")
+    for query in QUERIES:
+        server.rows(query)
