@@ -25,6 +25,8 @@ _TABLES = f"""
     WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, *NESTED)))})
     AND c.column_type NOT LIKE 'decimal(%'
 """
+# DuckLake numbers the rows that a transaction adds from here on, until its commit.
+_FIRST_OWN_ID = 10**18
 _HINT = "read the rows, and write them to a new table with a type that files hold, such as DECIMAL(38, 0) or VARCHAR"
 
 
@@ -77,6 +79,37 @@ class MovedRows:
             "the update would move these rows to files: nothing was written",
             hint=f"set these columns too; or {_HINT}",
         )
+
+
+class AddedRows:
+    """The rows that a transaction has added to a table before a statement that deletes or updates rows.
+
+    If it changes them, DuckLake records deletes and updates of rows that no snapshot has, and gives them ids that other
+    rows get, too.
+    """
+
+    def __init__(self, writer: Connection, alias: str, table: str) -> None:
+        self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
+        names = {folded(name) for name, *_ in writer.rows(f"DESCRIBE {self._table}")}
+        self._hidden = not names.isdisjoint(("rowid", "filename"))
+        self._rows = self._counted()
+
+    def check(self) -> None:
+        """Raises an error if some of them have changed."""
+        now = self._counted()
+        if self._hidden or any(now.get(name) != count for name, count in self._rows.items()):
+            raise UnsupportedError(
+                f"the transaction deletes or updates rows of {self._full_name} that it has added before: nothing was "
+                "written",
+                hint="commit the added rows first, or add them as they should be in the end",
+            )
+
+    def _counted(self) -> dict[str, int]:
+        if self._hidden:
+            return {}
+        query = f"SELECT filename, count(*) FROM {self._table} WHERE rowid >= {_FIRST_OWN_ID} GROUP BY ALL"
+        # DuckLake changes rows that are bound for the catalog in place.
+        return {name: count for name, count in self._writer.rows(query) if not name.startswith("__ducklake_inlined")}
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:

@@ -28,7 +28,7 @@ from lakeconf.commit.committer import Commit, Phase
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, run_counted
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
 from lakeconf.commit.journal import CommitKey, Event
-from lakeconf.commit.moved_values import MovedRows
+from lakeconf.commit.moved_values import AddedRows, MovedRows
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.staged_commit import StagedCatalog, table_of_keys, write_key
@@ -305,18 +305,22 @@ class Transaction:
 
     def _carry_out(self, changes: list[Change], begun: int) -> None:
         writer, alias = self.session.writer, self.session.alias
+        written = set[str]()
         for change in changes:
             body = change.body
+            compared: list[AddedRows | MovedRows] = []
+            compared += [AddedRows(writer, alias, change.table)] if change.deletes and change.table in written else []
+            written.add(change.table)
             if isinstance(body, Statements):
-                moved = MovedRows(writer, alias, change.table, body.kept) if body.kept else None
+                compared += [MovedRows(writer, alias, change.table, body.kept)] if body.kept else []
                 self._inserted += run_counted(writer, change.table, body.sql, body.counts, inserts=body.inserts)
-                if moved is not None:
-                    moved.check()
             elif isinstance(body, Outcome):
                 run_counted(writer, change.table, *body.statements(self.session.reader, writer, begun))
             elif not isinstance(body, Replacement):
                 for sql in body.statements(alias) if isinstance(body, Files) else body.sql:
                     writer.execute(sql)
+            for rows in compared:
+                rows.check()
         if self.audits:
             from lakeconf.commit import audits  # slow to import
 

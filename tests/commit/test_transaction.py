@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from lakeconf.secret import Secret
 from lakeconf.write.merge_clauses import Delete, Insert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lakeconf import Lake, Store
 
@@ -71,11 +72,33 @@ def test_write_that_reads_a_table_changed_earlier_is_rejected(lake: Lake) -> Non
 
 
 def test_merge_that_deletes_matches_sees_earlier_writes(lake: Lake) -> None:
-    gone = pa.table({"id": pa.array([3, 1, 1, None], pa.int64())})
+    gone = pa.table({"id": pa.array([1, 1, None], pa.int64())})
     with lake.transaction() as tx:
         tx.table("t").merge(MORE, on="id")
         tx.table("t").merge(gone, on="id", matched=Delete(), not_matched=None)
-    assert rows(lake) == [(2, 21)]
+    assert rows(lake) == [(2, 21), (3, 31)]
+
+
+OWN_ROWS: dict[str, Callable[[Any], object]] = {
+    "delete": lambda t: t.delete("id = 4"),
+    "update": lambda t: t.update({"n": 0}, where="id = 4"),
+    "overwrite": lambda t: t.overwrite(pa.table({"id": [4], "n": [0]}), where="id = 4"),
+    "merge": lambda t: t.merge(pa.table({"id": [4]}), on="id", matched=Delete(), not_matched=None),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_ROWS)
+def test_rows_that_a_transaction_has_added_are_not_changed_by_it(kind: str, lake: Lake) -> None:
+    """DuckLake would record changes of rows that no snapshot has, and give two rows one id."""
+    before = lake.snapshot_id
+    with pytest.raises(UnsupportedError, match=r"rows of main\.t that it has added before"), lake.transaction() as tx:  # noqa: PT012 - the commit
+        tx.table("t").append(pa.table({"id": [4, 5], "n": [40, 50]}))
+        OWN_ROWS[kind](tx.table("t"))
+    assert (lake.refresh(), rows(lake)) == (before, [(1, 10), (2, 20)])
+    with lake.transaction() as tx:
+        tx.table("t").append(pa.table({"id": [4, 5], "n": [40, 50]}))
+        tx.table("t").delete("id = 1")
+    assert rows(lake) == [(2, 20), (4, 40), (5, 50)]
 
 
 def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
@@ -95,10 +118,13 @@ def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
     assert rows(lake) == [(1, 10), (2, 20)]
 
 
-def oracle(connection: duckdb.DuckDBPyConnection, step: tuple[str, int, int]) -> None:
+def oracle(connection: duckdb.DuckDBPyConnection, step: tuple[str, int, int]) -> bool:
+    """Carries out a step; False if it deletes or updates rows that the transaction has added."""
     kind, low, high = step
     where = f"id BETWEEN {low} AND {high}"
-    new = f"SELECT i AS id, {low} AS n FROM range({low}, {high + 1}) r(i)"
+    new = f"SELECT i AS id, {low} AS n, true AS own FROM range({low}, {high + 1}) r(i)"
+    own = f"SELECT 1 FROM t WHERE own AND {'true' if kind == 'overwrite' else where} AND {kind != 'append'}"
+    is_done = connection.execute(own).fetchone() is None
     connection.execute(
         {
             "append": f"INSERT INTO t {new}",
@@ -109,6 +135,7 @@ def oracle(connection: duckdb.DuckDBPyConnection, step: tuple[str, int, int]) ->
             "delete matches": f"DELETE FROM t WHERE {where}",
         }[kind]
     )
+    return is_done
 
 
 def write(lake: Lake, step: tuple[str, int, int]) -> None:
@@ -136,18 +163,22 @@ def test_random_transactions_match_duckdb(store: Store, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - seeded, so that runs are reproducible
     kinds = ["append", "append", "delete", "update", "overwrite where", "overwrite", "delete matches"]
     with duckdb.connect() as connection, store.open() as lake:
-        connection.execute("CREATE TABLE t (id BIGINT, n BIGINT)")
+        connection.execute("CREATE TABLE t (id BIGINT, n BIGINT, own BOOLEAN)")
         lake.create_table("t", ROWS)
-        for _ in range(6):
+        for _ in range(9):
             steps = []
             for _ in range(chance.randint(1, 4)):
                 low = chance.randint(0, 15)
                 steps.append((chance.choice(kinds), low, low + chance.randint(0, 9)))
-            with lake.transaction() as tx:
+            connection.execute("UPDATE t SET own = false; BEGIN")
+            is_done = all([oracle(connection, step) for step in steps])  # noqa: C419 - carry out all
+            connection.execute("COMMIT" if is_done else "ROLLBACK")
+            expected = contextlib.nullcontext() if is_done else pytest.raises(UnsupportedError, match="added before")
+            with expected, lake.transaction() as tx:
                 for step in steps:
                     write(tx, step)
-                    oracle(connection, step)
-            assert rows(lake) == sorted(connection.execute("FROM t").fetchall()), steps
+            lake.refresh()
+            assert rows(lake) == sorted(connection.execute("SELECT id, n FROM t").fetchall()), steps
             assert sorted(lake.table("t").scan().collect("pyarrow").rows()) == rows(lake)
 
 

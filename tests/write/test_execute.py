@@ -187,7 +187,7 @@ def test_inserted_rows_are_counted(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.execute("INSERT INTO stock SELECT * FROM d", d=DELIVERY)
         tx.execute("INSERT INTO stock (id) VALUES (7), (8)")
-        tx.execute("UPDATE stock SET amount = 1")
+        tx.execute("UPDATE stock SET amount = 1 WHERE id = 1")
     assert json.loads(lake.snapshots()[-1].extra_info or "")["rows"] == 5
 
 

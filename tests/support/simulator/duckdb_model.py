@@ -23,7 +23,7 @@ _OWN_QUERY = re.compile(r"FROM system\.main\.sqlite_query\('\w+', '((?:[^']|'')*
 _WITHOUT_EFFECT = re.compile(
     r"LOAD |INSTALL |CREATE OR REPLACE TEMPORARY SECRET |ATTACH |USE |SET (?!ducklake_max_retry)|CREATE SCHEMA IF NOT |"
     r"CREATE TABLE IF NOT |ALTER TABLE \S+ ADD COLUMN IF NOT |DETACH |CREATE SECRET |"
-    r"FROM system\.main\.sqlite_query\('\w+', 'SELECT name FROM sqlite_master "
+    r"FROM system\.main\.sqlite_query\('\w+', '\s*SELECT name FROM sqlite_master "
 )
 
 
@@ -86,7 +86,7 @@ class DuckDBModel:
         """Runs a query on the metadata tables, in the state that the transaction reads."""
         if session.pinned is None:
             session.pinned = self.catalog.state
-        if "regexp_matches(tagged" in sql:  # no path of the model leads elsewhere
+        if "regexp_matches(tagged" in sql or "(DESCRIBE " in sql:  # no path of the model leads elsewhere
             return []
         sql = _OWN_QUERY.sub(lambda found: f"FROM ({found[1]})".replace("''", "'"), sql)
         sql = re.sub(r"\$(\d)", r"?\1", sql)
