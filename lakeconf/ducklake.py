@@ -46,8 +46,8 @@ OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}
 # DuckDB runs the text of a SQLite view as its own SQL. Triggers run during writes. Neither has pages of its own. An
 # index can have other values than its table, and answer some queries, so only those of DuckLake's keys are admitted.
 SQLITE_NO_TABLES = """
-    SELECT name FROM sqlite_master AS m WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0
-        OR type = 'index' AND tbl_name LIKE 'ducklake%' AND (sql IS NOT NULL
+    SELECT name FROM sqlite_master AS m WHERE type NOT IN ('table', 'index') OR typeof(rootpage) <> 'integer'
+        OR rootpage = 0 OR type = 'index' AND tbl_name LIKE 'ducklake%' AND (sql IS NOT NULL
             OR name || coalesce((SELECT group_concat(name) FROM pragma_index_info(m.name)), '') NOT IN (
                 'sqlite_autoindex_ducklake_snapshot_1snapshot_id', 'sqlite_autoindex_ducklake_schema_1schema_id',
                 'sqlite_autoindex_ducklake_data_file_1data_file_id',

@@ -49,6 +49,10 @@ _NOT_ADMITTED = " UNION ALL ".join(
     f"WHERE NOT regexp_full_match(CAST({column} AS VARCHAR), '{form}')"
     for (table, column), form in SPLICED.items()
 )
+_MISSING = " UNION ALL ".join(
+    f"SELECT '{column}', NULL, false FROM ducklake_{table} WHERE {column} IS NULL"  # noqa: S608
+    for table, column in (("table", "table_name"), ("view", "view_name"), ("view", "sql"))
+)
 # DuckDB would run the SQL of a view where lakeconf has looked up a table. lakeconf reads only tables in its own schema.
 _HIDING = f"""
     WITH named AS (
@@ -91,6 +95,7 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
             FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL
         ) WHERE NOT admitted OR (is_folder AND tagged[1] = 'A' AND NOT starts_with(path, {literal(root)}))
         UNION ALL {_NOT_ADMITTED}
+        UNION ALL {_MISSING}
         UNION ALL ({_HIDING})
         """  # noqa: S608
     )
@@ -157,7 +162,9 @@ def check_folder(root: str, folder: str) -> None:
 def _not_admitted(kind: str, path: object) -> CatalogError:
     shown = repr(path)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    if any(kind == column for _, column in SPLICED):
+    if path is None:
+        problem = f"{kind} NULL"
+    elif any(kind == column for _, column in SPLICED):
         problem = f"{kind} {shown}, which could run as SQL"
     elif kind == "view":
         problem = f"view {shown} in place of a table"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Rows = TypeVar("Rows")
 
 # A quoted name is matched too, so that its text is not taken for changes.
-_CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d+)(?:,|$)')
+_CHANGED = re.compile(r'"(?:[^"]|"")*"|(?P<change>[a-z_]+):(?P<table>\d{1,19})(?:,|$)')
 # Maintenance: these changes move rows between files and keep the contents of the table.
 _FLUSHES = ("inline_flush", "flushed_inlined")
 MERGES = ("merge_adjacent", "compacted_table")  # of files by DuckLake

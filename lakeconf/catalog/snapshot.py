@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, SupportsIndex
 
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.errors import LakeconfError, SnapshotNotFoundError
+from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -151,5 +151,7 @@ def _range_in_words(transaction: MetadataTransaction) -> str:
 
 def _snapshot(row: tuple[Any, ...]) -> Snapshot:
     version, microseconds, schema_version, changes, author, message, extra_info = row
+    if microseconds is None:
+        raise CatalogError(f"the catalog has no time of snapshot {version}", hint="restore a backup of the catalog")
     time = _EPOCH + timedelta(microseconds=microseconds)
     return Snapshot(version, time, schema_version, changes or "", author, message, extra_info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -168,9 +169,10 @@ class Draft:
         origin = self.origins[around]
         place = (*origin.place, *key[len(around) :])
         if origin.variable is not None and code not in (Code.UNSET_VARIABLE, Code.MALFORMED_VARIABLE):
+            if code in (Code.ALIAS, Code.UNKNOWN_TYPE):  # they quote the value, which may be too short to be found
+                message = re.sub(r"(['\"]).*\1", f"'${{{origin.variable}}}'", message)
+                hint = "change the value of the variable"  # other hints about names are made from the value
             message += f" (from the variable {origin.variable})"
-            # Other hints about names are made from the value.
-            hint = "change the value of the variable" if code in (Code.ALIAS, Code.UNKNOWN_TYPE) else hint
         message, hint = self.shown(message), None if hint is None else self.shown(hint)
         self.problems.append(self._source.problem(code, message, hint=hint, key=place, store=self.name))
 

@@ -228,11 +228,14 @@ def _open(path: Path, catalog: Path) -> int:
 
 
 def _create(path: Path, catalog: Path, flags: int) -> int | None:
-    """Creates a lock file with the permissions of the catalog; returns None if it already exists."""
+    """Creates a lock file for all who may write to the catalog; returns None if it already exists.
+
+    Whoever can read a file can lock it.
+    """
     if os.path.lexists(path):
         return None
     try:
-        mode = stat.S_IMODE(os.stat(catalog).st_mode) & 0o666
+        mode = (os.stat(catalog).st_mode & 0o222) * 3  # reads and writes
     except FileNotFoundError:
         mode = None
     try:

@@ -16,7 +16,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
 from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
-from lakeconf.errors import CatalogError, StorageError
+from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import EventLogger
 from lakeconf.sql import listing_sql, literal
@@ -100,7 +100,10 @@ class Cleanup:
             self.marker.record()
         if removal.paths:
             # Not by DuckLake, which would read the catalog again: these paths have been checked.
-            remove_files(self.reader.connection, removal.paths)
+            if "://" in self.reader.data_path:
+                remove_files(self.reader.connection, removal.paths)
+            else:
+                self._remove_local(removal.paths)
         if rows:
             ids, paths = (", ".join(map(literal, each)) for each in zip(*rows, strict=True))
             scheduled = f"{self.reader.metadata}.ducklake_files_scheduled_for_deletion"
@@ -108,6 +111,22 @@ class Cleanup:
         for path in removal.paths:
             _log.info("removed %s", path)
         return removal
+
+    def _remove_local(self, paths: Sequence[str]) -> None:
+        """Removes files below the data path, also if somebody puts links in the place of folders meanwhile."""
+        root = _real(self.reader.data_path)
+        for path in map(_real, paths):
+            _refuse([path] * (not path.startswith(root)), f"that are not below {root}", hint=_HINT)
+            *folders, name = path.removeprefix(root).split("/")
+            hint = "find out who puts links in the place of folders"
+            with storage_errors(f"{path} cannot be removed", hint=hint), contextlib.ExitStack() as opened:
+                opened.enter_context(contextlib.suppress(FileNotFoundError))
+                at = None
+                for folder in (root, *folders):
+                    flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_NOFOLLOW if at is not None else 0)
+                    at = os.open(folder, flags, dir_fd=at)
+                    opened.callback(os.close, at)
+                os.unlink(name, dir_fd=at)
 
     def _scheduled(self, older_than: datetime) -> dict[str, tuple[int, str]]:
         """The scheduled files that may be removed, each with the id and path of its row."""

@@ -97,11 +97,11 @@ def test_symbolic_link_to_the_catalog_uses_the_same_locks(catalog: Path) -> None
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o000])
-def test_new_lock_file_has_the_permissions_of_the_catalog(umask: int, catalog: Path) -> None:
+def test_new_lock_file_is_for_those_who_may_write_to_the_catalog(umask: int, catalog: Path) -> None:
     """Without permissions to execute it."""
     old = os.umask(umask)
     try:
-        for mode, expected in ((0o664, 0o664), (0o600, 0o600), (0o4751, 0o640)):
+        for mode, expected in ((0o664, 0o660), (0o600, 0o600), (0o4751, 0o600), (0o644, 0o600)):
             catalog.chmod(mode)
             path = lock_file(catalog, "writers")
             with FileLocks(catalog).exclusive():

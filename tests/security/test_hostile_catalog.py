@@ -169,6 +169,22 @@ def test_index_with_other_values_than_its_table_is_refused(store: Store, tmp_pat
             use(store)
 
 
+def test_missing_text_is_an_error(store: Store, tmp_path: Path) -> None:
+    with store.connect() as native:
+        native.execute("CREATE VIEW v AS FROM t")
+    for table, column, what in (
+        ("table", "table_name", "the catalog names the table_name NULL"),
+        ("view", "view_name", "the catalog names the view_name NULL"),
+        ("view", "sql", "the catalog names the sql NULL"),
+        ("snapshot", "snapshot_time", "the catalog has no time of snapshot"),
+    ):
+        shutil.copy(tmp_path / "catalog", tmp_path / "kept")
+        write_catalog(tmp_path, f"UPDATE ducklake_{table} SET {column} = NULL")
+        with pytest.raises(CatalogError, match=what):
+            store.open().snapshots()
+        shutil.copy(tmp_path / "kept", tmp_path / "catalog")
+
+
 def test_numbers_that_are_strings_do_not_become_sql(store: Store, tmp_path: Path) -> None:
     scheduled, written = "ducklake_files_scheduled_for_deletion", tmp_path / "written.csv"
     write_catalog(tmp_path, f"ALTER TABLE {scheduled} RENAME COLUMN data_file_id TO old")
@@ -232,6 +248,29 @@ def test_text_that_ducklake_writes_into_sql_does_not_run(table: str, column: str
             with pytest.raises(CatalogError, match="which could run as SQL"):
                 use(lake)
     assert not written.exists()
+
+
+def test_link_that_replaces_a_folder_during_a_cleanup_is_not_followed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, folder = tmp_path / "home" / "id_rsa", tmp_path / "data" / "x"
+    victim.parent.mkdir()
+    victim.touch()
+    folder.mkdir()
+    record = LakeMarker.record
+
+    def recorded(marker: LakeMarker) -> None:
+        record(marker)
+        folder.rmdir()
+        folder.symlink_to(victim.parent)
+
+    scheduled = "INSERT INTO ducklake_files_scheduled_for_deletion VALUES (98, 'x/id_rsa', 1, '2020-01-01 00:00:00+00')"
+    with store.open() as lake:
+        write_catalog(tmp_path, scheduled)
+        monkeypatch.setattr(LakeMarker, "record", recorded)
+        with pytest.raises(CatalogError, match="lists files for removal that are not below"):
+            lake.maintenance.cleanup(older_than=timedelta(days=1))
+    assert victim.exists()
 
 
 def test_registered_files_of_other_buckets_are_read(remote: Store, s3_server: S3Server) -> None:

@@ -34,8 +34,7 @@ def made(path: Path, *statements: str) -> SQLiteMetadata:
     """The backend of a file in which the statements ran."""
     with closing(sqlite3.connect(path)) as connection:
         for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+            connection.executescript(statement)
     return SQLiteMetadata(uri=str(path))
 
 
@@ -58,6 +57,8 @@ SQLITE = {
     "view": "CREATE VIEW v AS SELECT 1",
     "trigger": "CREATE TRIGGER v AFTER INSERT ON ducklake_metadata BEGIN DELETE FROM ducklake_metadata; END",
     "virtual table": "CREATE VIRTUAL TABLE v USING fts5(t)",
+    "virtual table of a page": "CREATE VIRTUAL TABLE v USING fts5(t); PRAGMA writable_schema = ON; "
+    "UPDATE sqlite_master SET rootpage = x'30' WHERE name = 'v'",
     "index": "CREATE INDEX v ON ducklake_metadata (key)",
     "constraint": "CREATE TABLE ducklake_view (view_id INT, schema_id INT PRIMARY KEY)",
     "another key": "CREATE TABLE ducklake_schema (path VARCHAR PRIMARY KEY)",
