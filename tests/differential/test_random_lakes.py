@@ -150,3 +150,20 @@ def test_files_with_dropped_types_that_spark_4_0_does_not_know(
         assert not _wrong(spark, files, version, seen)
     assert not _wrong_in_range(spark, files, first, last)
     assert seen == {"compared": 3}
+
+
+@pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
+def test_structs_that_have_lost_all_fields_of_a_file(files: Lake, session: str, request: pytest.FixtureRequest) -> None:
+    """DuckDB reads a struct inside of another value as not NULL then, and a column as it is."""
+    files.run(
+        "CREATE TABLE lake.t (i INTEGER, z STRUCT(q INT), o STRUCT(z STRUCT(q INT), k INT), l STRUCT(q INT)[])",
+        "INSERT INTO lake.t VALUES (1, NULL, NULL, NULL), (2, {q: 1}, {z: {q: 1}, k: 1}, [{q: 1}, NULL]), "
+        "(3, {q: NULL}, {z: NULL, k: 1}, []), (4, NULL, {z: {q: NULL}, k: NULL}, [NULL])",
+        *(f"ALTER TABLE lake.t ADD COLUMN {name}.w INT" for name in ("z", "o.z", "l.element")),
+        *(f"ALTER TABLE lake.t DROP COLUMN {name}.q" for name in ("z", "o.z", "l.element")),
+        "INSERT INTO lake.t VALUES (5, {w: 1}, {z: {w: 1}, k: 1}, [{w: 1}])",
+    )
+    seen = Counter[str]()
+    for version in range(files.newest - 7, files.newest + 1):
+        assert not _wrong(request.getfixturevalue(session), files, version, seen)
+    assert seen == {"compared": 8}

@@ -40,7 +40,8 @@ class Found:
     field_id: int | None  # the field id to request; None if columns are matched by name
     type: str  # the type in the file, as `Stored.type`
     children: tuple[Found | None, ...] = ()  # the location of each child of the column; None if the file lacks it
-    # For a struct without any requested field in the file: a field that shows if the struct is NULL.
+    # For a column, a struct without any requested field in the file: a field that shows if the struct is NULL. DuckDB
+    # reads such a struct inside of another value as not NULL, so a field has none, and DuckDB reads the file.
     witness: Found | None = None
 
 
@@ -94,8 +95,7 @@ def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
     if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
         return True
     return any(
-        child.initial_default is not None or needs_footer(child, keeps_structs=keeps_structs)
-        for child in column.children
+        child.initial_default is not None or needs_footer(child, keeps_structs=False) for child in column.children
     )
 
 
@@ -275,9 +275,13 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _field(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
+    return reading(column, replace(found, witness=None), can_filter=can_filter)
+
+
 def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
     places = list(zip(column.children, found.children, strict=True))
-    inner = [None if at is None else reading(child, at, can_filter=can_filter) for child, at in places]
+    inner = [None if at is None else _field(child, at, can_filter=can_filter) for child, at in places]
     if any(how is None and at is not None for how, at in zip(inner, found.children, strict=True)):
         return None
     fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
@@ -369,7 +373,7 @@ def _places(column: Column, found: Found) -> list[Reading] | None:
     """How to read the element of a list, or the key and the value of a map."""
     inner = []
     for child, at in zip(column.children, found.children, strict=False):
-        how = None if at is None else reading(child, at, can_filter=False)
+        how = None if at is None else _field(child, at, can_filter=False)
         if how is None:
             return None
         inner.append(how)
