@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import shutil
 import socket
 import sqlite3
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import duckdb
 import pyarrow as pa
 import pytest
@@ -18,6 +22,7 @@ from strength import some
 import lakeconf
 from lakeconf import Store
 from lakeconf.catalog.admission import SPLICED, check_folder
+from lakeconf.cli.app import commands, run
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.inspection.read_only_sql import query
@@ -25,7 +30,6 @@ from lakeconf.inspection.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from servers import S3Server
 
@@ -434,3 +438,94 @@ def test_ducklake_writes_no_other_text_into_sql(tmp_path: Path) -> None:
                 except duckdb.Error as error:
                     messages.append(f"{table}.{column}: {statement}: {error}")
     assert [one for one in messages if "syntax error" in one or "unterminated" in one] == []
+
+
+# What users run, each with a lake; the others read only the configuration.
+_COMMANDS = (
+    "doctor, tables, tables t, snapshots, sql FROM t, sql FROM v, sql SELECT m(1), report -o report.html, graph, plan, "
+    "diff dev dev t, copy dev other --yes, restore t --version 3 --yes, run --yes, load more.csv t --yes, test, "
+    "maintain --dry-run, maintain --yes"
+)
+COMMANDS = _COMMANDS.split(", ")
+WITHOUT_LAKE = {"init", "validate", "stores", "preview-sql", "export"}
+TEXTS: dict[str, str | None] = {
+    "URL": "{old}?s3_endpoint={host}&s3_use_ssl=false&s3_url_style=path",
+    "SQL": "{old}'); COPY (SELECT 1 AS x) TO '{written}'; --",
+    "terminal": "\x1b[2J<script>alert(1)</script>\u202e\r\n::error::x",
+    "nothing": None,
+}
+PARTS = 30
+
+
+def fill(store: Store, bucket: str) -> None:
+    """Gives a lake something in each table of the catalog."""
+    with store.connect() as native:
+        native.execute("CALL dev.set_option('data_inlining_row_limit', 5); INSERT INTO t VALUES (77, 'c')")
+        native.execute("CREATE VIEW v AS FROM t; CREATE MACRO m(p := 1) AS p + 1; ALTER TABLE t SET SORTED BY (id ASC)")
+        native.execute(
+            "COMMENT ON TABLE t IS 'a'; COMMENT ON COLUMN t.id IS 'b'; ALTER TABLE t ADD COLUMN d INT DEFAULT 3"
+        )
+        native.execute(f"COPY (SELECT 5::BIGINT AS id, 'b' AS name, 1 AS d) TO 's3://{bucket}/lake/x.parquet'")
+        native.execute(f"CALL ducklake_add_data_files('dev', 't', 's3://{bucket}/lake/x.parquet')")
+        native.execute("ALTER TABLE t SET PARTITIONED BY (name); INSERT INTO t SELECT i, 'd', i FROM range(30) r(i)")
+
+
+def test_every_command_is_tried() -> None:
+    names = set(commands.list_commands(click.Context(commands)))
+    assert names - WITHOUT_LAKE - {"verify"} == {command.split()[0] for command in COMMANDS}  # USES has `verify`
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_hostile_text_in_every_column(
+    part: int,
+    tmp_path: Path,
+    s3_server: S3Server,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage, written = in_bucket(s3_server), tmp_path / "written"
+    text = "[pipeline.models.'a.m']\nkind = 'full'\nsql = 'm.sql'\n"
+    for name in ("dev", "other"):
+        text += f"[stores.{name}.metadata_backend]\ntype = 'sqlite'\nuri = '{name.replace('dev', 'catalog')}'\n"
+        values = storage | {"prefix": name.replace("dev", "lake")}
+        text += f"[stores.{name}.storage_backend]\n" + "".join(f"{key} = {json.dumps(values[key])}\n" for key in values)
+    (tmp_path / "lakeconf.toml").write_text(f"default_store = 'dev'\n{text}")
+    (tmp_path / "m.sql").write_text("SELECT id FROM main.t")
+    (tmp_path / "more.csv").write_text("id,name,d\n78,z,1\n")
+    store = lakeconf.init().get_store()
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS, idempotency_key="k")
+        lake.table("t").delete("id = 3")
+    fill(store, str(storage["bucket"]))
+    columns = [
+        (table, column)
+        for table in _column(tmp_path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+        for column, kind in _rows(tmp_path, f"SELECT name, type FROM pragma_table_info('{table}')")
+        if kind == "VARCHAR" and _column(tmp_path, f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
+    ]
+    assert len(columns) > 40
+    shutil.copy("catalog", "kept")
+    for (table, column), (kind, hostile) in itertools.product(columns[part::PARTS], TEXTS.items()):
+        for use in [*COMMANDS, *USES]:
+            shutil.copy("kept", "catalog")
+            for name in ("other", "report.html"):
+                Path(name).unlink(missing_ok=True)
+            for old in set(_column(tmp_path, f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")):
+                new = hostile and hostile.format(old=old, host=f"127.0.0.1:{listener.port}", written=written)
+                with contextlib.suppress(sqlite3.IntegrityError):
+                    write_catalog(tmp_path, f"UPDATE {table} SET {column} = ? WHERE {column} = ?", new, old)
+            if use in USES:
+                with contextlib.suppress(LakeconfError), store.open() as lake:
+                    USES[use](lake)
+            else:
+                run(use.split(maxsplit=1) if use.startswith("sql") else use.split())
+            place, (out, err) = (table, column, kind, use), capsys.readouterr()
+            page = Path("report.html").read_text() if Path("report.html").exists() else ""
+            assert listener.connections() == 0, place
+            assert not written.exists(), place
+            assert [
+                one for one in ("\x1b[2J", "\u202e", "\n::error", str(storage["secret"])) if one in out + err
+            ] == [], place
+            assert "<script>alert" not in page, place
