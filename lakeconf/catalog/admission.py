@@ -49,9 +49,13 @@ _NOT_ADMITTED = " UNION ALL ".join(
     f"WHERE NOT regexp_full_match(CAST({column} AS VARCHAR), '{form}')"
     for (table, column), form in SPLICED.items()
 )
+_NEEDED = (
+    *(("table", "table_name"), ("view", "view_name"), ("view", "sql"), ("macro", "macro_name"), ("macro_impl", "sql")),
+    *(("files_scheduled_for_deletion", "path"), ("inlined_data_tables", "table_name")),
+)
 _MISSING = " UNION ALL ".join(
     f"SELECT '{column}', NULL, false FROM ducklake_{table} WHERE {column} IS NULL"  # noqa: S608
-    for table, column in (("table", "table_name"), ("view", "view_name"), ("view", "sql"))
+    for table, column in _NEEDED
 )
 # DuckDB would run the SQL of a view where lakeconf has looked up a table. lakeconf reads only tables in its own schema.
 _HIDING = f"""
@@ -92,7 +96,7 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         FROM (
             SELECT kind, path, CASE CAST(path_is_relative AS BOOLEAN) WHEN true THEN 'R' WHEN false THEN 'A' END || path
                 AS tagged, kind IN ('schema', 'table') AS is_folder
-            FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL
+            FROM ({_PATHS.format(new=new)}) WHERE path IS NOT NULL OR kind LIKE '% file'
         ) WHERE NOT admitted OR (is_folder AND tagged[1] = 'A' AND NOT starts_with(path, {literal(root)}))
         UNION ALL {_NOT_ADMITTED}
         UNION ALL {_MISSING}

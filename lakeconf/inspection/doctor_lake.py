@@ -127,7 +127,7 @@ def _some(paths: Sequence[str]) -> str:
 def _server(store: Store) -> CatalogServer:
     server = store.metadata_backend.server()
     if server is None:
-        raise Skip("the metadata backend has no server that can be asked")
+        raise Skip("only PostgreSQL catalogs have a server to ask")
     return server
 
 

@@ -65,7 +65,7 @@ def test_local_store_and_missing_lake(project: Path, capsys: pytest.CaptureFixtu
     assert [line[:20].strip("✓-! ") for line in lines[:-1] if "hint:" not in line] == list(STEPS)
     assert lines[-1] == "dev works"
     assert "✓ version             DuckLake 1.0, 1 snapshot" in lines
-    assert "- clock               the metadata backend has no server that can be asked" in lines
+    assert "- clock               only PostgreSQL catalogs have a server to ask" in lines
     assert sorted(project.rglob("*")) == before
 
 

@@ -180,6 +180,7 @@ def test_missing_text_is_an_error(store: Store, tmp_path: Path) -> None:
         ("table", "table_name", "the catalog names the table_name NULL"),
         ("view", "view_name", "the catalog names the view_name NULL"),
         ("view", "sql", "the catalog names the sql NULL"),
+        ("data_file", "path", "the catalog names the data file NULL"),
         ("snapshot", "snapshot_time", "the catalog has no time of snapshot"),
     ):
         shutil.copy(tmp_path / "catalog", tmp_path / "kept")
