@@ -147,6 +147,7 @@ def test_column_names_with_special_characters(lake: Lake, name: str) -> None:
     lake.create_table("t", frame)
     lake.table("t").append(frame)
     lake.table("t").update({name: 5}, "id = 1")
+    lake.table("t").update({"id": nw.col("id") * 1}, "id = 1")
     assert rows(lake, "FROM t") == [(1, 5), (2, 2)]
     if set(name) & set('."`*'):
         for refused in (

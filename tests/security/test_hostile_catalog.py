@@ -455,7 +455,7 @@ TEXTS: dict[str, str | None] = {
     "terminal": "\x1b[2J<script>alert(1)</script>\u202e\r\n::error::x",
     "nothing": None,
 }
-PARTS = 30
+PARTS = 60
 
 
 def fill(store: Store, bucket: str) -> None:
