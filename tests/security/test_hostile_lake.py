@@ -17,7 +17,7 @@ from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnsafeQuery
 from lakeconf.inspection.read_only_sql import query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from password_thief import PasswordThief
@@ -149,12 +149,13 @@ def test_views_in_place_of_tables_are_not_read(table: str, hostile_lake: Path, t
         if schema == "lakeconf":
             write_catalog(hostile_lake, "UPDATE ducklake_table SET table_name = 'kept' WHERE table_name = ?", name)
         store.connect().execute("CREATE SCHEMA more")  # a new snapshot
-        for use in (lambda: pub.append([{"id": 1}], idempotency_key="second"), pub.to_arrow, pub.history):
+        uses: list[Callable[[], object]] = [
+            lambda: pub.append([{"id": 1}], idempotency_key="second"),
+            *(pub.to_arrow, pub.history, store.open, lambda: query(store, "FROM pub")),
+        ]
+        for use in uses:
             with pytest.raises(CatalogError, match=f"(?i)view '{table}' in place of a table"):
                 use()
-    for use in (store.open, lambda: query(store, "FROM pub")):
-        with pytest.raises(CatalogError, match=f"(?i)view '{table}' in place of a table"):
-            use()
     assert thief.seen == []
 
 
