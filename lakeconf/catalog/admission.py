@@ -51,7 +51,7 @@ _NOT_ADMITTED = " UNION ALL ".join(
 )
 _NEEDED = (
     *(("table", "table_name"), ("view", "view_name"), ("view", "sql"), ("macro", "macro_name"), ("macro_impl", "sql")),
-    *(("files_scheduled_for_deletion", "path"), ("inlined_data_tables", "table_name")),
+    *(("files_scheduled_for_deletion", "path"), ("inlined_data_tables", "table_name"), ("schema", "schema_name")),
 )
 _MISSING = " UNION ALL ".join(
     f"SELECT '{column}', NULL, false FROM ducklake_{table} WHERE {column} IS NULL"  # noqa: S608

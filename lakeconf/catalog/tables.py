@@ -281,7 +281,7 @@ def _columns(versions: Sequence[_Version], snapshot_id: int) -> tuple[Column, ..
     name_owners: dict[tuple[int | None, str], set[int]] = defaultdict(set)
     children: dict[int | None, list[_Version]] = defaultdict(list)
     for version in versions:
-        if not _TYPE_NAME.fullmatch(str(version.type)):
+        if not version.name or not _TYPE_NAME.fullmatch(str(version.type)):
             raise CatalogError(
                 f"the catalog names the unknown type {version.type!r} of the column {version.name!r}",
                 hint="find out who writes to the catalog, and restore a backup of it",
@@ -391,6 +391,8 @@ def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, 
     known = {column.name for column in table.columns}
     keys = []
     for expression, direction, nulls in rows:
+        if None in (expression, direction, nulls):
+            return None
         quoted = re.fullmatch(r'"((?:[^"]|"")+)"', expression)
         name = quoted[1].replace('""', '"') if quoted else expression
         if name not in known:
