@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from lakeconf.logs import escaped
+
 # A hostile configuration may contain many long names; comparing or listing all of them would take minutes.
 _LISTED, _COMPARED, _LONGEST = 20, 200, 200
 
@@ -31,7 +33,8 @@ class LakeconfError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        text = f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        return "\n".join(map(escaped, text.split("\n")))  # names of a lake are in tracebacks, too
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__))

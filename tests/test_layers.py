@@ -12,7 +12,7 @@ from source_tree import PACKAGE, Import, all_imports, imports_of, sources
 BASE: dict[str, set[str]] = {
     "arguments": {"errors"},
     "wording": set(),
-    "errors": set(),
+    "errors": {"logs"},
     "logs": set(),
     "secret": {"errors"},
     "ducklake": {"errors"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import lakeconf
+from lakeconf.errors import CatalogError
 from lakeconf.logs import EventLogger, TerminalFormatter, escaped
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def test_every_control_character_is_escaped_and_printable_text_is_not() -> None:
     for code in (0x00, 0x09, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200F, 0x2028, 0x202E, 0x2069):
         assert escaped(f"a{chr(code)}b").isprintable()
     assert escaped("Größe 数 'a' {b} \\n") == "Größe 数 'a' {b} \\n"
+
+
+def test_text_of_an_error_controls_no_terminal() -> None:
+    """Python prints it in a traceback, also outside of the commands."""
+    error = CatalogError("no table \x1b[2J\u202e", hint="a\nb\x07")
+    assert str(error) == "no table \\x1b[2J\\u202e\n  hint: a\nb\\x07"
 
 
 def test_traceback_is_escaped_line_by_line() -> None:
