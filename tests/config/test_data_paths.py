@@ -130,18 +130,14 @@ def test_symbolic_links_are_resolved(tmp_path: Path) -> None:
     assert codes((catalogs[0], data), (catalogs[1], link)) == []
 
 
-def test_validating_one_store_compares_it_with_all_others() -> None:
+def test_validating_one_store_compares_it_with_all_others_and_init_with_none() -> None:
+    """A job that uses one store does not need the variables of other stores."""
     stores = {
         name: {"metadata_backend": sqlite(name), "storage_backend": local(path)}
         for name, path in {"a": "/data", "b": "/data/b", "c": "/other"}.items()
     }
     for named, found in (("a", ["b"]), ("b", ["b"]), ("c", [])):
         assert [problem.store for problem in validate({"stores": stores}, named)] == found
-
-
-def test_init_does_not_check_data_paths() -> None:
-    """A job that uses one store does not need the variables of other stores."""
-    stores = {name: {"metadata_backend": sqlite(name), "storage_backend": local("/data")} for name in "ab"}
     assert init({"stores": stores}).get_store("b").name == "b"
 
 
@@ -197,13 +193,9 @@ def test_only_different_parameters_clash() -> None:
         assert (readings.clashes("a"), readings.clashes("b")) == ([("mine", "b")] * clash, [("mine", "a")] * clash), one
 
 
-def test_duckdb_ignores_the_case_of_names() -> None:
+def test_secrets_clash_whose_names_differ_in_case_or_types_differ() -> None:
     readings = Readings(bucket("a", "Mine") + bucket("b", "mINE", key_id="other"))
-    assert readings.clashes("a") == [("Mine", "b")]
-    assert readings.clashes("b") == [("mINE", "a")]
-
-
-def test_secrets_of_another_type_clash() -> None:
+    assert (readings.clashes("a"), readings.clashes("b")) == ([("Mine", "b")], [("mINE", "a")])
     readings = Readings(bucket("a") + bucket("b").replace('type = "s3"', 'type = "gcs"').replace("s3://", "gs://"))
     assert readings.clashes("a") == [("mine", "b")]
 
@@ -226,8 +218,10 @@ def test_invalid_store_and_reference_do_not_clash() -> None:
     assert broken.clashes("a") == []
 
 
-def test_stores_with_equal_fields_can_share_a_secret(variables: None) -> None:
+def test_stores_share_a_secret_with_equal_fields_or_by_its_name(variables: None) -> None:
     assert validate(stores(prod=PROD, staging={"extends": "prod", "alias": "other"})) == []
+    reader = {**PROD, "metadata_backend": {"type": "postgres", "secret_name": "prod_catalog"}}
+    assert validate(stores(prod=PROD, reader=reader)) == []
 
 
 def test_shared_secret_with_different_fields_is_refused(variables: None) -> None:
@@ -237,11 +231,6 @@ def test_shared_secret_with_different_fields_is_refused(variables: None) -> None
         (problem,) = problems_of(source, name)
         assert problem.code == "LC055"
         assert other in problem.message
-
-
-def test_store_can_refer_to_the_secret_of_another_store(variables: None) -> None:
-    reader = {**PROD, "metadata_backend": {"type": "postgres", "secret_name": "prod_catalog"}}
-    assert validate(stores(prod=PROD, reader=reader)) == []
 
 
 def test_generated_secret_names_are_unique(variables: None) -> None:

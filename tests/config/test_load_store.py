@@ -72,11 +72,15 @@ def test_store_has_its_name_alias_options_and_backends() -> None:
     assert store.storage_backend.location == "/conf/data/"
 
 
-@pytest.mark.parametrize("committer", ["auto", "public", "staged"])
-def test_store_has_its_committer(committer: str) -> None:
-    read = reading_of(with_keys('committer = "${C}"'), {"C": committer}).store
-    assert read is not None
-    assert read.committer == committer
+def test_store_has_its_committer_and_its_alias() -> None:
+    for committer in ("auto", "public", "staged"):
+        read = reading_of(with_keys('committer = "${C}"'), {"C": committer}).store
+        assert read is not None
+        assert read.committer == committer
+    for alias in ("a", "_", "a_1", "_2", "lake__x"):
+        read = reading_of(with_keys(f'alias = "{alias}"')).store
+        assert read is not None
+        assert read.alias == alias
 
 
 def test_reading_shows_no_value() -> None:
@@ -91,6 +95,11 @@ def test_untrusted_file_with_variables_gives_no_store_and_no_problems() -> None:
     reading = reading_of(POSTGRES_S3, untrusted=True)
     assert (reading.store, reading.problems) == (None, ())
     assert reading_of(BACKENDS, untrusted=True).store is not None
+    draft = draft_of(TEXT, untrusted=True)
+    assert draft.problems == []
+    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
+    malformed = draft_of('[stores.dev]\nalias = "${1}"', untrusted=True)
+    assert [problem.code for problem in malformed.problems] == ["LC031"]
 
 
 # Problems of the table.
@@ -113,13 +122,6 @@ def test_problems_of_all_parts_are_reported_in_the_order_of_the_file() -> None:
 
 
 # The alias.
-
-
-def test_valid_alias() -> None:
-    for alias in ("a", "_", "a_1", "_2", "lake__x"):
-        store = reading_of(with_keys(f'alias = "{alias}"')).store
-        assert store is not None
-        assert store.alias == alias
 
 
 @pytest.mark.parametrize(
@@ -185,16 +187,12 @@ def test_text_of_a_variable_gets_the_type_of_the_option() -> None:
         assert dict(store.attach_options) == {name: expected}, name
 
 
-def test_options_after_an_unset_one_are_checked() -> None:
+def test_options_that_are_invalid_beside_another_are_reported() -> None:
     text = with_keys('attach_options = { snapshot_time = "${UNSET}", read_only = 1 }')
     assert [one[0] for one in problems(text)] == ["LC030", "LC054"]
-
-
-def test_options_that_contradict_each_other_are_reported_at_the_option() -> None:
     text = with_keys("attach_options = { snapshot_version = 1, read_only = false }")
-    code, message, hint, key, line = problem(text)
-    assert (code, hint, key, line) == (Code.FIELDS.code, "remove it", "stores.dev.attach_options.read_only", 2)
-    assert message == "a lake that is pinned at a snapshot is read-only"
+    message = "a lake that is pinned at a snapshot is read-only"
+    assert problem(text) == (Code.FIELDS.code, message, "remove it", "stores.dev.attach_options.read_only", 2)
 
 
 # Secrets.
@@ -226,17 +224,6 @@ secret = "inherited"
 """
 
 
-def draft_of_data(data: dict[str, Any], **environment: str) -> Draft:
-    """The draft of the store `dev` of a dict."""
-    source = Source({"stores": {"dev": data}})
-    return Draft(Inheritance(source, source.data["stores"]), "dev", environment)
-
-
-def reported(draft: Draft, *arguments: Any, **more: Any) -> Problem:
-    draft.report(*arguments, **more)
-    return draft.problems[-1]
-
-
 # Values and origins.
 
 
@@ -259,7 +246,8 @@ def test_values_are_resolved_at_every_depth() -> None:
 
 def test_other_objects_are_kept_and_paths_become_texts() -> None:
     secret = Secret("x")
-    draft = draft_of_data({"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None})
+    source = Source({"stores": {"dev": {"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None}}})
+    draft = Draft(Inheritance(source, source.data["stores"]), "dev", {})
     assert draft.values == {"a": "/a/${X}", "b": secret, "c": 1.5, "d": None}
     assert draft.file_name == "the configuration"
 
@@ -267,21 +255,16 @@ def test_other_objects_are_kept_and_paths_become_texts() -> None:
 # Variables that cannot be resolved.
 
 
-def test_untrusted_file_reads_no_variable_and_reports_none_as_missing() -> None:
-    draft = draft_of(TEXT, untrusted=True)
-    assert draft.problems == []
-    assert draft.unresolved == {("alias",), ("storage_backend", "list")}
-    malformed = draft_of('[stores.dev]\nalias = "${1}"', untrusted=True)
-    assert [problem.code for problem in malformed.problems] == ["LC031"]
-
-
 def test_message_and_hint_show_no_secret_and_no_value_of_a_variable() -> None:
     draft = draft_of(TEXT, {"ALIAS": "planted", "TOKEN": "hunter2"}, hidden=[Secret("else-where")])
     text = "planted hunter2 else-where inherited acme"
-    problem = reported(draft, Code.WRONG_VALUE, text, ("storage_backend", "bucket"), hint=text)
+    draft.report(Code.WRONG_VALUE, text, ("storage_backend", "bucket"), hint=text)
+    problem = draft.problems[-1]
     assert problem.message == "${ALIAS} *** *** inherited acme"
     assert problem.hint == problem.message
     assert draft.shown(text) == problem.message
+    draft = draft_of('[stores.dev]\nalias = "${X:?planted-9}"', hidden=[Secret("planted-9")])
+    assert draft.problems[0].message == "the variable X is not set: ***"
 
 
 @pytest.mark.parametrize(("value", "shown"), [("abc", "abc"), ("abcd", "${ONE}"), ("", ""), ("a\nb'c\\d", "${ONE}")])
@@ -303,15 +286,15 @@ def test_secrets_in_lists_and_tables_are_found() -> None:
     assert secret_texts({"dev": data}) == ("planted-1", "planted-2", "planted-3")
 
 
-def test_problem_while_the_values_are_read_masks_those_of_the_whole_configuration() -> None:
-    draft = draft_of('[stores.dev]\nalias = "${X:?planted-9}"', hidden=[Secret("planted-9")])
-    assert draft.problems[0].message == "the variable X is not set: ***"
-
-
 # Paths.
 
 
-def test_relative_path_starts_from_the_folder_of_the_file() -> None:
+def test_relative_path_starts_from_the_folder_of_the_file_and_links_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
     for path, expected in (
         ("data", "/conf/data"),
         ("./a/../b", "/conf/b"),
@@ -319,17 +302,10 @@ def test_relative_path_starts_from_the_folder_of_the_file() -> None:
         ("/abs/x/", "/abs/x"),
         ("", "/conf"),
         ("a b'c", "/conf/a b'c"),
+        ("~/data", f"{tmp_path}/data"),
+        (f"{tmp_path}/link/x", f"{tmp_path}/link/x"),
     ):
         assert draft_of("[stores.dev]").absolute(path) == expected, path
-
-
-def test_home_is_expanded_and_links_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    draft = draft_of("[stores.dev]")
-    assert draft.absolute("~/data") == str(tmp_path / "data")
-    assert draft.absolute(str(tmp_path / "link" / "x")) == str(tmp_path / "link" / "x")
 
 
 SUMMARIZED = """
@@ -423,10 +399,10 @@ def test_stores_and_pipeline_are_tables(value: object, kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["a", "dev", "a1", "a_b", "a1_2b_c3"])
-def test_valid_store_name(name: str) -> None:
-    assert STORE_NAME.fullmatch(name)
-    assert structure("", {"stores": {name: {}}}) == []
+def test_valid_store_name() -> None:
+    for name in ("a", "dev", "a1", "a_b", "a1_2b_c3"):
+        assert STORE_NAME.fullmatch(name)
+        assert structure("", {"stores": {name: {}}}) == []
 
 
 def test_invalid_store_name_is_reported_with_a_valid_one() -> None:

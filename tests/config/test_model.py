@@ -26,11 +26,12 @@ def test_the_only_store_is_the_default_or_the_one_that_is_named() -> None:
     assert config.get_store("a").name == "a"
 
 
-def test_without_a_default_store_the_hint_lists_the_stores() -> None:
+def test_hint_about_a_missing_default_or_an_unknown_store_lists_the_stores() -> None:
     (problem,) = problems_of(stores(a=DEV, b=DEV))
     assert problem.code == "LC022"
-    assert problem.hint is not None
-    assert "a, b" in problem.hint
+    assert "a, b" in str(problem.hint)
+    (problem,) = problems_of(stores(dev=DEV, prod=DEV), "prd")
+    assert (problem.code, problem.hint) == ("LC021", 'did you mean "prod"? use one of the stores: dev, prod')
 
 
 def test_the_default_store_may_be_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,37 +41,22 @@ def test_the_default_store_may_be_a_variable(monkeypatch: pytest.MonkeyPatch) ->
     assert init(source).get_store().name == "b"
     monkeypatch.setenv("LAKE", "c")
     assert [problem.code for problem in problems_of(source)] == ["LC021"]
+    unset = {**source, "default_store": "${UNSET}"}
+    assert init(unset).get_store("a").name == "a"
+    assert [problem.code for problem in problems_of(unset)] == ["LC030"]
+    assert [problem.code for problem in validate(unset)] == ["LC030"]
 
 
-def test_unset_default_store_does_not_affect_a_named_store() -> None:
-    source = {"default_store": "${LAKE}", **stores(a=DEV, b=DEV)}
-    assert init(source).get_store("a").name == "a"
-    assert [problem.code for problem in problems_of(source)] == ["LC030"]
-    assert [problem.code for problem in validate(source)] == ["LC030"]
-
-
-def test_unknown_store_hint_lists_the_known_stores() -> None:
-    (problem,) = problems_of(stores(dev=DEV, prod=DEV), "prd")
-    assert problem.code == "LC021"
-    assert problem.hint == 'did you mean "prod"? use one of the stores: dev, prod'
-
-
-def test_missing_variable_of_one_store_does_not_affect_another() -> None:
+def test_variables_of_a_store_are_read_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     config = init(stores(dev=DEV, prod=PROD))
     assert config.get_store("dev").name == "dev"
-    assert [problem.key for problem in problems_of(stores(prod=PROD))] == [
-        "stores.prod.metadata_backend.host",
-        "stores.prod.metadata_backend.password",
-    ]
-
-
-def test_variable_set_after_init_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = init(stores(prod=PROD))
-    with pytest.raises(ConfigError):
-        config.get_store()
+    with pytest.raises(ConfigError) as refused:
+        config.get_store("prod")
+    keys = [f"stores.prod.metadata_backend.{key}" for key in ("host", "password")]
+    assert [problem.key for problem in refused.value.problems] == keys
     monkeypatch.setenv("PGHOST", "h")
     monkeypatch.setenv("PGPASSWORD", "p")
-    assert config.get_store().name == "prod"
+    assert config.get_store("prod").name == "prod"
 
 
 def test_init_can_be_called_repeatedly(project: Path) -> None:
@@ -222,12 +208,9 @@ def test_backend_of_another_type_inherits_no_key(section: str) -> None:
     assert values(base + "port = 1")[section] == {"type": "x", "host": "h", "port": 1}
 
 
-def test_type_that_the_parent_does_not_name_replaces_nothing() -> None:
+def test_type_replaces_nothing_in_other_tables_or_if_the_parent_names_none() -> None:
     text = "[stores.base.storage_backend]\nhost = 'h'\n[stores.dev]\nextends = 'base'\n"
     assert values(f"{text}[stores.dev.storage_backend]\ntype = 'y'")["storage_backend"] == {"host": "h", "type": "y"}
-
-
-def test_type_has_no_meaning_in_other_tables() -> None:
     text = "[stores.base.other]\ntype = 'x'\na = 1\n[stores.dev]\nextends = 'base'\n[stores.dev.other]\ntype = 'y'"
     assert values(text)["other"] == {"type": "y", "a": 1}
 
@@ -249,17 +232,13 @@ def test_cycle_is_reported_alike_for_each_of_its_stores(name: str) -> None:
     )
 
 
-def test_problem_of_a_parent_belongs_to_the_store_that_was_asked_for() -> None:
+def test_problem_of_a_parent_is_reported_once_for_the_store_that_was_asked_for() -> None:
     problem = problem_of("[stores.dev]\nextends = 'base'\n[stores.base]\nextends = 'x'")
     assert (problem.store, problem.key, problem.line) == ("dev", "stores.base.extends", 4)
+    assert len(validate(stores(prod={**DEV, "allias": "x"}, staging={"extends": "prod"}))) == 1
 
 
 def test_variable_replaced_by_the_child_need_not_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "p")
     staging = {"extends": "prod", "metadata_backend": {"secret_name": "own", "host": "h"}}
     assert postgres(init(stores(prod=PROD, staging=staging)), "staging").host == "h"
-
-
-def test_problem_of_a_parent_is_reported_once(tmp_path: Path) -> None:
-    prod = {**DEV, "allias": "x"}
-    assert len(validate(stores(prod=prod, staging={"extends": "prod"}))) == 1

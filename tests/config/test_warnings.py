@@ -146,11 +146,9 @@ def test_bucket_without_tls(endpoint: str, off: str, file: Path, monkeypatch: py
             10,
         )
     ]
-
-
-def test_bucket_of_aws_without_tls(file: Path) -> None:
-    text = CATALOG + BUCKET + 'secret = "${TOKEN}"\nuse_ssl = false\n'
-    assert [one[1] for one in found(file, text)] == ["credentials and data go to the storage server without TLS"]
+    assert [one[1] for one in found(file, text.replace(f'endpoint = "{endpoint}"\n', ""))] == [
+        "credentials and data go to the storage server without TLS"
+    ]
 
 
 def test_catalog_without_tls(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +180,7 @@ def test_variable_without_braces(name: str, rest: str, file: Path) -> None:
             3,
         )
     ]
-
-
-def test_secret_without_braces_is_one_warning(file: Path) -> None:
-    (warning,) = found(file, CATALOG + BUCKET + 'secret = "$TOKEN"\n')
-    assert warning[0] == "LC064"
+    assert [one[0] for one in found(file, CATALOG + BUCKET + 'secret = "$TOKEN"\n')] == ["LC064"]
 
 
 # Order and selection.
