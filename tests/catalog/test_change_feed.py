@@ -173,19 +173,10 @@ def changed(source: Lake, since: int, until: int, name: str = "t") -> list[dict[
     return sorted(rows.to_pylist(), key=lambda row: (row[ROW_ID], row[BEGIN]))
 
 
-def test_flush_after_planning_is_a_retryable_error(usual: Lake) -> None:
+def test_flush_after_planning_is_a_retryable_error_and_the_plan_is_repeated(
+    usual: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)")
-    plan = plan_changes(usual.reader, "t", 2, 2)
-    usual.run(FLUSH)
-    with pytest.raises(CatalogError, match="the plan has 2 inlined rows, but the catalog has 0") as moved:
-        changed_inlined_rows(usual.reader, plan)
-    assert moved.value.retryable
-    again, rows = plan_changes_with_inlined_rows(usual.reader, "t", 2, 2)
-    assert (len(again.inserted.files), rows.num_rows) == (1, 0)
-
-
-def test_plan_is_repeated_after_a_flush(usual: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     made = []
 
     def planned(*arguments: object) -> object:
@@ -196,7 +187,10 @@ def test_plan_is_repeated_after_a_flush(usual: Lake, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("lakeconf.catalog.changes.plan_changes", planned)
     plan, rows = plan_changes_with_inlined_rows(usual.reader, "t", 2, 2)
-    assert (len(made), plan is made[1], rows.num_rows) == (2, True, 0)
+    assert (len(made), plan is made[1], len(plan.inserted.files), rows.num_rows) == (2, True, 1, 0)
+    with pytest.raises(CatalogError, match="the plan has 2 inlined rows, but the catalog has 0") as moved:
+        changed_inlined_rows(usual.reader, made[0])
+    assert moved.value.retryable
 
 
 @pytest.mark.parametrize(
@@ -242,57 +236,48 @@ def inserts(local: Lake) -> Lake:
     return local
 
 
-def changes(lake: Lake, condition: str = "true", since: int = 1) -> list[tuple[Any, ...]]:
-    query = changes_sql(lake.reader, plan_changes(lake.reader, "t", since, lake.newest))
-    return lake.rows(f"SELECT snapshot_id, change_type, a FROM ({query}) WHERE {condition} ORDER BY ALL")
-
-
-def test_query_quotes_names(local: Lake) -> None:
+def test_query_quotes_names_and_refuses_a_column_of_the_change_feed(local: Lake) -> None:
     local.run("""CREATE SCHEMA lake."o's" """, """CREATE TABLE lake."o's"."t'1" (a INTEGER)""")
     query = changes_sql(local.reader, plan_changes(local.reader, """o's.t'1""", 1, 2))
     assert query == f"FROM (FROM ducklake_table_changes('lake', 'o''s', 't''1', 1, 2) LIMIT {ALL})"
     assert local.rows(query) == []
-
-
-def test_column_that_hides_one_of_the_change_feed_is_rejected(local: Lake) -> None:
     local.run("CREATE TABLE lake.t (a INTEGER, RowId INTEGER)")
     with pytest.raises(UnsupportedError, match="a column 'RowId', which hides a column of the change feed"):
-        changes_sql(local.reader, plan_changes(local.reader, "t", 1, 1))
+        changes_sql(local.reader, plan_changes(local.reader, "t", local.newest, local.newest))
 
 
 def test_query_omits_rewrites_of_files(inserts: Lake) -> None:
+    def changes() -> list[tuple[Any, ...]]:
+        query = changes_sql(inserts.reader, plan_changes(inserts.reader, "t", 1, inserts.newest))
+        return inserts.rows(f"SELECT snapshot_id, change_type, a FROM ({query}) ORDER BY ALL")
+
     inserts.run("INSERT INTO lake.t SELECT * FROM range(10, 110)", "DELETE FROM lake.t WHERE a > 20")
-    before = changes(inserts)
-    inserts.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+    before = changes()
+    inserts.run(REWRITE)
     plan = plan_changes(inserts.reader, "t", 1, 8)
     assert changes_sql(inserts.reader, plan).endswith(f"{ALL}) WHERE snapshot_id NOT IN (8)")
     assert changes_sql(inserts.reader, replace(plan, compactions=(3, 8))).endswith(" WHERE snapshot_id NOT IN (3, 8)")
-    assert changes(inserts) == before
+    assert changes() == before
     assert len(before) == 4 + 100 + 89
 
 
-DELETE = (DeleteFile("/d", "parquet", 1, 1), 3)
-
-
-@pytest.mark.parametrize(
-    ("deletes", "is_refused"),
-    [
-        (Deletes("/f"), False),
-        (Deletes("/f", is_mixed=True), True),
-        (Deletes("/f", files=(DELETE,), inlined=((0, 3),)), False),
-        (Deletes("/f", inlined=((0, 3),), end_snapshot=0), True),
-        (Deletes("/f", end_snapshot=4), False),
-        (Deletes("/f", inlined=((0, 3),), is_rewritten=True), False),
-        (Deletes("/f", files=(DELETE,), inlined=((0, 3),), is_rewritten=True), True),
-        (Deletes("/f", files=(DELETE,), is_rewritten=True), False),
-    ],
-)
-def test_deletes_that_duckdb_returns_wrongly_are_rejected(inserts: Lake, deletes: Deletes, *, is_refused: bool) -> None:
-    plan = replace(plan_changes(inserts.reader, "t", 1, 5), deletes=(Deletes("/other"), deletes))
-    if not is_refused:
-        changes_sql(inserts.reader, plan)
-        return
-    with pytest.raises(UnsupportedError) as refused:
-        changes_sql(inserts.reader, plan)
-    assert refused.value.message == "DuckDB returns wrong changes for deletes from /f of main.t"
-    assert refused.value.hint == "read the changes with Spark: open the lake with a session, store.open(spark)"
+def test_deletes_that_duckdb_returns_wrongly_are_rejected(inserts: Lake) -> None:
+    plan, inlined = plan_changes(inserts.reader, "t", 1, 5), ((0, 3),)
+    files = ((DeleteFile("/d", "parquet", 1, 1), 3),)
+    for accepted in (
+        Deletes("/f"),
+        Deletes("/f", files=files, inlined=inlined),
+        Deletes("/f", end_snapshot=4),
+        Deletes("/f", inlined=inlined, is_rewritten=True),
+        Deletes("/f", files=files, is_rewritten=True),
+    ):
+        changes_sql(inserts.reader, replace(plan, deletes=(Deletes("/other"), accepted)))
+    for wrong in (
+        Deletes("/f", is_mixed=True),
+        Deletes("/f", inlined=inlined, end_snapshot=0),
+        Deletes("/f", files=files, inlined=inlined, is_rewritten=True),
+    ):
+        with pytest.raises(UnsupportedError) as refused:
+            changes_sql(inserts.reader, replace(plan, deletes=(Deletes("/other"), wrong)))
+        assert refused.value.message == "DuckDB returns wrong changes for deletes from /f of main.t"
+        assert refused.value.hint == "read the changes with Spark: open the lake with a session, store.open(spark)"

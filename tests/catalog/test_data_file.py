@@ -177,15 +177,14 @@ def test_values_nulls_and_bounds_of_columns(
     assert statistics(connection, path, *columns) == expected
 
 
-def test_column_with_the_name_of_a_field_is_refused(connection: Connection, tmp_path: Path) -> None:
+def test_column_with_the_name_of_a_field_and_file_without_a_column_are_refused(
+    connection: Connection, tmp_path: Path
+) -> None:
     path = write(connection, tmp_path / "a.parquet", """SELECT {'b': NULL::INTEGER} AS a, 1 AS "a, b\"""")
     columns = [column(1, "a", "struct", column(2, "b", "int32")), column(3, "a, b", "int32")]
     with pytest.raises(StorageError, match="two columns have the same path"):
         read_footers(connection, [path], columns)
-
-
-def test_file_without_a_column_is_refused(connection: Connection, tmp_path: Path) -> None:
-    path = write(connection, tmp_path / "a.parquet", "SELECT 1 AS a")
+    path = write(connection, tmp_path / "b.parquet", "SELECT 1 AS a")
     with pytest.raises(StorageError, match="does not have exactly the columns"):
         read_footers(connection, [path], [column(1, "a", "int32"), column(2, "b", "int32")])
 
@@ -255,11 +254,6 @@ def test_keys_without_certain_folders_have_none() -> None:
         assert folder_keys(table(keys, types)) == (), keys
 
 
-@pytest.mark.parametrize("path", ["/env=prod/data/s/t/", "s3://bucket/a=b/s/t/", "/data/s/t=/"])
-def test_folder_above_the_table_must_not_look_like_a_key(path: str) -> None:
-    assert folder_keys(table(["day"], path=path)) == ()
-
-
 @pytest.mark.parametrize(("schema", "name", "known"), [("s", "a-b_1", True), ("s", "a b", False), ("ü", "t", False)])
 def test_folder_of_a_new_table_is_known_for_plain_names(schema: str, name: str, known: bool) -> None:
     """DuckLake invents a folder for other names when it commits."""
@@ -270,28 +264,25 @@ def test_folder_of_a_new_table_is_known_for_plain_names(schema: str, name: str, 
     assert folder_keys(committed)
 
 
-def test_files_whose_values_are_not_read_from_paths_may_have_two_keys_on_a_column() -> None:
+def test_folder_above_the_table_must_not_look_like_a_key_if_values_are_read_from_paths() -> None:
+    for path in ("/env=prod/data/s/t/", "s3://bucket/a=b/s/t/", "/data/s/t=/"):
+        assert folder_keys(table(["day"], path=path)) == (), path
     keys = folder_keys(table(["year day", "month day", "day"], path="/d=1/t/"), registered=False)
     assert [key.name for key in keys] == ["year", "month", "day"]
 
 
 def test_values_of_a_file_come_from_its_folder() -> None:
+    keyed = table(["kind", "year day"])
     for folder, values in (
         ("kind=a%20b%2Fc/year=2024/", ("a b/c", "2024")),
         ("kind=/year=__HIVE_DEFAULT_PARTITION__/", ("", None)),
         ("kind=%C3%A9%2B+/year=1/", ("é++", "1")),
         ("kind=a=b/year=1/", ("a=b", "1")),
     ):
-        assert folder_values(table(["kind", "year day"]), f"/data/s/t/{folder}f.parquet") == values, folder
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/data/s/t/f.parquet", "/data/s/t/kind=a/f.parquet", "/data/s/t/year=1/kind=a/f", "/data/s/u/kind=a/year=1/f"],
-)
-def test_file_in_another_folder_has_no_values(path: str) -> None:
-    with pytest.raises(StorageError, match=r"is not in the folder of a partition of s\.t"):
-        folder_values(table(["kind", "year day"]), path)
+        assert folder_values(keyed, f"/data/s/t/{folder}f.parquet") == values, folder
+    for path in ("t/f.parquet", "t/kind=a/f.parquet", "t/year=1/kind=a/f", "u/kind=a/year=1/f"):
+        with pytest.raises(StorageError, match=r"is not in the folder of a partition of s\.t"):
+            folder_values(keyed, f"/data/s/{path}")
 
 
 def rows(plan: ScanPlan) -> Counter[tuple[object, ...]]:

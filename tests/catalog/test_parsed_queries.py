@@ -160,7 +160,7 @@ def test_relations_are_found_at_every_depth(connection: Connection) -> None:
         assert (references and {str(name) for name in references.relations}) == relations, sql
 
 
-def test_functions_and_table_functions_are_kept_apart(connection: Connection) -> None:
+def test_functions_table_functions_and_earlier_snapshots_are_noticed(connection: Connection) -> None:
     references = found(connection, "SELECT Sum(ABS(a)), a + 1 FROM Range(3) AS t(a) WHERE a IN (SELECT getenv('X'))")
     assert references.table_functions == {"range"}
     assert {"sum", "abs", "getenv", "+"} <= references.functions
@@ -168,6 +168,9 @@ def test_functions_and_table_functions_are_kept_apart(connection: Connection) ->
     assert references.local == set()
     assert not references.everything
     assert not references.past
+    for sql in ("FROM t AT (VERSION => 1)", "FROM u, (SELECT (SELECT 1 FROM t AT (TIMESTAMP => now())))"):
+        assert found(connection, sql).past
+    assert not found(connection, "SELECT version, at_clause FROM t").past
 
 
 def test_query_that_can_reach_any_view_refers_to_everything(connection: Connection) -> None:
@@ -185,23 +188,9 @@ def test_query_that_can_reach_any_view_refers_to_everything(connection: Connecti
         assert not found(connection, sql).everything, sql
 
 
-def test_earlier_snapshot_is_noticed_at_every_depth(connection: Connection) -> None:
-    for sql in ("FROM t AT (VERSION => 1)", "FROM u, (SELECT (SELECT 1 FROM t AT (TIMESTAMP => now())))"):
-        assert found(connection, sql).past
-    assert not found(connection, "SELECT version, at_clause FROM t").past
-
-
 def test_other_sql_has_no_names(connection: Connection) -> None:
-    others = (
-        "",
-        "SELECT 1; SELECT 2",
-        "INSERT INTO t VALUES (1)",
-        "SELEC 1",
-        "SET threads = 1",
-        "FROM t WHERE",
-        "-- x",
-    )
-    assert [find_references(connection, sql) for sql in others] == [None] * len(others)
+    other = ("", "SELECT 1; SELECT 2", "INSERT INTO t VALUES (1)", "SELEC 1", "SET threads = 1", "FROM t WHERE", "-- x")
+    assert [find_references(connection, sql) for sql in other] == [None] * len(other)
 
 
 def test_very_deep_query_has_no_names_or_all_of_them(connection: Connection) -> None:

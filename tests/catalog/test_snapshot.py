@@ -95,12 +95,9 @@ def test_error_for_an_expired_version_names_the_available_range(local: Lake) -> 
             by_version(local.reader, version)
 
 
-def test_error_for_a_time_before_the_first_snapshot_names_the_range(local: Lake) -> None:
+def test_time_before_the_first_snapshot_or_without_a_time_zone_is_refused(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match=r"no snapshot exists at 2001-.*: the lake has the versions 0 "):
         by_timestamp(local.reader, datetime(2001, 1, 1, tzinfo=UTC))
-
-
-def test_timestamp_without_a_time_zone_is_rejected(local: Lake) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no time zone"):
         by_timestamp(local.reader, datetime(2030, 1, 1))
 

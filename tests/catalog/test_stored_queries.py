@@ -284,9 +284,7 @@ def test_table_without_a_schema_must_be_in_main(stored: Lake) -> None:
     prepare_query(stored.reader, "FROM u", frames=["U"])
     prepare_query(stored.reader, "FROM nowhere")  # DuckDB reports it, or it is a table of the user
     prepare_query(stored.reader, "SELEC")
-
-
-def test_table_of_the_open_transaction_is_in_main(stored: Lake) -> None:
+    # Also a table of the open transaction.
     stored.run("BEGIN", "CREATE TABLE lake.u (a INTEGER)")
     prepare_query(stored.reader, "FROM u")
     stored.run("ROLLBACK")
@@ -438,7 +436,7 @@ def test_misspelt_table_has_the_name_of_the_most_similar_one(opened: lakeconf.La
         assert str(refused.value).endswith(hint)
 
 
-def test_frame_that_was_not_passed_is_no_table(opened: lakeconf.Lake) -> None:
+def test_frame_that_was_not_passed_and_variable_of_python_are_no_tables(opened: lakeconf.Lake) -> None:
     df = [{"id": 1}]
     with pytest.raises(UnknownNameError) as refused:
         opened.sql("FROM df")
@@ -448,9 +446,6 @@ def test_frame_that_was_not_passed_is_no_table(opened: lakeconf.Lake) -> None:
     )
     found: Any = opened.query("FROM df", {"df": df}).to_native()
     assert found.fetchall() == [(1,)]
-
-
-def test_variables_of_python_are_no_tables(opened: lakeconf.Lake) -> None:
     for query in ("FROM self", "FROM sql", "SELECT * FROM self AS s"):
         with pytest.raises(UnknownNameError, match=r"Table with name (self|sql) does not exist"):
             opened.sql(query)
@@ -464,16 +459,13 @@ def test_empty_lake_needs_a_table(tmp_path: Path) -> None:
     assert refused.value.hint == "create a table first: lake.create_table(…)"
 
 
-def test_other_errors_stay_as_they_are(opened: lakeconf.Lake) -> None:
+def test_other_errors_stay_as_they_are_and_a_missing_snapshot_is_named(opened: lakeconf.Lake) -> None:
     with pytest.raises(UnknownNameError, match="Function with name nothing does not exist") as refused:
         opened.sql("SELECT nothing(1)")
     assert refused.value.hint is None
     with pytest.raises(QueryError, match="idd"):
         opened.sql("SELECT idd FROM raw.events")
-
-
-def test_snapshot_that_does_not_exist_is_named(opened: lakeconf.Lake) -> None:
     for at in ("VERSION => 99", "TIMESTAMP => TIMESTAMPTZ '2001-01-01 00:00:00+00'"):
-        with pytest.raises(SnapshotNotFoundError, match="No snapshot found at") as refused:
+        with pytest.raises(SnapshotNotFoundError, match="No snapshot found at") as missing:
             opened.sql(f"FROM raw.events AT ({at})")
-        assert refused.value.hint == "list the snapshots: lake.snapshots(), or lakeconf snapshots"
+        assert missing.value.hint == "list the snapshots: lake.snapshots(), or lakeconf snapshots"
