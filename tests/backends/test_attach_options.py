@@ -181,6 +181,9 @@ def test_deadline_is_a_sum_of_units() -> None:
         assert MaintenanceLimits.of({"deadline": text}) == MaintenanceLimits(timedelta(**parts), None), text
     for text in ("", "30", "m", "30 m", "-1m", "1.5h", "3m2h", "1h1h", "30min", "30M", "٣m", "9999999d"):
         assert maintenance_problem("deadline", text) == "is not a duration", text
+    assert maintenance_problem("deadline", "0h0m") == "must be more than 0"
+    assert maintenance_problem("deadline", 30) == "must be a string"
+    assert option_fault("maintenance", "dead_line", "30m") == ("key", "unknown key", 'did you mean "deadline"?')
 
 
 def test_memory_limit_is_a_size_that_duckdb_accepts() -> None:
@@ -191,14 +194,5 @@ def test_memory_limit_is_a_size_that_duckdb_accepts() -> None:
         assert MaintenanceLimits.of({"memory_limit": text}).memory_limit == text
     for text in ("", "4", "GB", "-1GB", "4GX", "80%", "4GB; DROP", "1e3GB", "٤GB"):
         assert maintenance_problem("memory_limit", text) == "is not a size", text
-
-
-def test_limits_must_be_more_than_zero() -> None:
-    assert maintenance_problem("deadline", "0h0m") == "must be more than 0"
     assert maintenance_problem("memory_limit", "0.0GB") == "must be more than 0"
-
-
-def test_values_must_be_text_and_keys_known() -> None:
-    assert maintenance_problem("deadline", 30) == "must be a string"
     assert maintenance_problem("memory_limit", 4) == "must be a string"
-    assert option_fault("maintenance", "dead_line", "30m") == ("key", "unknown key", 'did you mean "deadline"?')

@@ -65,14 +65,10 @@ def test_unknown_keys_and_values_of_another_type_are_refused(field: dict[str, An
     assert "input_value" not in str(raised.value)
 
 
-@pytest.mark.parametrize("key", ["place", "PLACE", "Secret_Parameters", "type"])
-def test_parameter_that_is_a_field_is_refused(key: str) -> None:
-    assert refusal(secret_parameters={key: "x"}) == (
-        f"{key.lower()} is a key of the backend: move it out of secret_parameters"
-    )
-
-
-def test_parameter_that_is_given_twice_is_refused() -> None:
+def test_parameter_that_is_a_field_or_given_twice_is_refused() -> None:
+    for key in ("place", "PLACE", "Secret_Parameters", "type"):
+        message = f"{key.lower()} is a key of the backend: move it out of secret_parameters"
+        assert refusal(secret_parameters={key: "x"}) == message
     assert refusal(secret_parameters={"a_b": "x", "A_B": "y"}) == "secret_parameters contain a_b twice"
 
 
@@ -92,12 +88,9 @@ def test_credentials_in_a_shown_value_are_refused_at_every_depth(fields: dict[st
     assert next(iter(fields)) in str(raised.value)
 
 
-def test_paths_numbers_and_secrets_may_look_like_credentials() -> None:
+def test_paths_numbers_and_secrets_may_look_like_credentials_and_secrets_are_found_at_every_depth() -> None:
     backend = Catalog(place="p", path="/a://b@c", keys=[1, None, Secret("x://u@h")])
     assert backend.path == "/a://b@c"
-
-
-def test_secrets_are_found_at_every_depth() -> None:
     one, other, third = Secret("1"), Secret("2"), Secret("3")
     backend = Catalog(place="p", keys=[one, "x", {"a": {"b": other}}, (third,), 1])
     assert backend.secrets_held() == (one, other, third)
@@ -121,6 +114,8 @@ def attached(
 def test_small_writes_are_files_unless_the_option_says_otherwise() -> None:
     assert attached(Catalog(place="p")) == ({"metadata_path": "p/dev"}, {"data_inlining_row_limit": 0})
     assert attached(Catalog(place="p"), data_inlining_row_limit=9)[1] == {"data_inlining_row_limit": 9}
+    given: dict[str, Value] = {"data_inlining_row_limit": 5, "meta_busy_timeout": 1, "meta_journal_mode": "DELETE"}
+    assert attached(SQLiteMetadata(uri="/c"), Folder(), **given)[1] == given
 
 
 def test_data_path_is_in_the_secret_with_the_encryption() -> None:
@@ -137,8 +132,3 @@ def test_defaults_for_writing_are_omitted_by_a_reader(options: dict[str, Value],
     _, attach = attached(SQLiteMetadata(uri="/c"), Folder(), **options)
     assert ("meta_journal_mode" in attach) == writes
     assert attach["meta_busy_timeout"] == 30_000
-
-
-def test_given_options_replace_every_default() -> None:
-    given: dict[str, Value] = {"data_inlining_row_limit": 5, "meta_busy_timeout": 1, "meta_journal_mode": "DELETE"}
-    assert attached(SQLiteMetadata(uri="/c"), Folder(), **given)[1] == given

@@ -92,11 +92,6 @@ def test_backend_of_another_package_is_found_in_its_group(register: Callable[...
     assert storage_backend("drawer") is Drawer
 
 
-def test_package_cannot_replace_a_built_in_backend(register: Callable[..., None]) -> None:
-    register(METADATA, sqlite="third_party:Shelf")
-    assert metadata_backend("sqlite") is SQLiteMetadata
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
@@ -130,13 +125,15 @@ def test_target_that_is_no_backend_is_refused(target: str, message: str, registe
     assert raised.value.message == f"{target}, registered as 'shelf' in {METADATA}, {message}"
 
 
-def test_package_that_registers_a_type_twice_alike_is_accepted(
+def test_package_registers_a_type_twice_alike_or_as_a_built_in_one_in_vain(
     register: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(METADATA, shelf="third_party:Shelf")
     twice = registry._entry_points(METADATA) * 2
     monkeypatch.setattr(registry, "_entry_points", lambda _group: twice)
     assert metadata_backend("shelf") is Shelf
+    register(METADATA, sqlite="third_party:Shelf")
+    assert metadata_backend("sqlite") is SQLiteMetadata
 
 
 def test_error_of_a_third_party_backend_shows_no_secret(register: Callable[..., None]) -> None:

@@ -165,7 +165,9 @@ def test_verbose_logs_to_stderr_in_any_position_and_once(a_lake: None, capsys: p
         assert "opened dev" not in shown.out
 
 
-def test_logging_is_restored_after_each_command(a_lake: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logging_is_restored_after_each_command_and_debug_shows_a_traceback(
+    a_lake: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     logger = logging.getLogger("lakeconf")
     handlers, level = list(logger.handlers), logger.level
     for arguments in (["--debug", "tables", "-v"], ["tables"]):
@@ -173,9 +175,6 @@ def test_logging_is_restored_after_each_command(a_lake: None, capsys: pytest.Cap
         assert app.run(arguments) == 0
     assert capsys.readouterr().err == ""
     assert (list(logger.handlers), logger.level) == (handlers, level)
-
-
-def test_debug_shows_the_traceback_of_an_error(a_lake: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--debug", "tables", "--store", "nowhere"]) == 1
     shown = capsys.readouterr().err
     assert "Traceback (most recent call last)" in shown

@@ -125,26 +125,21 @@ def test_values_are_converted_for_json() -> None:
         assert plain(value) == expected
 
 
-def test_error_has_a_hint_and_indented_further_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_has_a_hint_and_further_lines_and_the_configuration_several_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     show_error(LakeconfError("first\nerror: second", hint="do it"))
     assert capsys.readouterr() == ("", "error: first\n  error: second\n  hint: do it\n")
     show_error(LakeconfError("first"))
     assert capsys.readouterr().err == "error: first\n"
-
-
-def test_error_of_the_configuration_lists_all_problems(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
     problems = [
         Problem("LC010", "unknown key", "remove it", "stores.x", file=tmp_path / "a.toml", line=3, column=2),
         Problem("LC001", "no file", None, None),
     ]
     show_error(ConfigError(problems))
-    assert capsys.readouterr() == (
-        "",
-        "a.toml:3:2: stores.x: unknown key [LC010]\n  hint: remove it\nerror: no file [LC001]\n",
-    )
+    shown = "a.toml:3:2: stores.x: unknown key [LC010]\n  hint: remove it\nerror: no file [LC001]\n"
+    assert capsys.readouterr() == ("", shown)
 
 
 def test_place_of_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,7 @@ def test_only_other_threads_keep_cursors_of_their_own(
     assert found[0] is found[1]
     assert found[0] is not native
     assert in_a_thread(lambda: shared.native) is not found[0]
-
-
-def test_new_cursor_runs_the_set_up(native: duckdb.DuckDBPyConnection, shared: SharedConnection) -> None:
+    # A new cursor runs the set-up.
     assert in_a_thread(lambda: shared.rows("FROM t")) == [(42,)]
     without = SharedConnection(Connection(native), "SELECT 1")
     with pytest.raises(LakeconfError, match="Table with name t does not exist"):
@@ -81,14 +79,11 @@ def test_failed_set_up_is_an_error_and_is_tried_again(native: duckdb.DuckDBPyCon
     assert "hunter2-planted" not in one
 
 
-def test_secrets_are_masked_in_errors_of_every_thread(shared: SharedConnection) -> None:
+def test_transaction_belongs_to_its_thread_and_errors_are_masked_in_each(shared: SharedConnection) -> None:
     for call in (lambda run: run(), in_a_thread):
         with pytest.raises(LakeconfError) as raised:
             call(lambda: shared.rows('FROM "hunter2-planted"'))
         assert "hunter2-planted" not in str(raised.value)
-
-
-def test_transaction_belongs_to_its_thread(shared: SharedConnection) -> None:
     shared.execute("BEGIN")
     shared.execute("INSERT INTO t VALUES (7)")
     assert in_a_thread(lambda: shared.rows("FROM t")) == [(42,)]
@@ -214,7 +209,7 @@ def test_path_is_set_once_unless_someone_else_has_changed_it(recorder: Any) -> N
     assert other.native.execute("FROM t").fetchall() == [(1,)]
 
 
-def test_other_path_is_set(recorder: Any) -> None:
+def test_other_path_is_set_and_a_statement_that_failed_runs_again(recorder: Any) -> None:
     paths = SearchPaths()
     for statement in (RAW, MAIN, RAW, RAW, RAW, MAIN):
         paths.set(recorder, statement)
@@ -222,6 +217,12 @@ def test_other_path_is_set(recorder: Any) -> None:
         recorder.native.execute("FROM t")
     paths.set(recorder, RAW)
     assert recorder.native.execute("FROM t").fetchall() == [(1,)]
+    missing = search_path_sql("lake", ["later"])
+    with pytest.raises(duckdb.Error):
+        paths.set(recorder, missing)
+    recorder.native.execute("CREATE SCHEMA lake.later; CREATE TABLE lake.later.v AS SELECT 3 AS a")
+    paths.set(recorder, missing)
+    assert recorder.native.execute("FROM v").fetchall() == [(3,)]
 
 
 def test_paths_that_look_alike_are_not_taken_for_each_other(recorder: Any) -> None:
@@ -232,13 +233,3 @@ def test_paths_that_look_alike_are_not_taken_for_each_other(recorder: Any) -> No
         paths.set(recorder, search_path_sql("lake", ["a,lake.b"]))
     paths.set(recorder, search_path_sql("lake", ["a", "b"]))
     assert recorder.native.execute("FROM u").fetchall() == [(2,)]
-
-
-def test_statement_that_failed_runs_again(recorder: Any) -> None:
-    paths = SearchPaths()
-    missing = search_path_sql("lake", ["later"])
-    with pytest.raises(duckdb.Error):
-        paths.set(recorder, missing)
-    recorder.native.execute("CREATE SCHEMA lake.later; CREATE TABLE lake.later.v AS SELECT 3 AS a")
-    paths.set(recorder, missing)
-    assert recorder.native.execute("FROM v").fetchall() == [(3,)]

@@ -68,37 +68,16 @@ def test_arguments_of_a_query_are_its_tables_in_order_and_once() -> None:
     assert list(Query(sql).arguments()) == ["raw.events"]
 
 
-def test_series_is_no_argument(lake: Lake) -> None:
+def test_series_is_no_argument_and_two_columns_of_the_same_name_are_refused(lake: Lake, tmp_path: Path) -> None:
+    frames = {"raw.t": lake.sql("SELECT 1 AS id")}
     query = Query("SELECT r.range + g AS n FROM range(2) AS r, generate_series(10, 11) AS s(g), raw.t ORDER BY ALL")
     assert query.arguments() == ["raw.t"]
-    found = query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
-    assert native(found) == [(10,), (11,), (11,), (12,)]
+    assert native(query.rows(lake, frames, {})) == [(10,), (11,), (11,), (12,)]
     assert native(Query("FROM range(2)").rows(lake, {}, {})) == [(0,), (1,)]
-
-
-def test_query_with_two_columns_of_the_same_name_is_refused(lake: Lake, tmp_path: Path) -> None:
     for columns in ("1 AS id, 2 AS id", "1 AS id, 2 AS ID", "t.*, t.id"):
         query = Query(f"SELECT {columns} FROM raw.t", tmp_path / "twice.sql")
         with pytest.raises(PipelineError, match=r"twice\.sql: the result of the SQL has two columns 'id'"):
-            query.rows(lake, {"raw.t": lake.sql("SELECT 1 AS id")}, {})
-
-
-def test_query_keeps_joins_and_names_of_columns(lake: Lake) -> None:
-    """A query without SELECT lost its joins: it returned other rows."""
-    frames = {
-        "one": lake.sql("FROM (VALUES (1), (2)) AS t(id)"),
-        "two": lake.sql("SELECT 2 AS id, 'b' AS text"),
-        'raw.a"; DROP': lake.sql("SELECT 1 AS id"),
-    }
-    for sql, found in (
-        ("FROM one JOIN two USING (id)", (2, "b")),
-        ("SELECT x.number FROM two AS x(number, letter)", (2,)),
-        ('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"', (1,)),
-        ("SELECT id FROM two; -- end", (2,)),
-    ):
-        assert native(Query(sql).rows(lake, frames, {})) == [found]
-    with pytest.raises((QueryError, SnapshotNotFoundError)):
-        native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
+            query.rows(lake, frames, {})
 
 
 def test_placeholders_are_typed_values(lake: Lake) -> None:
@@ -117,13 +96,28 @@ def test_placeholders_are_typed_values(lake: Lake) -> None:
     assert caught.value.hint == 'set kind = "incremental", or remove it'
 
 
-def test_the_text_of_a_query_keeps_the_meaning_that_duckdb_gives_it(lake: Lake) -> None:
+def test_query_keeps_the_meaning_that_duckdb_gives_it(lake: Lake) -> None:
+    """A query without SELECT lost its joins: it returned other rows."""
     frame = pa.table({"day": [date(2024, 5, 17)] * 3, "flag": [True, False, True], "other": [None, None, True]})
     text = (
         "SELECT count(*), '$start' FROM raw.t -- $end\nWHERE flag = other IS NOT NULL AND day >= $start AND day < $end;"
     )
     bounds = {"start": date(2024, 5, 17), "end": date(2024, 5, 18)}
     assert native(Query(text).rows(lake, {"raw.t": frame}, bounds)) == [(1, "$start")]
+    frames = {
+        "one": lake.sql("FROM (VALUES (1), (2)) AS t(id)"),
+        "two": lake.sql("SELECT 2 AS id, 'b' AS text"),
+        'raw.a"; DROP': lake.sql("SELECT 1 AS id"),
+    }
+    for sql, found in (
+        ("FROM one JOIN two USING (id)", (2, "b")),
+        ("SELECT x.number FROM two AS x(number, letter)", (2,)),
+        ('SELECT "x""; y".id FROM raw."a""; DROP" AS "x""; y"', (1,)),
+        ("SELECT id FROM two; -- end", (2,)),
+    ):
+        assert native(Query(sql).rows(lake, frames, {})) == [found]
+    with pytest.raises((QueryError, SnapshotNotFoundError)):
+        native(Query("SELECT id FROM one AT (VERSION => 1)").rows(lake, frames, {}))
 
 
 def test_an_error_of_a_view_has_its_place(lake: Lake, tmp_path: Path) -> None:
@@ -161,6 +155,8 @@ def test_syntax_error_has_the_place_that_duckdb_finds() -> None:
         assert first == f"the SQL, line {line}, column {column}: {START}{reason}", text
         assert source.startswith(f"  {line} | "), text
         assert caret.index("^") >= len(f"  {line} | ") + column - 1, text
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+        assert (str(again), again.problem) == (str(error), error.problem)
 
 
 def test_place_is_in_the_file_relative_to_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,12 +206,6 @@ def test_function_is_no_input() -> None:
         problem = refused(text).problem
         message = f"the function {name} is not an input of a model"
         assert (problem.message.lower(), problem.line, problem.column) == (message, 1, column)
-
-
-def test_error_can_be_pickled() -> None:
-    error = refused("SELECT (")
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert (str(again), again.problem) == (str(error), error.problem)
 
 
 @pytest.fixture

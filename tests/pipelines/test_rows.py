@@ -58,11 +58,14 @@ def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) ->
 # Inputs.
 
 
-def test_append_reads_inserted_rows_only(lake: Lake) -> None:
+def test_append_reads_inserted_rows_only_of_its_driving_input(lake: Lake) -> None:
     made = table(Append(), "SELECT * FROM raw.a")
     assert rows(lake, made) == [(3,), (5,)]
     assert rows(lake, made, since=2) == [(3,)]
     assert rows(lake, made, since=1) == [(1,), (2,), (3,)]
+    made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "raw.a"})
+    assert rows(lake, made, since=2) == [(3, 3), (3, 5)]
+    assert rows(lake, made, since=0) == rows(lake, made, since=1) != rows(lake, made)
 
 
 def test_merge_reads_the_change_feed(lake: Lake) -> None:
@@ -74,12 +77,6 @@ def test_merge_reads_the_change_feed(lake: Lake) -> None:
     assert [(id_, change, version) for id_, change, version, _ in changes] == [(1, "delete", 4), (3, "insert", 5)]
     assert None not in {row for *_, row in changes}
     assert len(rows(lake, made, since=2)) == 4
-
-
-def test_only_the_driving_input_has_a_feed(lake: Lake) -> None:
-    made = table(Append(new_rows_of="new"), "SELECT new.*, a.id AS other FROM new, raw.a", inputs={"new": "raw.a"})
-    assert rows(lake, made, since=2) == [(3, 3), (3, 5)]
-    assert rows(lake, made, since=0) == rows(lake, made, since=1) != rows(lake, made)
 
 
 def test_delta_reads_changed_rows_without_the_columns_of_the_feed(lake: Lake) -> None:
@@ -123,14 +120,11 @@ def test_bounds_are_dates_if_intervals_are_whole_days(lake: Lake) -> None:
 # Files.
 
 
-def test_seed_is_read_with_the_types_of_its_columns(tmp_path: Path, lake: Lake) -> None:
+def test_seed_has_the_types_of_its_columns_and_files_are_the_first_input_of_a_body(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "s's.csv").write_text("sku,price\n007,29.99\n")
     assert rows(lake, table(Seed("s's.csv"), None, folder=tmp_path)) == [("007", 29.99)]
     typed = Seed("s's.csv", {"sku": "INTEGER", "price": "DECIMAL(8,2)"})
     assert rows(lake, table(typed, None, folder=tmp_path)) == [(7, Decimal("29.99"))]
-
-
-def test_body_receives_the_new_files_as_its_first_input(tmp_path: Path, lake: Lake) -> None:
     (tmp_path / "a.csv").write_text("id\n3\n4\n")
     sql = "SELECT files.id, a.id AS other FROM files LEFT JOIN raw.a ON files.id = a.id"
     assert rows(lake, table(Append(files="*"), sql, folder=tmp_path), files=["a.csv"]) == [(3, 3), (4, None)]

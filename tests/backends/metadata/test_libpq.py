@@ -42,17 +42,12 @@ def test_variable_is_hidden_and_restored(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_variable_that_was_not_set_is_not_set_afterwards() -> None:
+    """Without the variables, libpq would read the files of the user; nobody can create the file in their place."""
     before = dict(os.environ)
     with hidden_credentials():
         assert not any(name in os.environ for name in ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD"))
+        (file,) = {os.environ["PGPASSFILE"], os.environ["PGSERVICEFILE"]}
     assert dict(os.environ) == before
-
-
-def test_default_files_are_replaced_by_one_that_nobody_can_create() -> None:
-    """Without the variables, libpq would read the files of the user."""
-    with hidden_credentials():
-        files = {os.environ["PGPASSFILE"], os.environ["PGSERVICEFILE"]}
-    (file,) = files
     with pytest.raises(NotADirectoryError):
         os.makedirs(file)
 
@@ -65,22 +60,19 @@ def test_credentials_are_restored_after_an_error(monkeypatch: pytest.MonkeyPatch
     assert not {"PGSERVICE", "PGPASSFILE", "PGSERVICEFILE"} & os.environ.keys()
 
 
-def test_variable_comes_before_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_come_before_the_file_at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     password_file(home / ".pgpass", "*:*:*:*:from-file")
     assert found() == "from-file"
     monkeypatch.setenv("PGPASSWORD", "")
     assert found() == "from-file"
     monkeypatch.setenv("PGPASSWORD", "from-variable")
     assert found() == "from-variable"
-
-
-def test_file_of_the_variable_comes_before_the_one_at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    password_file(home / ".pgpass", "*:*:*:*:at-home")
+    monkeypatch.delenv("PGPASSWORD")
     password_file(home / "other", "*:*:*:*:elsewhere")
     monkeypatch.setenv("PGPASSFILE", str(home / "other"))
     assert found() == "elsewhere"
     monkeypatch.setenv("PGPASSFILE", "")
-    assert found() == "at-home"
+    assert found() == "from-file"
 
 
 def test_missing_file_has_no_password() -> None:
@@ -124,12 +116,7 @@ def test_line_of_the_password_file(line: str, password: str | None, home: Path) 
     assert found() == password
 
 
-def test_names_with_colons_and_backslashes_match(home: Path) -> None:
-    password_file(home / ".pgpass", r"\:\:1:5432:a\\b:u:secret")
+def test_first_matching_line_counts_and_colons_and_backslashes_match(home: Path) -> None:
+    password_file(home / ".pgpass", "other:*:*:*:no", "h:*:*:*:first", r"\:\:1:5432:a\\b:u:secret", "*:*:*:*:second")
+    assert (found(), found(host="x")) == ("first", "second")
     assert found(host="::1", database="a\\b") == "secret"
-
-
-def test_first_matching_line_counts(home: Path) -> None:
-    password_file(home / ".pgpass", "other:*:*:*:no", "h:*:*:*:first", "*:*:*:*:second")
-    assert found() == "first"
-    assert found(host="x") == "second"

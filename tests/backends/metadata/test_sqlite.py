@@ -107,6 +107,10 @@ def test_missing_catalog_is_not_created_for_reading(tmp_path: Path) -> None:
     with pytest.raises(CatalogMissingError, match="does not exist"):
         DuckDBMetadata(uri=str(tmp_path / "c")).prepare(read_only=True)
     assert list(tmp_path.iterdir()) == []
+    # An empty file is not looked into.
+    (tmp_path / "c").touch()
+    with closing(connect()) as connection:
+        DuckDBMetadata(uri=str(tmp_path / "c")).admit(connection)
 
 
 @pytest.mark.parametrize(
@@ -147,26 +151,16 @@ def test_write_ahead_log_that_needs_an_extension_hides_no_view(tmp_path: Path) -
         check(DuckDBMetadata(uri=f"{backend.uri}.copy"))
 
 
-def test_view_that_was_added_later_is_found_at_the_next_opening(tmp_path: Path) -> None:
+def test_catalog_is_looked_into_at_each_opening_unless_this_process_has_it_open(tmp_path: Path) -> None:
     backend = in_duckdb(tmp_path / "c", CATALOG)
     check(backend)
-    in_duckdb(tmp_path / "c", "CREATE VIEW v AS SELECT 1")
-    with pytest.raises(CatalogError, match="'v' is not a plain table"):
-        check(backend)
-
-
-def test_catalog_that_this_process_has_open_is_not_opened_again(tmp_path: Path) -> None:
-    backend = in_duckdb(tmp_path / "c", CATALOG)
     with duckdb.connect(str(tmp_path / "c")) as connection:
         with pytest.raises(ConnectionFailed, match="already attached"):
             check(backend)
         assert connection.execute("SELECT count(*) FROM ducklake_metadata").fetchone() == (0,)
-
-
-def test_empty_file_is_not_looked_into(tmp_path: Path) -> None:
-    (tmp_path / "c").touch()
-    with closing(connect()) as connection:
-        DuckDBMetadata(uri=str(tmp_path / "c")).admit(connection)
+    in_duckdb(tmp_path / "c", "CREATE VIEW v AS SELECT 1")
+    with pytest.raises(CatalogError, match="'v' is not a plain table"):
+        check(backend)
 
 
 def test_journal_of_a_killed_commit_is_named(tmp_path: Path) -> None:

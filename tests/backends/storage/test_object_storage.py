@@ -122,18 +122,11 @@ def test_location_and_scope_are_canonical(fields: dict[str, str], location: str,
     assert (storage.location, storage.bucket_name, storage.secret_scope) == (location, bucket, scope)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "namespace"),
-    [
-        (None, ""),
-        ("s3.eu-central-1.amazonaws.com", ""),
-        ("S3.AmazonAWS.com", ""),
-        ("Minio.Example.com:9000", "minio.example.com:9000"),
-        ("amazonaws.com.evil.example", "amazonaws.com.evil.example"),
-    ],
-)
-def test_endpoints_of_aws_are_one_service(endpoint: str | None, namespace: str) -> None:
-    assert named(bucket="b", endpoint=endpoint).namespace == namespace
+def test_endpoints_of_aws_are_one_service() -> None:
+    for endpoint in (None, "s3.eu-central-1.amazonaws.com", "S3.AmazonAWS.com"):
+        assert named(bucket="b", endpoint=endpoint).namespace == ""
+    for endpoint in ("Minio.Example.com:9000", "amazonaws.com.evil.example"):
+        assert named(bucket="b", endpoint=endpoint).namespace == endpoint.lower()
 
 
 # The certificate of the server.
@@ -230,37 +223,30 @@ def test_a_setting_of_spark(storage: ObjectStorage, name: str, value: str | None
 
 
 KEYS_OF_R2: dict[str, Any] = {"bucket": "b", "key_id": "k", "secret": Secret("s")}
-NAMES_OF_R2 = StoreNames("dev", "dev")
 
 
 @pytest.mark.parametrize("keys", [KEYS_OF_R2, {"bucket": "b", "secret_parameters": {"provider": "credential_chain"}}])
-def test_credentials_need_the_account_or_an_endpoint(keys: dict[str, Any]) -> None:
+def test_credentials_need_the_account_or_an_endpoint_unless_the_secret_exists(keys: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"incomplete credentials: R2 needs account_id \(or an endpoint\)"):
         R2Storage(**keys)
     assert R2Storage(**keys, account_id="0a1b").creates_secret
     assert R2Storage(**keys, endpoint="minio:9000").creates_secret
-
-
-def test_existing_secret_needs_no_account() -> None:
-    assert (r2().secrets(NAMES_OF_R2), r2().s3_endpoint, r2().namespace) == ((), None, "")
+    assert (r2().secrets(NAMES), r2().s3_endpoint, r2().namespace) == ((), None, "")
 
 
 def test_secret_contains_the_account_only_if_it_is_set() -> None:
-    (secret,) = R2Storage(**KEYS_OF_R2, account_id="0a1b", region="auto").secrets(NAMES_OF_R2)
+    (secret,) = R2Storage(**KEYS_OF_R2, account_id="0a1b", region="auto").secrets(NAMES)
     assert (secret.type, dict(secret.options)) == (
         "r2",
         {"key_id": "k", "secret": Secret("s"), "region": "auto", "account_id": "0a1b", "scope": "r2://b/"},
     )
-    (other,) = R2Storage(**KEYS_OF_R2, endpoint="e").secrets(NAMES_OF_R2)
+    (other,) = R2Storage(**KEYS_OF_R2, endpoint="e").secrets(NAMES)
     assert "account_id" not in other.options
 
 
-@pytest.mark.parametrize("scheme", ["gs", "gcs"])
-def test_both_schemes_name_one_location(scheme: str) -> None:
-    assert GCSStorage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "gs://acme/lake/"
-
-
-def test_operations_that_google_lacks_are_disabled() -> None:
+def test_both_schemes_name_one_location_and_operations_that_google_lacks_are_disabled() -> None:
+    for scheme in ("gs", "gcs"):
+        assert GCSStorage(data_path=f"{scheme}://acme/lake", secret_name="mine").location == "gs://acme/lake/"
     given = gcs().hadoop_settings()
     assert {key.removeprefix("fs.s3a.bucket.b."): given[key] for key in given if given[key] in ("false", "1")} == {
         "checksum.generation": "false",
@@ -280,17 +266,13 @@ def test_local_location_ends_in_one_slash_and_has_no_backslash() -> None:
             LocalStorage(path=path)
 
 
-def test_folder_and_its_parents_are_created_only_for_writes(tmp_path: Path) -> None:
-    storage = LocalStorage(path=str(tmp_path / "a" / "b"))
-    storage.prepare(read_only=True)
+def test_folder_is_created_only_for_writes_and_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    folder, file = tmp_path / "a" / "b", tmp_path / "file"
+    LocalStorage(path=str(folder)).prepare(read_only=True)
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):
-        storage.prepare(read_only=False)
-        assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "file"
+        LocalStorage(path=str(folder)).prepare(read_only=False)
+        assert folder.is_dir()
     file.touch()
     for path, read_only, problem, hint in (
         (file, True, "is a file", "set path to the folder of the Parquet files"),

@@ -32,13 +32,16 @@ def chain_settings(**parameters: Any) -> dict[str, str | Secret]:
     return settings(secret_parameters={"provider": "credential_chain", **parameters})
 
 
-def test_s3_with_keys() -> None:
+def test_only_keys_and_a_chain_are_credentials() -> None:
     assert settings(region="eu-central-1", **KEYS) == {
         "endpoint.region": "eu-central-1",
         "access.key": Secret("k"),
         "secret.key": Secret("s"),
         "aws.credentials.provider": HADOOP + "SimpleAWSCredentialsProvider",
     }
+    assert settings(region="eu", secret_parameters={"provider": "config"}) == {"endpoint.region": "eu"}
+    hidden = {"kms_key_id": Secret("hunter2"), "profile": Secret("hunter2")}
+    assert s3a.s3a_settings(hidden, None, None, None) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,13 +68,16 @@ def test_credential_chain_becomes_providers(parameters: dict[str, str], provider
 
 
 def test_assumed_role_settings() -> None:
-    given = chain_settings(chain="env", assume_role_arn="arn:aws:iam::1:role/r", external_id="x")
-    assert given["aws.credentials.provider"] == HADOOP + "auth.AssumedRoleCredentialProvider"
-    assert given["assumed.role.credentials.provider"] == SDK + "EnvironmentVariableCredentialsProvider"
-    assert given["assumed.role.arn"] == "arn:aws:iam::1:role/r"
-    external_id = given["assumed.role.external.id"]
-    assert isinstance(external_id, Secret)
-    assert external_id.reveal() == "x"
+    """The name of the external id may be in any case."""
+    for name in ("external_id", "EXTERNAL_ID"):
+        given = chain_settings(chain="env", assume_role_arn="arn:aws:iam::1:role/r", **{name: "x"})
+        assert given["aws.credentials.provider"] == HADOOP + "auth.AssumedRoleCredentialProvider"
+        assert given["assumed.role.credentials.provider"] == SDK + "EnvironmentVariableCredentialsProvider"
+        assert given["assumed.role.arn"] == "arn:aws:iam::1:role/r"
+        external_id = given["assumed.role.external.id"]
+        assert isinstance(external_id, Secret)
+        assert external_id.reveal() == "x"
+    assert "assumed.role.external.id" not in chain_settings(assume_role_arn="a")
 
 
 def test_requester_pays_is_set_only_if_it_is_true() -> None:
@@ -83,21 +89,6 @@ def test_requester_pays_is_set_only_if_it_is_true() -> None:
 @pytest.mark.parametrize("name", ["refresh", "refresh_info", "validation", "url_compatibility_mode", "REFRESH"])
 def test_parameters_only_for_duckdb_are_omitted(name: str) -> None:
     assert chain_settings(**{name: "auto"}) == chain_settings()
-
-
-def test_another_provider_than_the_chain_has_no_credentials() -> None:
-    assert settings(region="eu", secret_parameters={"provider": "config"}) == {"endpoint.region": "eu"}
-
-
-def test_external_id_keeps_its_secret_and_ignores_the_case_of_its_name() -> None:
-    given = chain_settings(assume_role_arn="a", EXTERNAL_ID="x")
-    assert given["assumed.role.external.id"] == Secret("x")
-    assert "assumed.role.external.id" not in chain_settings(assume_role_arn="a")
-
-
-def test_secret_parameters_never_become_text() -> None:
-    hidden = {"kms_key_id": Secret("hunter2"), "profile": Secret("hunter2")}
-    assert s3a.s3a_settings(hidden, None, None, None) == {}
 
 
 @pytest.mark.parametrize("chain", ["", " ; ", " ENV ; env", "Env;;ENV"])
@@ -128,18 +119,14 @@ def test_parameters_unsupported_by_spark_are_rejected(parameters: dict[str, str]
 
 
 @pytest.mark.parametrize(("hadoop", "sdk"), [("3.4.1", "2.24.6"), ("3.4.2", "2.29.52"), ("3.5.0", "2.35.4")])
-def test_known_hadoop_version_gets_the_parts_of_its_sdk(hadoop: str, sdk: str) -> None:
+def test_known_hadoop_version_gets_the_parts_of_its_sdk_and_another_the_whole(hadoop: str, sdk: str) -> None:
     assert s3a.s3a_packages(hadoop) == (
         f"org.apache.hadoop:hadoop-aws:{hadoop}",
         f"software.amazon.awssdk:s3-transfer-manager:{sdk}",
         f"software.amazon.awssdk:sts:{sdk}",
     )
     assert s3a.s3a_excludes(hadoop) == ("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*")
-
-
-def test_unknown_hadoop_version_gets_the_whole_sdk() -> None:
-    assert s3a.s3a_packages("9.9.9") == ("org.apache.hadoop:hadoop-aws:9.9.9",)
-    assert s3a.s3a_excludes("9.9.9") == ()
+    assert (s3a.s3a_packages("9.9.9"), s3a.s3a_excludes("9.9.9")) == (("org.apache.hadoop:hadoop-aws:9.9.9",), ())
 
 
 def test_packages_are_those_of_the_jars_of_spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
