@@ -165,13 +165,9 @@ def test_wrong_value_is_reported_with_the_description_of_its_key() -> None:
 @pytest.mark.parametrize("value", ['""', "[1]", "{ a = 1 }", "1979-05-27", "[['x']]"])
 def test_value_of_a_parameter_is_reported_once(value: str) -> None:
     found = problem(f'board = "x"\nsecret_parameters = {{ region = {value} }}')
-    assert found == (
-        "LC013",
-        "is not a valid CREATE SECRET parameter value",
-        "use a non-empty string, a number, true or false, a list of strings, or a table of strings",
-        "secret_parameters.region",
-        4,
-    )
+    message = "is not a valid CREATE SECRET parameter value"
+    hint = "use a non-empty string, a number, true or false, a list of strings, or a table of strings"
+    assert found == ("LC013", message, hint, "secret_parameters.region", 4)
 
 
 def test_unset_variable_is_the_only_problem_of_its_key() -> None:

@@ -74,15 +74,9 @@ def test_configuration_is_given_in_each_form(file: Path) -> None:
 def test_several_stores_without_a_default(file: Path) -> None:
     text = CATALOG + FOLDER
     both = text + text.replace(".dev.", ".test.").replace('"data"', '"other"')
-    assert found(file, both) == [
-        (
-            "LC062",
-            "several stores are declared, but no default_store",
-            'write default_store = "dev" at the top, or name a store in every call',
-            None,
-            None,
-        )
-    ]
+    message = "several stores are declared, but no default_store"
+    hint = 'write default_store = "dev" at the top, or name a store in every call'
+    assert found(file, both) == [("LC062", message, hint, None, None)]
     assert found(file, 'default_store = "test"\n' + both) == []
     assert found(file, 'default_store = "${UNSET}"\n' + both) == []
 
@@ -99,15 +93,9 @@ def test_several_stores_without_a_default(file: Path) -> None:
     ],
 )
 def test_secret_in_the_file(value: str, message: str, file: Path) -> None:
-    assert found(file, CATALOG + BUCKET + f'secret = "{value}"\n') == [
-        (
-            "LC060",
-            message,
-            'reference a variable instead: secret = "${DEV_SECRET}"',
-            "stores.dev.storage_backend.secret",
-            8,
-        )
-    ]
+    hint = 'reference a variable instead: secret = "${DEV_SECRET}"'
+    expected = ("LC060", message, hint, "stores.dev.storage_backend.secret", 8)
+    assert found(file, CATALOG + BUCKET + f'secret = "{value}"\n') == [expected]
 
 
 def test_inherited_secret_is_reported_once_with_the_name_of_its_owner(file: Path) -> None:
@@ -137,15 +125,9 @@ def test_bucket_without_tls(endpoint: str, off: str, file: Path, monkeypatch: py
     monkeypatch.setenv("OFF", "0")
     monkeypatch.setenv("ENDPOINT", "minio.example.com")
     text = CATALOG + BUCKET + f'secret = "${{TOKEN}}"\nendpoint = "{endpoint}"\nuse_ssl = {off}\n'
-    assert found(file, text) == [
-        (
-            "LC061",
-            f"credentials and data go to {endpoint} without TLS",
-            "remove use_ssl, or use a server on this machine",
-            "stores.dev.storage_backend.use_ssl",
-            10,
-        )
-    ]
+    message = f"credentials and data go to {endpoint} without TLS"
+    hint = "remove use_ssl, or use a server on this machine"
+    assert found(file, text) == [("LC061", message, hint, "stores.dev.storage_backend.use_ssl", 10)]
     assert [one[1] for one in found(file, text.replace(f'endpoint = "{endpoint}"\n', ""))] == [
         "credentials and data go to the storage server without TLS"
     ]
@@ -171,15 +153,10 @@ def test_catalog_without_tls(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("name", "rest"), [("HOME", ""), ("_x1", ""), ("HOME", "/…")])
 def test_variable_without_braces(name: str, rest: str, file: Path) -> None:
-    assert found(file, CATALOG.replace('"c"', f'"${name}{rest}"') + FOLDER) == [
-        (
-            "LC064",
-            "a variable without braces is not resolved",
-            f'write "${{{name}}}{rest}", or "$${name}{rest}" for a literal dollar sign',
-            "stores.dev.metadata_backend.uri",
-            3,
-        )
-    ]
+    message = "a variable without braces is not resolved"
+    hint = f'write "${{{name}}}{rest}", or "$${name}{rest}" for a literal dollar sign'
+    expected = ("LC064", message, hint, "stores.dev.metadata_backend.uri", 3)
+    assert found(file, CATALOG.replace('"c"', f'"${name}{rest}"') + FOLDER) == [expected]
     assert [one[0] for one in found(file, CATALOG + BUCKET + 'secret = "$TOKEN"\n')] == ["LC064"]
 
 
@@ -192,11 +169,8 @@ def test_warnings_are_in_the_order_of_the_file_and_of_the_named_stores(file: Pat
     found(file, one + other)
     codes = [(item[0], item[4]) for item in found(file, one + other)]
     assert codes == [("LC062", None), ("LC064", 3), ("LC060", 8), ("LC064", 11), ("LC060", 16)]
-    assert [(item[0], item[4]) for item in found(file, one + other, "test")] == [
-        ("LC062", None),
-        ("LC064", 11),
-        ("LC060", 16),
-    ]
+    named = [(item[0], item[4]) for item in found(file, one + other, "test")]
+    assert named == [("LC062", None), ("LC064", 11), ("LC060", 16)]
 
 
 def test_invalid_store_has_only_the_warnings_of_its_text(file: Path) -> None:
