@@ -211,13 +211,10 @@ def test_only_one_module_suggests_names_and_one_formats_sizes() -> None:
     assert {name for name, texts in strings.items() if {"B", "KiB", "kB", "MB"} & set(texts)} == {"lakeconf.wording"}
 
 
-def test_byte_size_uses_binary_units() -> None:
+def test_byte_size_uses_binary_units_and_an_option_both() -> None:
     counts = (0, 1023, 1024, 1536, 512 * 2**20, 2.5 * 2**30, 2**50)
     texts = ["0 B", "1023 B", "1 KiB", "1.5 KiB", "512 MiB", "2.5 GiB", "1024 TiB"]
     assert [byte_size(count) for count in counts] == texts
-
-
-def test_size_of_an_option() -> None:
     sizes: dict[str, int | None] = {"": None, "MB": None, "0": 0, "7": 7, "7b": 7, "5 parsecs": 5}
     sizes |= {"1.5 kB": 1500, "512MB": 512 * 10**6, "2GB": 2 * 10**9, "1 tb": 10**12}
     sizes |= {"1KiB": 1024, "3 MiB": 3 * 2**20, "1GiB": 2**30}

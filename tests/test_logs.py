@@ -27,9 +27,6 @@ def test_arguments_cannot_control_a_terminal_or_start_a_line(caplog: pytest.LogC
     (record,) = caplog.records
     assert (record.name, record.filename) == ("lakeconf.commit", "test_logs.py")
     assert record.getMessage() == "wrote a\\x0a::error::b\\x1b[2J\\u202e in 3 files, 0.2 s"
-
-
-def test_every_control_character_is_escaped_and_printable_text_is_not() -> None:
     for code in (0x00, 0x09, 0x0A, 0x0D, 0x1B, 0x7F, 0x85, 0x9B, 0x200F, 0x2028, 0x202E, 0x2069):
         assert escaped(f"a{chr(code)}b").isprintable()
     assert escaped("Größe 数 'a' {b} \\n") == "Größe 数 'a' {b} \\n"

@@ -70,21 +70,19 @@ def test_portable_script_has_no_value_of_a_secret() -> None:
     assert script.text("region", WHOLE) == "getenv('TOKEN')"
     with pytest.raises(LakeconfError) as literal_secret:
         script.secret("stores.dev.password", Secret("hunter2"))
-    assert literal_secret.value.message == (
-        "stores.dev.password is a literal, so a portable script would contain its value"
-    )
+    message = "stores.dev.password is a literal, so a portable script would contain its value"
+    assert literal_secret.value.message == message
     assert literal_secret.value.hint == 'reference a variable in the configuration, such as "${MY_SECRET}"'
     with pytest.raises(LakeconfError) as tainted:
         script.text("stores.dev.prefix", TAINTED)
-    assert tainted.value.message == (
-        "stores.dev.prefix contains a secret, so a portable script would contain its value"
-    )
+    message = "stores.dev.prefix contains a secret, so a portable script would contain its value"
+    assert tainted.value.message == message
     assert tainted.value.hint == "use another value, or a single variable"
     with pytest.raises(LakeconfError, match=r"^the alias contains a secret, so a portable script would"):
         script.name(WHOLE)
 
 
-def test_bind_returns_the_secrets_in_the_order_of_their_marks() -> None:
+def test_secrets_are_bound_in_the_order_of_their_marks_and_run() -> None:
     one, other = Secret("1st"), Secret("2nd")
     statement = CreateSecret("s", "s3", {"secret": one, "region": "eu", "m": {"a": other, "b": "c"}, "l": [one]})
     text, parameters = bind(statement)
@@ -92,6 +90,11 @@ def test_bind_returns_the_secrets_in_the_order_of_their_marks() -> None:
         "CREATE OR REPLACE TEMPORARY SECRET \"s\" (TYPE s3, SECRET ?, REGION 'eu', M MAP {'a': ?, 'b': 'c'}, L [?]);"
     )
     assert parameters == [one, other, one]
+    with duckdb.connect() as connection:
+        text, parameters = bind(CreateSecret("s", "http", {"bearer_token": PLANTED}))
+        connection.execute(text, [secret.reveal() for secret in parameters])
+        query = "SELECT name, type, persistent FROM duckdb_secrets()"
+        assert connection.execute(query).fetchall() == [("s", "http", False)]
 
 
 def test_options_of_every_type_are_rendered_and_secrets_in_motherduck_are_kept() -> None:
@@ -129,18 +132,9 @@ def test_attach_quotes_and_masks_its_path_and_its_alias() -> None:
 
 def test_other_statements() -> None:
     database = CreateDatabase('my "lake"', {"data_path": "s3://b/"})
-    assert database.render(Masked()) == (
-        'CREATE DATABASE IF NOT EXISTS "my ""lake""" (TYPE DUCKLAKE, DATA_PATH \'s3://b/\');'
-    )
+    created = 'CREATE DATABASE IF NOT EXISTS "my ""lake""" (TYPE DUCKLAKE, DATA_PATH \'s3://b/\');'
+    assert database.render(Masked()) == created
     assert Use('a"b').render(Masked()) == 'USE "a""b";'
     assert SetOption("ca_cert_file", "it's").render(Masked()) == "SET GLOBAL ca_cert_file = 'it''s';"
     with pytest.raises(LakeconfError, match=r"^ca_cert_file contains a secret"):
         SetOption("ca_cert_file", TAINTED).render(Portable())
-
-
-def test_secret_runs_as_it_is_bound() -> None:
-    with duckdb.connect() as connection:
-        text, parameters = bind(CreateSecret("s", "http", {"bearer_token": PLANTED}))
-        connection.execute(text, [secret.reveal() for secret in parameters])
-        query = "SELECT name, type, persistent FROM duckdb_secrets()"
-        assert connection.execute(query).fetchall() == [("s", "http", False)]

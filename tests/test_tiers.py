@@ -77,12 +77,10 @@ def test_dear_functions_run_some_of_their_cases_except_those_about_catalogs() ->
     assert [Choice(costs).share(group) for group in costs] == [None, None, *([None, None] if PROVE else [2, 1])]
 
 
-def test_the_chosen_functions_exist() -> None:
-    assert read_costs().keys() >= END_TO_END
-
-
-def test_the_quick_tests_fit_into_five_minutes() -> None:
-    found = Choice(read_costs()).seconds()
+def test_the_chosen_functions_exist_and_the_quick_tests_fit_into_five_minutes() -> None:
+    costs = read_costs()
+    assert costs.keys() >= END_TO_END
+    found = Choice(costs).seconds()
     assert found <= SECONDS, f"{found:.0f} s: make a test cheaper, or lower the limits in tests/support/tiers.py"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
 from source_tree import sources
 
 from lakeconf.backends.registry import METADATA_BACKENDS, STORAGE_BACKENDS
@@ -69,9 +68,9 @@ def test_no_code_checks_for_a_backend_by_name_or_class() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_the_check_finds_name_and_class_checks() -> None:
+    classes = backend_classes()
+    for source in (
         'if metadata == "motherduck": pass',
         'if values.get("type") != "postgres": pass',
         'is_bucket = kind in ("s3", "gcs")',
@@ -81,7 +80,5 @@ def test_no_code_checks_for_a_backend_by_name_or_class() -> None:
         'match kind:\n    case "postgres":\n        pass',
         "match backend:\n    case PostgresMetadata():\n        pass",
         'host = getattr(store.metadata_backend, "host", None)',
-    ],
-)
-def test_the_check_finds_name_and_class_checks(source: str) -> None:
-    assert questions(source, backend_classes())
+    ):
+        assert questions(source, classes), source

@@ -43,9 +43,7 @@ def test_sql_of_azure_masks_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "DATA_PATH 'az://acme-lake/shop/'" in "".join(store.preview_sql())
     with pytest.raises(UnsupportedError, match="gives DuckDB the container, not Spark"):
         store.spark_conf()
-
-
-def test_azure_without_a_key_uses_the_credential_chain() -> None:
+    # Without a key, it uses the credential chain.
     storage = {"type": "azure", "container": "acme-lake", "account_name": "acme"}
     text = "".join(lakeconf.init(config(**storage)).get_store("dev").preview_sql())
     assert "PROVIDER 'credential_chain', ACCOUNT_NAME 'acme'" in text

@@ -47,13 +47,10 @@ def test_values_are_secret_by_their_path(path: tuple[str, ...], *, secret: bool)
     assert is_secret(path) == secret
 
 
-@pytest.mark.parametrize("name", ["", "region ", "token", "sslkey", "external_id", "new_in_duckdb_9"])
-def test_parameters_that_are_not_on_the_list_are_secret(name: str) -> None:
-    assert not is_readable_parameter(name)
-    assert guard_parameters({name: "x"}) == {name: Secret("x")}
-
-
-def test_everything_below_a_hidden_parameter_is_hidden() -> None:
+def test_parameters_that_are_not_on_the_list_are_secret_and_everything_below_them() -> None:
+    for name in ("", "region ", "token", "sslkey", "external_id", "new_in_duckdb_9"):
+        assert not is_readable_parameter(name)
+        assert guard_parameters({name: "x"}) == {name: Secret("x")}
     guarded = guard_parameters({"headers": {"region": "a", "b": ["c", ("d", 1.5)]}, "chain": ["a", ("b",)]})
     assert guarded == {
         "headers": {"region": Secret("a"), "b": [Secret("c"), [Secret("d"), Secret("1.5")]]},
@@ -61,14 +58,11 @@ def test_everything_below_a_hidden_parameter_is_hidden() -> None:
     }
 
 
-def test_booleans_empty_texts_and_secrets_stay_as_they_are() -> None:
+def test_booleans_empty_texts_secrets_and_names_of_variables_stay_as_they_are() -> None:
     secret = Secret("x", variable="X")
     guarded = guard_parameters({"a": True, "b": "", "c": secret, "d": 0})
     assert guarded == {"a": True, "b": "", "c": secret, "d": Secret("0")}
     assert guarded["c"] is secret
-
-
-def test_hidden_value_keeps_the_name_of_its_variable() -> None:
     guarded = guard_parameters({"a": FromVariable("x", "X"), "b": "y"})
     assert [value.variable for value in guarded.values() if isinstance(value, Secret)] == ["X", None]
 

@@ -293,17 +293,15 @@ def test_hidden_rows_are_found_before_and_after_the_insert_that_hides_them(kind:
 def test_columns_without_values_with_nan_only_or_without_bounds_of_their_type_are_no_finding(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     with store.open() as lake:
-        table = lake.create_table(
-            "raw.t",
-            {
-                "n": "VARCHAR",
-                "f": "DOUBLE",
-                "i": "INTERVAL",
-                "l": "INTEGER[]",
-                "s": "STRUCT(a VARCHAR)",
-                "h": "HUGEINT",
-            },
-        )
+        types = {
+            "n": "VARCHAR",
+            "f": "DOUBLE",
+            "i": "INTERVAL",
+            "l": "INTEGER[]",
+            "s": "STRUCT(a VARCHAR)",
+            "h": "HUGEINT",
+        }
+        table = lake.create_table("raw.t", types)
         for number in ("'NaN'", "1.5"):
             table.append(
                 lake.sql(

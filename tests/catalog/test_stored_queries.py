@@ -167,13 +167,8 @@ def test_view_may_name_the_lake_under_any_alias(stored: Lake) -> None:
 
 
 def test_word_for_the_lake_in_a_string_cannot_hide_a_function(stored: Lake) -> None:
-    for text in (
-        "'{DUCKLAKE_CATALOG}.'",
-        '"{DUCKLAKE_CATALOG}."',
-        "$${DUCKLAKE_CATALOG}.$$",
-        "/* {DUCKLAKE_CATALOG}. */ 1",
-    ):
-        plant(stored, f"SELECT {text}, getenv('X') FROM t")
+    for before, after in (("'", "'"), ('"', '"'), ("$$", "$$"), ("/* ", " */ 1")):
+        plant(stored, f"SELECT {before}{{DUCKLAKE_CATALOG}}.{after}, getenv('X') FROM t")
         assert refusal(stored, "FROM v") == "the view 'v' of the lake calls getenv()"
 
 
@@ -413,16 +408,11 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lakeconf.Lake]:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("raw.event", 'did you mean "raw.Events"?'),
-        ("evnts", 'did you mean "raw.Events"?'),
-        ("rw.events", 'did you mean "raw.Events"?'),
-        ("raw.sale", 'did you mean "raw.sales"?'),
-    ],
+    ("name", "meant"),
+    [*((name, "raw.Events") for name in ("raw.event", "evnts", "rw.events")), ("raw.sale", "raw.sales")],
 )
-def test_misspelt_table_has_the_name_of_the_most_similar_one(opened: lakeconf.Lake, name: str, hint: str) -> None:
-    frame = [{"id": 1}]
+def test_misspelt_table_has_the_name_of_the_most_similar_one(opened: lakeconf.Lake, name: str, meant: str) -> None:
+    frame, hint = [{"id": 1}], f'did you mean "{meant}"?'
     for call in (
         lambda: opened.sql(f"FROM {name}"),
         lambda: opened.query(f"FROM frame, {name}", {"frame": frame}),

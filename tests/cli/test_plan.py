@@ -77,19 +77,14 @@ def test_exit_code_tells_of_pending_changes(pipeline_folder: Path, called: Any, 
     assert called("plan", "--exit-code", *UNTIL)[0] == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
+def test_unknown_names_and_times(pipeline_folder: Path, called: Any) -> None:
+    for arguments, code, message in (
         (("marts.by_dy",), 1, 'did you mean "marts.by_day"?'),
         (("--store", "dve"), 1, 'did you mean "dev"?'),
         *((("--to", time), 2, "Invalid value for '--to'") for time in ("01.01.2024", "2024-01-01T03", "2024-13-01")),
-    ],
-)
-def test_unknown_names_and_times(
-    arguments: tuple[str, ...], code: int, message: str, pipeline_folder: Path, called: Any
-) -> None:
-    found, out, err = called("plan", *arguments)
-    assert (found, out, message in err) == (code, "", True)
+    ):
+        found, out, err = called("plan", *arguments)
+        assert (found, out, message in err) == (code, "", True), arguments
 
 
 def test_configuration_without_a_pipeline(project: Path, called: Any) -> None:

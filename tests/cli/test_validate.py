@@ -93,11 +93,8 @@ def test_warnings_fail_only_with_strict(
 
 def test_pre_commit_hook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (hook,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
-    assert [bool(re.search(hook["files"], name)) for name in ("lakeconf.toml", "a/pyproject.toml", "other.toml")] == [
-        True,
-        True,
-        False,
-    ]
+    names = ("lakeconf.toml", "a/pyproject.toml", "other.toml")
+    assert [name for name in names if re.search(hook["files"], name)] == [*names[:2]]
     (folder / "lakeconf.toml").write_text(BROKEN)
     start, entry = hook["entry"].split("lakeconf ")
     assert start == "python -I -m "
@@ -113,10 +110,8 @@ def test_github_action(text: str, strict: str, code: int, folder: Path) -> None:
     install, check = action["runs"]["steps"]
     # No package is installed from an index by name: the owner of that name could run code in CI.
     commands = [line for line in install["run"].splitlines() if "-m pip" in line]
-    assert [command.split()[-1] for command in commands] == [
-        '"$GITHUB_ACTION_PATH/action-requirements.txt"',
-        '"$GITHUB_ACTION_PATH"',
-    ]
+    places = ['"$GITHUB_ACTION_PATH/action-requirements.txt"', '"$GITHUB_ACTION_PATH"']
+    assert [command.split()[-1] for command in commands] == places
     assert "--require-hashes" in commands[0]
     assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(commands[1].split())
     (folder / "lakeconf.toml").write_text(text)
@@ -163,11 +158,8 @@ def test_validate_of_one_store_ignores_the_others(run_in_stores: Any) -> None:
 
 
 def test_validate_as_json(run_in_stores: Any, variables: None, project: Path) -> None:
-    assert json.loads(run_in_stores("validate", "--format", "json")[1]) == {
-        "valid": True,
-        "problems": [],
-        "warnings": [],
-    }
+    valid = {"valid": True, "problems": [], "warnings": []}
+    assert json.loads(run_in_stores("validate", "--format", "json")[1]) == valid
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace('bucket = "acme"', 'bucket = "acme"\nregoin = "x"'))
     code, out, _ = run_in_stores("validate", "--format", "json")

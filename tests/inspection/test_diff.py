@@ -60,10 +60,14 @@ def diff(stores: tuple[Store, Store], name: str, on: tuple[str, ...] = (), sampl
     return compare(*stores, f"t.{name}", on, samples=samples)
 
 
-def test_duplicate_rows_are_counted(stores: tuple[Store, Store]) -> None:
+def test_duplicate_rows_are_counted_and_the_number_of_samples_is_limited(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "twice")
     assert (found.rows, found.only, found.equal, found.is_equal) == ((3, 4), (1, 2), 2, False)
     assert found.samples == ([{"a": 1}], [{"a": 2}, {"a": 2}])
+    for samples in (0, 3):
+        found = diff(stores, "many", samples=samples)
+        assert (found.only, [len(side) for side in found.samples]) == ((10, 20), [samples, samples])
+        assert len(diff(stores, "keyed", ("id",), samples).sample_changes) == samples
 
 
 def test_values_that_duckdb_takes_for_equal_differ(stores: tuple[Store, Store]) -> None:
@@ -90,13 +94,6 @@ def test_missing_columns_and_other_types_are_differences(stores: tuple[Store, St
         ("a", "INTEGER", "BIGINT"), ("only_dev", "INTEGER", None), ("only_prod", None, "INTEGER")
     ]  # fmt: skip
     assert (found.only, found.equal, found.is_equal) == ((0, 0), 1, False)
-
-
-def test_number_of_samples_is_limited(stores: tuple[Store, Store]) -> None:
-    for samples in (0, 3):
-        found = diff(stores, "many", samples=samples)
-        assert (found.only, [len(side) for side in found.samples]) == ((10, 20), [samples, samples])
-        assert len(diff(stores, "keyed", ("id",), samples).sample_changes) == samples
 
 
 def test_what_cannot_be_compared_is_an_error(stores: tuple[Store, Store]) -> None:

@@ -69,7 +69,7 @@ def test_query_of_the_lake_runs(store: Store) -> None:
     assert {sql: rows(store, sql) for sql in expected} == expected
 
 
-def test_other_statement_is_refused(store: Store) -> None:
+def test_other_statement_table_without_its_schema_and_replaced_word_are_refused(store: Store) -> None:
     for sql in (
         *("", "SELECT 1; SELECT 2", "PIVOT t ON a", "DELETE FROM t", "PRAGMA import_database('data')"),
         "CALL ducklake_expire_snapshots('dev', older_than => now())",
@@ -79,6 +79,11 @@ def test_other_statement_is_refused(store: Store) -> None:
         assert refused.value.message == "the statement is not a single query"
         assert str(refused.value.hint).startswith("write a single SELECT … or FROM …")
     assert len(query(store, "FROM t")[1]) == 5
+    with pytest.raises(UnknownNameError, match="the schema main has no table u") as unknown:
+        query(store, "FROM u")
+    assert unknown.value.hint == "did you mean raw.u?"
+    with pytest.raises(SchemaError, match="which DuckLake would replace"):
+        query(store, "SELECT count(*) FROM t WHERE a::VARCHAR < '{SNAPSHOT_ID}'")
 
 
 def test_error_of_duckdb_shows_its_line_of_the_query(store: Store) -> None:
@@ -97,12 +102,6 @@ def test_error_of_duckdb_shows_its_line_of_the_query(store: Store) -> None:
             query(store, statement)
         assert message in refused.value.message
         assert not refused.value.message.startswith(("Parser", "Binder", "Catalog"))
-
-
-def test_table_without_a_schema_is_in_main(store: Store) -> None:
-    with pytest.raises(UnknownNameError, match="the schema main has no table u") as refused:
-        query(store, "FROM u")
-    assert refused.value.hint == "did you mean raw.u?"
 
 
 def test_function_that_does_more_than_read_is_refused(store: Store) -> None:
@@ -137,17 +136,8 @@ def test_files_and_tables_of_the_catalog_are_not_read(store: Store, tmp_path: Pa
 
 
 def test_settings_of_the_instance_are_locked(store: Store) -> None:
-    names = (
-        "lock_configuration",
-        "enable_external_access",
-        "autoload_known_extensions",
-        "autoinstall_known_extensions",
-    )
-    wanted = ", ".join(f"current_setting('{name}')" for name in (*names, "python_enable_replacements"))
+    off = ("enable_external_access", "autoload_known_extensions", "autoinstall_known_extensions")
+    names = ("lock_configuration", *off, "python_enable_replacements")
+    wanted = ", ".join(f"current_setting('{name}')" for name in names)
     assert rows(store, f"SELECT {wanted}") == [(True, False, False, False, False)]
     assert rows(store, "SELECT current_setting('disabled_optimizers')") == [("statistics_propagation",)]
-
-
-def test_a_word_that_ducklake_replaces_in_filters_is_refused(store: Store) -> None:
-    with pytest.raises(SchemaError, match="which DuckLake would replace"):
-        query(store, "SELECT count(*) FROM t WHERE a::VARCHAR < '{SNAPSHOT_ID}'")

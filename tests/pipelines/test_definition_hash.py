@@ -78,7 +78,7 @@ def test_digest_is_the_same_in_every_version(tmp_path: Path) -> None:
         assert caught.value.hint == "write the path relative to the folder of the model"
 
 
-def test_comments_and_layout_of_sql_do_not_count() -> None:
+def test_all_of_sql_counts_but_comments_and_layout() -> None:
     for text in (
         "SELECT id+1 FROM raw.t",
         "SELECT id + 1 -- all\nFROM raw.t",
@@ -86,9 +86,6 @@ def test_comments_and_layout_of_sql_do_not_count() -> None:
         "SELECT id +1 FROM raw.t;\n-- the end",
     ):
         assert sql_code(text) == "SELECT id + 1 FROM raw . t"
-
-
-def test_all_other_sql_counts() -> None:
     for one, other in (
         ("SELECT '-- 1'", "SELECT '-- 2'"),
         ('SELECT "/*" FROM t', 'SELECT "/*", 2 FROM t'),

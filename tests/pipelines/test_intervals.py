@@ -204,7 +204,7 @@ def test_range_of_an_incremental_model_begins_at_midnight_utc(body: Any, elsewhe
     assert fetched(elsewhere, "SELECT count(*) FROM marts.daily") == [96]
 
 
-def test_audits_and_files_are_computed_in_utc(elsewhere: Lake, tmp_path: Path) -> None:
+def test_audits_files_and_unit_tests_are_computed_in_utc(elsewhere: Lake, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("at\n2024-03-08 00:00:00\n")
     audit = f"SELECT 1 WHERE {MIDNIGHT} <> '2024-03-08 00:00:00+00'"
     files = Append(files="*.csv", columns={"at": "TIMESTAMPTZ"})
@@ -215,13 +215,10 @@ def test_audits_and_files_are_computed_in_utc(elsewhere: Lake, tmp_path: Path) -
         Pipeline([Model("marts.t", Full(), Query("SELECT 1 AS a"), audits={"never": "SELECT 1"})]), elsewhere
     )
     assert isinstance(result.error, AuditError)
-
-
-def test_unit_test_computes_the_model_in_utc(elsewhere: Lake) -> None:
-    model = Model("marts.t", Full(), Query(f"SELECT {MIDNIGHT} AS at"))
-    test = UnitTest("t", DeclaredUnitTest(model="marts.t", given={}, expect=[{"at": "2024-03-08 00:00:00+00"}]))
-    (result,) = run_unit_tests(Pipeline([model]), [test], elsewhere)
-    assert (result.status, result.error) == ("passed", None)
+    model = Model("marts.u", Full(), Query(f"SELECT {MIDNIGHT} AS at"))
+    test = UnitTest("u", DeclaredUnitTest(model="marts.u", given={}, expect=[{"at": "2024-03-08 00:00:00+00"}]))
+    (tested,) = run_unit_tests(Pipeline([model]), [test], elsewhere)
+    assert (tested.status, tested.error) == ("passed", None)
 
 
 def test_queries_of_users_keep_the_time_zone_of_the_machine(elsewhere: Lake) -> None:

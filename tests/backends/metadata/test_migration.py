@@ -14,6 +14,7 @@ from lakeconf.backends.metadata.file_catalogs import DuckDBMetadata, SQLiteMetad
 from lakeconf.backends.metadata.migration import check_merged_files
 from lakeconf.connection.connection import Connection, load_extension
 from lakeconf.errors import CatalogError, LakeconfError
+from lakeconf.sql import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def connection() -> Iterator[Connection]:
 def catalog(path: Path, *files: tuple[int, str | None], snapshots: int = 9, schema: str = "main") -> DuckDBMetadata:
     """A catalog of DuckLake 0.3 with data files: their first snapshot, and the snapshots that were merged into them."""
     with duckdb.connect(str(path)) as native:
-        native.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"; USE "{schema}"')
+        native.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}; USE {identifier(schema)}")
         native.execute("CREATE TABLE ducklake_snapshot AS SELECT range AS snapshot_id FROM range(?)", [snapshots])
         native.execute("CREATE TABLE ducklake_data_file (begin_snapshot BIGINT, partial_file_info VARCHAR)")
         for file in files:
@@ -82,18 +83,13 @@ def test_snapshots_within_a_merged_file_are_counted_and_named(
     assert databases(connection) == ["memory"]
 
 
-@pytest.mark.parametrize("schema", ["lake", 'a"b; --'])
-def test_catalog_in_another_schema_is_checked(schema: str, connection: Connection, tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    with duckdb.connect(str(path)) as native:
-        quoted = '"' + schema.replace('"', '""') + '"'
-        native.execute(f"CREATE SCHEMA {quoted}")
-        native.execute(f"CREATE TABLE {quoted}.ducklake_snapshot AS SELECT range AS snapshot_id FROM range(9)")
-        file = "SELECT 1 AS begin_snapshot, '1:1|2:2' AS partial_file_info"
-        native.execute(f"CREATE TABLE {quoted}.ducklake_data_file AS {file}")
-    check_merged_files(connection, DuckDBMetadata(uri=str(path)), NAMES, {})
-    with pytest.raises(CatalogError, match="1 snapshots between 1 and 1"):
-        check_merged_files(connection, DuckDBMetadata(uri=str(path), metadata_schema=schema), NAMES, {})
+def test_catalog_in_another_schema_is_checked(connection: Connection, tmp_path: Path) -> None:
+    for number, schema in enumerate(("lake", 'a"b; --')):
+        path = tmp_path / f"c{number}"
+        backend = catalog(path, (1, "1:1|2:2"), schema=schema)
+        check_merged_files(connection, DuckDBMetadata(uri=str(path)), NAMES, {})
+        with pytest.raises(CatalogError, match="1 snapshots between 1 and 1"):
+            check_merged_files(connection, backend, NAMES, {})
 
 
 def test_catalog_of_another_version_is_accepted(connection: Connection, tmp_path: Path) -> None:
@@ -104,7 +100,9 @@ def test_catalog_of_another_version_is_accepted(connection: Connection, tmp_path
     check_merged_files(connection, DuckDBMetadata(uri=str(path)), NAMES, {})
 
 
-def test_options_of_the_catalog_are_passed_on(connection: Connection, tmp_path: Path) -> None:
+def test_options_of_a_real_catalog_are_passed_on_and_merged_snapshots_refused(
+    connection: Connection, tmp_path: Path
+) -> None:
     """The others are DuckLake's, which an ATTACH of the catalog itself would refuse."""
     shutil.copy(REPOSITORY / "tests" / "data" / "ducklake_0_3" / "catalog.sqlite", tmp_path / "c")
     load_extension(connection, "sqlite_scanner")
@@ -113,10 +111,6 @@ def test_options_of_the_catalog_are_passed_on(connection: Connection, tmp_path: 
     check_merged_files(connection, backend, NAMES, options)
     with pytest.raises(LakeconfError, match="nonsense"):
         check_merged_files(connection, backend, NAMES, {"meta_nonsense": 1})
-
-
-def test_real_catalog_with_merged_snapshots_is_refused(connection: Connection, tmp_path: Path) -> None:
-    shutil.copy(REPOSITORY / "tests" / "data" / "ducklake_0_3" / "all_snapshots.sqlite", tmp_path / "c")
-    load_extension(connection, "sqlite_scanner")
+    shutil.copy(REPOSITORY / "tests" / "data" / "ducklake_0_3" / "all_snapshots.sqlite", tmp_path / "merged")
     with pytest.raises(CatalogError, match="2 snapshots between 28 and 29 would contain rows of later ones"):
-        check_merged_files(connection, SQLiteMetadata(uri=str(tmp_path / "c")), NAMES, {})
+        check_merged_files(connection, SQLiteMetadata(uri=str(tmp_path / "merged")), NAMES, {})

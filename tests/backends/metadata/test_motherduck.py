@@ -26,19 +26,17 @@ def test_managed_files_are_refused_only_if_queries_run_here() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "alias"),
-    [
+def test_alias_is_the_database_if_motherduck_attaches_it() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"database": "shop"}, "shop"),
         ({"database": "shop", "compute": "motherduck"}, "shop"),
         ({"database": "shop", "compute": "local"}, "prod"),
         ({"database": "", "compute": "motherduck"}, "prod"),
         ({"database": 7}, "prod"),
         ({}, "prod"),
-    ],
-)
-def test_alias_is_the_database_if_motherduck_attaches_it(fields: dict[str, Any], alias: str) -> None:
-    assert MotherDuckMetadata.default_alias("prod", fields) == alias
+    ]
+    for fields, alias in cases:
+        assert MotherDuckMetadata.default_alias("prod", fields) == alias, fields
 
 
 @pytest.mark.parametrize("region", [None, "eu-central-1"])
@@ -47,38 +45,28 @@ def test_secret_of_the_bucket_is_stored_in_motherduck_before_the_database(region
     attach, secret, database = backend.statements(NAMES, BUCKET, {})
     assert attach == Attach("md:", None)
     assert isinstance(secret, CreateSecret)
-    assert (secret.name, secret.type, secret.in_motherduck, secret.key) == (
-        "lakeconf_prod__storage",
-        "s3",
-        True,
-        "stores.prod.storage_backend",
-    )
+    assert (secret.name, secret.type, secret.in_motherduck) == ("lakeconf_prod__storage", "s3", True)
+    assert secret.key == "stores.prod.storage_backend"
     expected = {"key_id": "k", "secret": Secret("s"), "scope": "s3://acme/"}
     assert secret.options == ({"region": region} if region else {}) | expected
     assert database == CreateDatabase("shop", {"data_path": "s3://acme/lake/"})
-
-
-def test_region_of_the_bucket_comes_before_that_of_the_catalog() -> None:
-    bucket = S3Storage(bucket="acme", key_id="k", secret=Secret("s"), region="us-east-1")
-    _, secret, _ = MotherDuckMetadata(database="shop", region="eu-central-1").statements(NAMES, bucket, {})
+    # The region of the bucket comes before that of the catalog.
+    _, secret, _ = backend.statements(NAMES, BUCKET.model_copy(update={"region": "us-east-1"}), {})
     assert isinstance(secret, CreateSecret)
     assert secret.options["region"] == "us-east-1"
 
 
-@pytest.mark.parametrize(
-    ("options", "creates"),
-    [
+def test_reader_creates_no_database() -> None:
+    for options, creates in (
         ({}, True),
         ({"create_if_not_exists": True}, True),
         ({"read_only": False}, True),
         ({"create_if_not_exists": False}, False),
         ({"read_only": True}, False),
         ({"create_if_not_exists": True, "read_only": True}, False),
-    ],
-)
-def test_reader_creates_no_database(options: dict[str, bool], *, creates: bool) -> None:
-    statements = SHOP.statements(NAMES, None, options)
-    assert [isinstance(one, CreateDatabase) for one in statements] == [False, True][: 1 + creates]
+    ):
+        statements = SHOP.statements(NAMES, None, options)
+        assert [isinstance(one, CreateDatabase) for one in statements] == [False, True][: 1 + creates], options
 
 
 def test_other_options_and_another_alias_are_refused() -> None:
