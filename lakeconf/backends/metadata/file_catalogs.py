@@ -190,7 +190,7 @@ class SQLiteMetadata(CatalogFile):
         if is_refused and Path(f"{path}-journal").exists():  # not rolled back here: it can name files to delete
             raise CatalogError(
                 f"the catalog {path} has the journal of a commit that did not end",
-                hint="if only people you trust can write here, let SQLite roll it back: "
+                hint="let SQLite roll it back, if only people you trust can write here: "
                 f"sqlite3 {path.name} 'PRAGMA quick_check'",
             )
         if is_refused and os.access(path, os.R_OK):
