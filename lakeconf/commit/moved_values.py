@@ -1,7 +1,8 @@
-"""Keeps the values of rows in the catalog when a statement writes these rows to files.
+"""Compares rows before and after a statement that changes others: rows of the catalog, and rows that are being added.
 
 Files hold some types inexactly: 128-bit integers as DOUBLE, intervals in milliseconds, times without their offset. Rows
 in files have lost this part already. Rows in the catalog have not, so whatever moves them compares their values first.
+See `AddedRows` for the others.
 """
 
 from __future__ import annotations
