@@ -77,14 +77,14 @@ def test_duckdb_finds_the_rows_in_a_transaction(lake: Lake, monkeypatch: pytest.
     with lake.transaction() as tx:
         tx.table("t").delete("day = '2024-01-01'")
         tx.table("t").append(frame(3))
-        tx.table("t").delete("id < 2 OR day = '2024-01-02'")
+        tx.table("t").delete("id > 2 AND day = '2024-01-02'")
         tx.create_table("new", COLUMNS).append(frame(6))
-        tx.table("new").delete("id < 3")
+        tx.table("new").delete("id > 6")
         tx.table("t").evolve(add={"more": "BIGINT"})
         tx.table("t").delete("more = 1")
     assert ["file" in sql for sql in sent] == [False] * 4
-    assert ids(lake) == [2, *(number for number in range(90) if number % 3 == 2)]
-    assert ids(lake, "new") == [3, 4, 5]
+    assert ids(lake) == sorted([0, 1, 1, 2, *(number for number in range(90) if number % 3 == 2)])
+    assert ids(lake, "new") == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("searching")
