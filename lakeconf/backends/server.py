@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from lakeconf.sql import identifier, literal
 
 DEFAULT_SCHEMA = "public"
+_TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
 # The owner of a schema on the search path can add functions and operators that fit the types of arguments better than
 # those of PostgreSQL, and so runs them with the role of whoever asks. So functions have their schema here, and no
 # operator needs a conversion: `name || text` would.
-_TLS_HINT = 'write secret_parameters = { sslmode = "verify-full", sslrootcert = "system" }'
 _CLOCK = "SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now"
 _IDLE_TIMEOUT = """
     SELECT coalesce(pg_catalog.max(setting::bigint), 0)::bigint AS milliseconds FROM pg_settings

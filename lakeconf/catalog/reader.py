@@ -149,10 +149,10 @@ class CatalogReader:
         """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
         kind = self._settings[0]
-        if not checked and kind in SERVER_QUERIES:
-            schema = self.metadata_schema or self._attached[1] or "public"
-            check_tables(cursor.rows, kind, self.metadata_database, str(schema))
         if not checked:
+            if kind in SERVER_QUERIES:
+                schema = self.metadata_schema or self._attached[1] or "public"
+                check_tables(cursor.rows, kind, self.metadata_database, str(schema))
             check_numbers(cursor.rows)
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)

@@ -52,7 +52,7 @@ class MovedRows:
         self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
         self._values = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in types)
         self._columns = ", ".join(types)
-        names = {folded(name) for name, *_ in writer.rows(f"DESCRIBE {self._table}")}
+        names = _names(writer, self._table)
         # A column of this name hides the id of the row, so that no row can be found again.
         self._hidden = "rowid" in names
         self._rows = dict(self._found(f"{_in_catalog(names)} AND ({_changed(types)})"))
@@ -91,8 +91,7 @@ class AddedRows:
 
     def __init__(self, writer: Connection, alias: str, table: str) -> None:
         self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
-        names = {folded(name) for name, *_ in writer.rows(f"DESCRIBE {self._table}")}
-        self._hidden = not names.isdisjoint(("rowid", "filename"))
+        self._hidden = not _names(writer, self._table).isdisjoint(("rowid", "filename"))
         self._rows = self._counted()
 
     def check(self) -> None:
@@ -111,6 +110,10 @@ class AddedRows:
         query = f"SELECT filename, count(*) FROM {self._table} WHERE rowid >= {_FIRST_OWN_ID} GROUP BY ALL"
         # DuckLake changes rows that are bound for the catalog in place.
         return {name: count for name, count in self._writer.rows(query) if not name.startswith("__ducklake_inlined")}
+
+
+def _names(writer: Connection, table: str) -> set[str]:
+    return {folded(name) for name, *_ in writer.rows(f"DESCRIBE {table}")}
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:

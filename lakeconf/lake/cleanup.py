@@ -114,9 +114,9 @@ class Cleanup:
 
     def _remove_local(self, paths: Sequence[str]) -> None:
         """Removes files below the data path, also if somebody puts links in the place of folders meanwhile."""
-        root = _real(self.reader.data_path)
-        for path in map(_real, paths):
-            _refuse([path] * (not path.startswith(root)), f"that are not below {root}", hint=_HINT)
+        root, found = _real(self.reader.data_path), list(map(_real, paths))
+        _refuse([path for path in found if not path.startswith(root)], f"that are not below {root}", hint=_HINT)
+        for path in found:
             *folders, name = path.removeprefix(root).split("/")
             hint = "find out who puts links in the place of folders"
             with storage_errors(f"{path} cannot be removed", hint=hint), contextlib.ExitStack() as opened:
