@@ -18,7 +18,7 @@ from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, Unsup
 from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
-_PART = r'"(?:[^"]|"")+"|[^".]+'
+_PART = r'"(?:[^"\0]|"")+"|[^".\0]+'
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -74,6 +74,8 @@ def difference(
         if types[0].get(name) != types[1].get(name)
     ]
     common = [name for name in types[0] if name in types[1]]
+    names_of = {folded(name): name for name in common}
+    on = [names_of.get(folded(name), name) for name in on]
     missing = [name for name in on if name not in common]
     if not common:
         raise SchemaError(f"{table} has no column in common", hint="compare tables with a column in common")

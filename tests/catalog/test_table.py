@@ -263,7 +263,7 @@ def test_name_is_split_into_schema_and_table() -> None:
     ):
         assert split_name(name) == split_name(full) == parts
         assert full_name(name) == joined_name(*parts) == full
-    for name in ("", ".", "a.", ".a", "a.b.c", '"a', 'a"."b'):
+    for name in ("", ".", "a.", ".a", "a.b.c", '"a', 'a"."b', "n\0", 'a."b\0"'):
         with pytest.raises(TableNotFoundError, match="is not a valid table name"):
             split_name(name)
 

@@ -253,13 +253,13 @@ def test_equal_tables_and_a_table_with_one_row_more(compared: None, called: Any)
 
 
 def test_differences_with_a_key(compared: None, called: Any) -> None:
-    code, out, err = called("diff", "dev", "prod", "marts.t", "--on", "id")
+    code, out, err = called("diff", "dev", "prod", "marts.t", "--on", "ID")
     assert (code, err) == (1, "")
     assert out.splitlines() == [
         "marts.t: dev has 2 rows, prod 2",
         "  column flag: none in dev, BOOLEAN in prod",
         "  0 equal, 1 in dev only, 1 in prod only",
-        "  name differs in 1 rows of the same id",
+        "  name differs in 1 rows of the same ID",
         "  rows in dev only:",
         "    id=2, name=b, tags=[2]",
         "  rows in prod only:",
