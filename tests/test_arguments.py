@@ -136,7 +136,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.execute(None), "the SQL is not a string: NoneType"),
     (lambda lake: lake.sql("SELECT ?"), "parameter"),
     (lambda lake: lake.sql(None), "the SQL is not a string: NoneType"),
-    (lambda lake: lake.query("FROM frame", FRAME), "the frames of a query have no names"),
     (lambda lake: events(lake).evolve(drop=["nothing"]), "cannot drop an unknown column: 'nothing'"),
     (lambda lake: events(lake).evolve(drop="kind"), "drop is 'kind', and not a list of names"),
     (lambda lake: events(lake).evolve(rename={"zz": "x"}), "cannot rename an unknown column: 'zz'"),
@@ -175,8 +174,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.transaction(extra={"a": float("nan")}).__enter__(), "extra cannot be written as JSON: Out of"),
     (lambda lake: lake.at(timestamp=pd.NaT), "NaT is not a time"),
     (lambda lake: events(lake).changes(pd.NaT), "NaT is not a time"),
-    (lambda lake: lake.query("FROM a", {5: FRAME}), "frames contains 5, which is not a name"),
-    (lambda lake: lake.query("FROM a", {"a": FRAME, "A": FRAME}), "the query has two frames 'a'"),
+    (lambda lake: lake.sql("FROM a", a=FRAME, A=FRAME), "the query has two frames 'a'"),
     (lambda lake: lake.create_view("v", 5), "the SQL is not a string: int"),
     (lambda lake: lake.create_table("t", {"": "DATE"}), "'' is not a column name"),
     (lambda lake: lake.create_table("t", {"a\0": "DATE"}), "is not a column name"),
@@ -250,7 +248,7 @@ def test_hints_for_conditions_parameters_and_frames_work(tmp_path: Path) -> None
         events = lake.create_table("raw.events", ROWS)
         events.append(ROWS)
         lake.execute("DELETE FROM raw.events WHERE id IN (FROM given)", given=[{"id": 1}])
-        joined = lake.query("SELECT e.id FROM raw.events AS e JOIN frame USING (id)", {"frame": [{"id": 2}]})
+        joined = lake.sql("SELECT e.id FROM raw.events AS e JOIN frame USING (id)", frame=[{"id": 2}])
         assert joined.to_native().fetchall() == [(2,)]
         for where in ("true", "1 = 1", True):
             with pytest.raises(LakeconfError, match="uses no column") as refused:

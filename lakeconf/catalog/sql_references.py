@@ -325,7 +325,9 @@ def reads_only(sql: str, frames: Iterable[str]) -> bool:
         parsed = parse_query(sql)
     except NotOneQuery:
         return False
-    return not parsed.functions and all(len(one.parts) == 1 and folded(one.name) in names for one in parsed.tables)
+    return not (parsed.functions or parsed.describes) and all(
+        len(one.parts) == 1 and folded(one.name) in names for one in parsed.tables
+    )
 
 
 def query_over_views(sql: str, views: Mapping[str, str]) -> str:

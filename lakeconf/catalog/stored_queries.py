@@ -195,6 +195,20 @@ class StoredQueries:
         for expression in self.expressions:
             self.check(self._check_one(expression, past=False))
 
+    def reading_macros(self) -> set[str]:
+        """The macros whose result depends on the snapshot: they read tables, or a later snapshot changes them."""
+        kept = [one for one in self.queries if one.kind != "view" and (one.end is None or one.end > self.snapshot_id)]
+        macros = [(one, self._references(one)) for one in kept]
+        found = {
+            one.name
+            for one, read in macros
+            if read is None or read.everything or read.relations or read.table_functions
+            or one.end is not None or one.begin > self.snapshot_id
+        }  # fmt: skip
+        for _ in macros:  # a macro that calls such a macro is one
+            found |= {one.name for one, read in macros if read is not None and not found.isdisjoint(read.functions)}
+        return found
+
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
         connection.prefer_builtins(self.reader.alias, schemas_of(connection, self.reader.alias))
@@ -299,8 +313,7 @@ def prepare_query(
     if at is None:
         return sql
     called = references.functions | references.table_functions if references is not None else frozenset[str]()
-    macros = {one.name for one in stored.queries if one.kind != "view"}
-    for name in sorted(called & (macros | INDIRECT)):
+    for name in sorted(called & (stored.reading_macros() | INDIRECT)):
         raise UnsupportedError(
             f"{name}() would read the latest snapshot instead of {at}", hint="write the query itself, or make it a view"
         )

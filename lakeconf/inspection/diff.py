@@ -67,15 +67,10 @@ def difference(
     samples: int = 0,
 ) -> TableDiff:
     """Compares two relations of a connection."""
-    types = [columns_of(connection, relation) for relation in relations]
-    schema = [
-        (name, types[0].get(name), types[1].get(name))
-        for name in {**types[0], **types[1]}
-        if types[0].get(name) != types[1].get(name)
-    ]
-    common = [name for name in types[0] if name in types[1]]
-    names_of = {folded(name): name for name in common}
-    on = [names_of.get(folded(name), name) for name in on]
+    types = one, other = [columns_of(connection, relation) for relation in relations]
+    schema = [(n, one.get(n), other.get(n)) for n in {**one, **other} if one.get(n) != other.get(n)]
+    columns = {folded(name): name for name in one if name in other}
+    common, on = list(columns.values()), [columns.get(folded(name), name) for name in on]
     missing = [name for name in on if name not in common]
     if not common:
         raise SchemaError(f"{table} has no column in common", hint="compare tables with a column in common")
@@ -83,7 +78,7 @@ def difference(
         hint = f"use a column of both stores: {', '.join(common)}"
         raise SchemaError(f"{table} has no column {missing[0]!r} in both stores", hint=hint)
     _check_comparable(types, on)
-    same = types[0].items() & types[1].items()
+    same = one.items() & other.items()
     texts = {name: kind for name, kind in same if name not in on and _AS_TEXT.search(kind)}
     names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
     first, second = (f"(SELECT {names} FROM {relation})" for relation in relations)

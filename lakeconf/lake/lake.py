@@ -272,13 +272,14 @@ class Lake:
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
         return lazy_rows(files) if found is None else found
 
-    def sql(self, query: str) -> nw.LazyFrame[Any]:
+    def sql(self, query: str, /, **frames: object) -> nw.LazyFrame[Any]:
         """Runs a query on DuckDB at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
 
         A query may name another one for a table: `AT (VERSION => 3)`. Every write accepts the result, on Spark, too.
 
         Args:
             query: A query without parameters in DuckDB's SQL; the lake is the default database.
+            **frames: Frames that the query names like tables. The rows of frames of Spark are sent to this process.
 
         Returns:
             A lazy frame of DuckDB.
@@ -289,44 +290,19 @@ class Lake:
             UnsupportedError: In a transaction and after `at()`, it calls a macro of the lake.
         """
         _check_query(query)
-        self._scope.add_read(None)
-        prepared = prepare_query(self._session.reader, query, at=self._scope.pinned_at)
-        check_only_reads(self._session.reader.connection, query)
-        with self._tables_suggested():
-            return lazy_rows(self._session.reader.connection.relation(prepared))
-
-    def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
-        """Runs a query over frames on DuckDB. The rows of frames of Spark are sent to this process.
-
-        Args:
-            sql: A query in DuckDB's SQL.
-            frames: The frame of each table in the query, by name.
-
-        Returns:
-            A lazy frame of DuckDB.
-
-        Raises:
-            QueryError: It is not a single query, or DuckDB rejects it.
-            UnsafeQueryError: It calls an unsafe macro of the lake.
-        """
-        _check_query(sql)
-        if not isinstance(frames, Mapping):
-            raise QueryError("the frames of a query have no names", hint='write lake.query(…, {"name": frame})')
-        check_distinct(name_list(frames, "frames"), "the query", "frames")
-        at = None
-        if not reads_only(sql, frames):
+        check_distinct(list(frames), "the query", "frames")
+        if not reads_only(query, frames):
             self._scope.add_read(None)
-            at = self._scope.pinned_at
-        sql = prepare_query(self._session.reader, sql, frames=frames, at=at)
-        check_only_reads(self._session.reader.connection, sql)
+        query = prepare_query(self._session.reader, query, frames=frames, at=self._scope.pinned_at)
+        check_only_reads(self._session.reader.connection, query)
         engine = self._session.engine
         if all(name.startswith(VIEW_PREFIX) for name in frames):
             with self._tables_suggested():
-                return engine.query(sql, frames)
+                return engine.query(query, frames)
         views = {folded(name): unique_view() for name in frames}
         given = {views[folded(name)]: frame for name, frame in frames.items()}
         with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
-            return engine.query(query_over_views(sql, views), given)
+            return engine.query(query_over_views(query, views), given)
 
     def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.
@@ -353,7 +329,7 @@ class Lake:
             return execute(self._scope, sql, frames, idempotency_key)
 
     def _tables_suggested(self) -> AbstractContextManager[None]:
-        otherwise = 'pass a frame by its name, as in lake.query(…, {"name": frame}); or use one of the tables'
+        otherwise = "pass a frame by its name, as in lake.sql(…, name=frame); or use one of the tables"
         return tables_suggested(partial(readable_names, self._session.reader), otherwise)
 
     def create_table(

@@ -460,7 +460,6 @@ def _types(files: Files, rows: nw.LazyFrame[Any]) -> dict[str, str]:
     return found
 
 
-def sql_rows(lake: Lake, sql: str, frames: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+def sql_rows(lake: Lake, sql: str, **frames: object) -> list[tuple[Any, ...]]:
     """Returns the rows of a query, which may also read frames."""
-    found = lake.sql(sql) if frames is None else lake.query(sql, frames)
-    return fetched(found, lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only
+    return fetched(lake.sql(sql, **frames), lake._session.writer.secrets)  # noqa: SLF001 - for scrubbing only

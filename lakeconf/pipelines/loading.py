@@ -51,7 +51,7 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
             )
         _check_columns(file, table, columns, known)
         frames = {"lakeconf_rows": _rows(lake, file, table, columns)}
-        ((count,),) = sql_rows(lake, "SELECT count(*) FROM lakeconf_rows", frames)
+        ((count,),) = sql_rows(lake, "SELECT count(*) FROM lakeconf_rows", **frames)
     return Load(columns, count, known, state)
 
 

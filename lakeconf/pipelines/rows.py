@@ -109,7 +109,7 @@ def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) ->
             return snapshot.snapshot_id
     if not has_deletes(lake._session.reader, table, since, lake.snapshot_id):  # noqa: SLF001 - not for users
         return None
-    rows = sql_rows(lake, _WRITTEN_AGAIN, {"changes": changes})
+    rows = sql_rows(lake, _WRITTEN_AGAIN, changes=changes)
     return next((int(version) for (version,) in rows), None)
 
 

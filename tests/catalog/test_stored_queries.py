@@ -415,7 +415,7 @@ def test_misspelt_table_has_the_name_of_the_most_similar_one(opened: lakeconf.La
     frame, hint = [{"id": 1}], f'did you mean "{meant}"?'
     for call in (
         lambda: opened.sql(f"FROM {name}"),
-        lambda: opened.query(f"FROM frame, {name}", {"frame": frame}),
+        lambda: opened.sql(f"FROM frame, {name}", frame=frame),
         lambda: opened.execute(f"INSERT INTO raw.events FROM {name}"),
         lambda: opened.create_view("v", f"FROM {name}"),
     ):
@@ -431,10 +431,9 @@ def test_frame_that_was_not_passed_and_variable_of_python_are_no_tables(opened: 
     with pytest.raises(UnknownNameError) as refused:
         opened.sql("FROM df")
     assert refused.value.hint == (
-        'pass a frame by its name, as in lake.query(…, {"name": frame}); '
-        "or use one of the tables: raw.Events, raw.sales"
+        "pass a frame by its name, as in lake.sql(…, name=frame); or use one of the tables: raw.Events, raw.sales"
     )
-    found: Any = opened.query("FROM df", {"df": df}).to_native()
+    found: Any = opened.sql("FROM df", df=df).to_native()
     assert found.fetchall() == [(1,)]
     for query in ("FROM self", "FROM sql", "SELECT * FROM self AS s"):
         with pytest.raises(UnknownNameError, match=r"Table with name (self|sql) does not exist"):

@@ -155,7 +155,7 @@ def test_statement_of_a_transaction_depends_on_the_table_that_had_the_name(store
 @pytest.mark.parametrize(("query", "reads"), [("SELECT f.id FROM f JOIN t USING (id)", True), ("FROM f", False)])
 def test_query_over_frames_reads_the_tables_that_it_names(store: Store, query: str, *, reads: bool) -> None:
     with store.open() as lake, store.open() as rival:
-        frame = lake.query(query, {"f": one(1)}).collect("pyarrow").to_native()
+        frame = lake.sql(query, f=one(1)).collect("pyarrow").to_native()
         assert frame.num_rows == 1
         rival.table("t").append(one(2))
         if reads:

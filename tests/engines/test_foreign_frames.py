@@ -44,7 +44,7 @@ def test_frame_of_another_lake_can_be_read_twice(
             ("SELECT count(*) FROM f a JOIN f b USING (i, s)", ROWS),
             ("SELECT count(*) FROM (FROM f UNION ALL FROM f)", 2 * ROWS),
         ):
-            assert one.query(query, {"f": frame}).to_native().fetchall() == [(expected,)], query
+            assert one.sql(query, f=frame).to_native().fetchall() == [(expected,)], query
         table = one.create_table("raw.t", {"i": "BIGINT", "s": "VARCHAR"})
         table.merge(frame, on="i")
         table.merge(frame, on="i")
@@ -107,7 +107,7 @@ with lakeconf.init().get_store().open() as lake:
     scan = lake.table("t").scan()
     frames = [
         scan, scan.filter(nw.col("id") > 1).head(2), scan.group_by("id").agg(nw.len()), scan.join(scan, on="id"),
-        lake.sql("FROM t"), lake.query("FROM rows", {{"rows": scan}}), lake.table("t").changes(1),
+        lake.sql("FROM t"), lake.sql("FROM rows", rows=scan), lake.table("t").changes(1),
         nw.concat([scan, scan]),
     ]
     for frame in frames:

@@ -200,7 +200,7 @@ def test_words_that_ducklake_replaces_are_compared_as_text(store: Store) -> None
             table.delete(condition)
             assert table.scan().collect("pyarrow").shape[0] == 30 - len(values)
         words = lake.table("words0").scan()
-        for run in (lake.sql, lambda sql: lake.query(sql, {"words0": words})):
+        for run in (lake.sql, lambda sql: lake.sql(sql, words0=words)):
             with pytest.raises(SchemaError, match="which DuckLake would replace"):
                 run("SELECT * FROM words0 WHERE v < '{SNAPSHOT_ID}'")
 

@@ -34,7 +34,7 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
 
 def test_duckdb_runs_its_sql_on_every_lake(flags: Lake) -> None:
     flags.create_table("copy", {"id": "INTEGER"})
-    for found in (flags.sql(AMBIGUOUS), flags.query(AMBIGUOUS, {"t": flags.table("t").scan()})):
+    for found in (flags.sql(AMBIGUOUS), flags.sql(AMBIGUOUS, t=flags.table("t").scan())):
         assert type(found.to_native()).__module__.startswith(("duckdb", "_duckdb"))
         assert rows(found) == [(3,)]
     flags.execute(f"INSERT INTO copy {AMBIGUOUS}")
@@ -106,7 +106,7 @@ def test_statement_that_is_no_query_changes_nothing(two_tables: Lake) -> None:
     options = "FROM ducklake_options('dev') ORDER BY ALL"
     before = (two_tables.snapshots(), two_tables.tables(), rows(two_tables.sql(options)))
     for statement in (*NO_QUERIES, *MAINTENANCE):
-        for use in (two_tables.sql, lambda sql: two_tables.query(sql, {})):
+        for use in (two_tables.sql, lambda sql: two_tables.sql(sql, unused=ONE)):
             with pytest.raises(QueryError) as refused:
                 use(statement)
             if statement in MAINTENANCE:
@@ -149,6 +149,7 @@ AT_FIRST = {
     'SELECT count(*) FROM t table1, main.t as\tas1, t AS "table"': [(1,)],
     "FROM v": [(1,)],
     "FROM of_macros": [(1, 1)],
+    "SELECT twice(a) FROM t": [(2,)],
     "SELECT a FROM t AT (VERSION => {latest}) ORDER BY a": [(1,), (2,)],
     "SELECT t.a, u.a AS b FROM t, t AS u AT (VERSION => {latest}) ORDER BY u.a": [(1, 1), (1, 2)],
 }
@@ -165,11 +166,17 @@ def pinned(lake: Lake) -> Lake:
         "CREATE VIEW v AS FROM t",
         "CREATE MACRO largest() AS (SELECT max(a) FROM t)",
         "CREATE MACRO listed() AS TABLE FROM t",
+        "CREATE MACRO half(x) AS x",
+        "CREATE OR REPLACE MACRO half(x) AS x / 2",
+        "CREATE MACRO twice(x) AS half(x) * 4",
+        "CREATE MACRO later(x) AS x",
+        "CREATE MACRO calls_later(x) AS later(x)",
         "CREATE VIEW of_macros AS SELECT a, largest() AS most FROM listed()",
         "INSERT INTO t VALUES (1)",
     )
     before = lake.refresh()
     lake.table("t").append([{"a": 2}])
+    run_plain(lake, "CREATE OR REPLACE MACRO later(x) AS x + 1")
     return lake.at(version=before)
 
 
@@ -178,9 +185,9 @@ def test_queries_read_the_snapshot_of_the_lake(pinned: Lake) -> None:
     for text, expected in AT_FIRST.items():
         query = text.format(latest=pinned.snapshot_id + 1)
         assert rows(pinned.sql(query)) == expected, query
-        assert rows(pinned.query(query, {"unused": frame})) == expected, query
+        assert rows(pinned.sql(query, unused=frame)) == expected, query
     query = "SELECT given.a, stored.a AS b FROM t AS given, main.t AS stored ORDER BY ALL"
-    assert rows(pinned.query(query, {"t": pinned.sql("SELECT 5 AS a")})) == [(5, 1)]
+    assert rows(pinned.sql(query, t=pinned.sql("SELECT 5 AS a"))) == [(5, 1)]
 
 
 def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) -> None:
@@ -192,9 +199,12 @@ def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) ->
 
 
 def test_what_would_read_the_latest_snapshot_is_refused(lake: Lake, pinned: Lake) -> None:
-    for query in ("FROM listed()", "SELECT largest()", "FROM query_table('t')"):
+    for query in (
+        *("FROM listed()", "SELECT largest()", "FROM query_table('t')", "SELECT later(1)", "SELECT calls_later(1)"),
+        "SELECT id + largest() FROM unused",
+    ):
         with pytest.raises(UnsupportedError, match="would read the latest snapshot instead of"):
-            pinned.sql(query)
+            pinned.sql(query, unused=ONE)
     for query in (
         *("SHOW TABLES", "SHOW ALL TABLES", "FROM (SHOW TABLES)", "FROM pg_catalog.pg_tables", "FROM duckdb_columns()"),
         *("FROM information_schema.tables", "FROM pragma_table_info('t')", "FROM ducklake_list_files('dev', 't')"),
@@ -202,6 +212,8 @@ def test_what_would_read_the_latest_snapshot_is_refused(lake: Lake, pinned: Lake
     ):
         with pytest.raises(UnsupportedError, match="would describe the latest snapshot instead of"):
             pinned.sql(query)
+        with pytest.raises(UnsupportedError, match="would describe the latest snapshot instead of"):
+            pinned.sql(query, unused=ONE)
         assert rows(lake.sql(query))
 
 
@@ -215,8 +227,8 @@ def fetched(frame: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("engine", ["on_duckdb"], indirect=True)
 def test_a_later_query_does_not_change_an_earlier_one(lake: Lake) -> None:
-    first, second = (lake.query("SELECT id FROM x", {"x": frame}) for frame in (ONE, TWO))
-    third = lake.query("SELECT other FROM x", {"x": pa.table({"other": [3]})})
+    first, second = (lake.sql("SELECT id FROM x", x=frame) for frame in (ONE, TWO))
+    third = lake.sql("SELECT other FROM x", x=pa.table({"other": [3]}))
     assert [fetched(found) for found in (first, second, third)] == [[(1,)], [(2,)], [(3,)]]
 
 
@@ -229,8 +241,8 @@ def test_tables_views_and_macros_of_the_lake_do_not_read_frames(lake: Lake) -> N
         "CREATE MACRO m() AS TABLE SELECT id FROM t",
     )
     lake.refresh()
-    assert fetched(lake.query("SELECT v.id, t.id FROM v, t", {"t": ONE})) == [(7, 1)]
-    assert fetched(lake.query("FROM m(), T", {"t": ONE})) == [(7, 1)]
+    assert fetched(lake.sql("SELECT v.id, t.id FROM v, t", t=ONE)) == [(7, 1)]
+    assert fetched(lake.sql("FROM m(), T", t=ONE)) == [(7, 1)]
     for name in ("t", "main.t", "dev.t", "v", "m()"):
         assert fetched(lake.sql(f"FROM {name}")) == [(7,)]
 
@@ -247,9 +259,9 @@ def test_names_in_queries_and_errors_are_those_of_the_user(lake: Lake) -> None:
         ("DESCRIBE x", [("id", "BIGINT", "YES", None, None, None)]),
         ("SELECT column_name FROM (SUMMARIZE SELECT id FROM x)", [("id",)]),
     ):
-        assert fetched(lake.query(sql, {"x": ONE})) == wanted
+        assert fetched(lake.sql(sql, x=ONE)) == wanted
     with pytest.raises(QueryError, match="nope") as caught:
-        lake.query("SELECT nope FROM x", {"x": ONE})
+        lake.sql("SELECT nope FROM x", x=ONE)
     assert "lakeconf_input" not in str(caught.value)
     with pytest.raises(QueryError, match=r"names of frames cannot be found|Parser Error"):
-        lake.query("SELECT FROM FROM x", {"x": ONE})
+        lake.sql("SELECT FROM FROM x", x=ONE)

@@ -185,7 +185,7 @@ class Query:
         changes = self._changes({name: view for view, name in views.items()}, bounds)
         inputs = {view: frames[name] for view, name in views.items()}
         try:
-            found = lake.query(replaced(self.text, changes), inputs)
+            found = lake.sql(replaced(self.text, changes), **inputs)
         except (QueryError, SchemaError) as error:
             raise self._placed(error, lake, changes, views) from error
         try:

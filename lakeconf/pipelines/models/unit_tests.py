@@ -320,7 +320,7 @@ _RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
 def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row]) -> RowDifference:
     """Compares columns of a model's rows, by their expected names; each row counts as often as it occurs."""
     selected = ", ".join(map(identifier, columns.values()))
-    relation: Any = lake.query(f"SELECT {selected} FROM {_RETURNED}", {_RETURNED: frame}).to_native()
+    relation: Any = lake.sql(f"SELECT {selected} FROM {_RETURNED}", **{_RETURNED: frame}).to_native()
     kinds: dict[str, DuckDBPyType] = dict(zip(columns, relation.types, strict=True))
     keys = ", ".join(f"{_key(identifier(columns[name]), kind)} AS {identifier(name)}" for name, kind in kinds.items())
     values = ", ".join(_expected_row(number, row, kinds) for number, row in enumerate(expected))
@@ -333,7 +333,7 @@ def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Seque
     texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in columns)
 
     def rows(source: str) -> list[list[str | None]]:
-        found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", {_RETURNED: frame})
+        found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", **{_RETURNED: frame})
         return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in found]
 
     missing, unexpected = ("expected EXCEPT ALL FROM returned", "returned EXCEPT ALL FROM expected")
