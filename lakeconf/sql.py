@@ -69,9 +69,18 @@ def exact_paths(paths: str | Iterable[str]) -> str:
     return literal(glob.escape(paths))
 
 
+# Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
+# Names of local files have them.
+URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
+
+
 def listing_sql(folder: str, pattern: str) -> str:
-    """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern."""
-    return f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
+    """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern.
+
+    It leaves out keys of a bucket that are no paths of a URL: neither lakeconf nor DuckDB has written them.
+    """
+    sql = f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
+    return f"{sql} WHERE NOT regexp_matches(file, {literal(URL_ENDS)})" if "://" in folder else sql
 
 
 class Rendering:

@@ -19,12 +19,11 @@ from typing import Any
 
 from lakeconf.ducklake import INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES, no_table
 from lakeconf.errors import CatalogError
-from lakeconf.sql import literal
+from lakeconf.sql import URL_ENDS, literal
 
 # Expressions for Python and DuckDB alike. They apply to a path after `R` if it is relative, and `A` if it is not.
 _ODD = r"\x00|^A//|(?:^.|/)\.\.(?:/|$)" + r"|\\" * (os.sep == "\\")
-# Characters that end the path of a URL, or that servers may read differently. Names of local files have them.
-_ENDS = r"|[\x00-\x1f\x7f\\?#]"
+_ENDS = f"|{URL_ENDS}"
 # Registered files may be in any bucket: the store says which server has the buckets.
 _IN_BUCKET = r"A(?:s3|s3a|s3n|gcs|gs|r2)://[A-Za-z0-9._-]+(?:/[^\x00-\x1f\x7f\\?#]*)?"
 _SCHEME = "://"

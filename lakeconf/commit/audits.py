@@ -78,4 +78,4 @@ def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
             f"{audit} is not a single query", hint="write one SELECT that returns the rows that violate the condition"
         )
     check_only_reads(writer, audit.sql)
-    return lazy_rows(writer.relation(audit.sql))
+    return lazy_rows(writer.relation(audit.sql), writer.secrets)

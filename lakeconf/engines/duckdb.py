@@ -56,13 +56,13 @@ class DuckDBEngine:
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))
-        return foreign.lazy_rows(self._connection.relation(query))
+        return foreign.lazy_rows(self._connection.relation(query), self._connection.secrets)
 
     def query(self, sql: str, frames: Mapping[str, Any]) -> nw.LazyFrame[Any]:
         for name, frame in frames.items():
             # A temporary view exists as long as the connection, like the frames that use it.
             self._connection.register(name, self.adopt(frame))
-        return foreign.lazy_rows(self._connection.relation(sql))
+        return foreign.lazy_rows(self._connection.relation(sql), self._connection.secrets)
 
     def adopt(self, frame: object) -> duckdb.DuckDBPyRelation:
         native = foreign.native_frame(frame)
@@ -134,7 +134,7 @@ class DuckDBEngine:
         condition = "" if where is None else f" WHERE {to_duckdb_sql(predicate_of(where, info.columns))}"
         name = qualified(self._reader.alias, info.schema_name, info.name)
         query = f"SELECT {', '.join(values)} FROM {name} AT (VERSION => {snapshot_id}){condition}"
-        return foreign.lazy_rows(self._connection.relation(query))
+        return foreign.lazy_rows(self._connection.relation(query), self._connection.secrets)
 
     def _copied(self, relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
         """Copies a relation of another connection to the reading connection.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import duckdb
@@ -16,6 +16,7 @@ from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, required
+from lakeconf.secret import Secret
 from lakeconf.sql import folded, identifier
 
 if TYPE_CHECKING:
@@ -327,19 +328,21 @@ class LazyRows(nw.LazyFrame[Any]):
     Only the core packages may be installed: DuckDB then runs queries, but cannot make a frame in memory.
     """
 
+    _secrets: Sequence[Secret] = ()  # the secrets of the connection, which servers may repeat in errors
+
     def collect(self, backend: Any = None, **kwargs: Any) -> nw.DataFrame[Any]:
         """The rows in memory.
 
         Args:
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
         """
-        with packages_named(backend), translated_errors():
+        with packages_named(backend), translated_errors(self._secrets):
             return super().collect(backend, **kwargs)
 
 
-def lazy_rows(relation: duckdb.DuckDBPyRelation) -> nw.LazyFrame[Any]:
-    """Returns a relation as a lazy frame."""
+def lazy_rows(relation: duckdb.DuckDBPyRelation, secrets: Sequence[Secret]) -> nw.LazyFrame[Any]:
+    """Returns a relation as a lazy frame, in whose errors the secrets are hidden."""
     frame = nw.from_native(relation)
     # The constructor takes a private frame of narwhals. Frames made from this one have its class.
-    frame.__class__ = LazyRows
+    frame.__class__ = type("LazyRows", (LazyRows,), {"_secrets": secrets})
     return frame

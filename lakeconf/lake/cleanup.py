@@ -19,7 +19,7 @@ from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import EventLogger
-from lakeconf.sql import listing_sql, literal
+from lakeconf.sql import URL_ENDS, listing_sql, literal
 
 _log = EventLogger("cleanup")
 _STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
@@ -208,8 +208,8 @@ class Cleanup:
         for _ in range(_LISTINGS - 1):
             # DuckDB raises an error if another process deletes a file during the listing.
             with contextlib.suppress(StorageError):
-                return [str(path) for (path,) in listed()]
-        return [str(path) for (path,) in listed()]
+                return _without_ends(listed())
+        return _without_ends(listed())
 
     def _is_below_data_path(self, path: str) -> bool:
         return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
@@ -219,6 +219,11 @@ class Cleanup:
         if found is None:
             return None
         return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
+
+
+def _without_ends(listed: Sequence[tuple[str, ...]]) -> list[str]:
+    """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""
+    return [path for (path,) in listed if "://" not in path or not re.search(URL_ENDS, path)]
 
 
 def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:

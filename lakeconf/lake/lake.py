@@ -265,12 +265,13 @@ class Lake:
         if not given:
             raise StorageError("there are no files to read", hint="name at least one")
         source = files_sql("read_parquet", given, "union_by_name = true")
-        files = self._session.reader.connection.relation(f"FROM {source}")
+        connection = self._session.reader.connection
+        files = connection.relation(f"FROM {source}")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
-        check_decimals(self._session.reader.connection, given, types.values())
+        check_decimals(connection, given, types.values())
         engine = self._session.engine
         found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
-        return lazy_rows(files) if found is None else found
+        return lazy_rows(files, connection.secrets) if found is None else found
 
     def sql(self, query: str, /, **frames: object) -> nw.LazyFrame[Any]:
         """Runs a query on DuckDB at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lakeconf.errors import listed
+from lakeconf.errors import StorageError, listed
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState, ModelRun
 from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.recorded_runs import SHOWN
-from lakeconf.sql import literal
+from lakeconf.sql import URL_ENDS, literal
 
 
 def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) -> tuple[list[str], list[str]]:
@@ -43,7 +44,12 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
 def _found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
     """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative."""
     if "://" in pattern:
-        return sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
+        found = sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
+        for file in found:
+            if re.search(URL_ENDS, file):
+                message = f"{model.at('files')}{file!r} has a character that ends the path of a URL"
+                raise StorageError(message, hint="rename the object, without ? and #, or choose a pattern without it")
+        return found
     # With `root_dir`, brackets in the name of the folder are no pattern.
     return sorted(set(map(os.path.normpath, glob.glob(pattern, root_dir=model.folder, recursive=True))))
 

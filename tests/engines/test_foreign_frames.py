@@ -24,7 +24,8 @@ from lakeconf.engines.engine import fingerprint_sql, fingerprints
 from lakeconf.engines.frames import LazyRows, arrow_table, lazy_rows, native_frame
 from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.engines.schema_check import check_distinct, check_fit, fits
-from lakeconf.errors import SchemaError
+from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.secret import Secret
 
 ROWS = 300_000
 
@@ -139,7 +140,7 @@ def test_collect_without_the_package_names_what_to_install(
 
 
 def test_frame_is_one_of_narwhals() -> None:
-    frame = lazy_rows(duckdb.sql("SELECT 1 AS id"))
+    frame = lazy_rows(duckdb.sql("SELECT 1 AS id"), ())
     assert isinstance(frame, LazyRows)
     assert isinstance(frame.with_columns(x=nw.lit(1)), LazyRows)
     assert nw.from_native(frame) is frame
@@ -148,6 +149,16 @@ def test_frame_is_one_of_narwhals() -> None:
     assert frame.collect(backend=nw.Implementation.PANDAS).to_native()["id"].tolist() == [1]
     with pytest.raises(ValueError, match="Unsupported `backend`"):
         frame.collect("dask")
+
+
+def test_errors_of_lazy_frames_hide_the_secrets_of_the_store(tmp_path: Path) -> None:
+    texts = pa.table({"a": ["hunter2hunter2"]})
+    with store_of(tmp_path).replace(hidden=(Secret("hunter2hunter2"),)).open() as lake:
+        frames = lake.sql("SELECT error('hunter2hunter2') AS a"), lake.sql("SELECT error(a) AS a FROM f", f=texts)
+        for frame in (*frames, frames[1].filter(nw.col("a").is_null())):
+            with pytest.raises(LakeconfError, match=r"\*\*\*") as caught:
+                frame.collect()
+            assert "hunter2" not in str(caught.value)
 
 
 UTC = dt.UTC

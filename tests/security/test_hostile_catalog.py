@@ -476,6 +476,25 @@ def test_every_command_is_tried() -> None:
     assert names - WITHOUT_LAKE - {"verify"} == {command.split()[0] for command in COMMANDS}  # USES has `verify`
 
 
+def commanded(tmp_path: Path, server: S3Server) -> tuple[Store, dict[str, Any]]:
+    """A lake in a bucket with something in each table of the catalog, which commands find; and its storage."""
+    storage = in_bucket(server)
+    text = "[pipeline.models.'a.m']\nkind = 'full'\nsql = 'm.sql'\n"
+    for name in ("dev", "other"):
+        text += f"[stores.{name}.metadata_backend]\ntype = 'sqlite'\nuri = '{name.replace('dev', 'catalog')}'\n"
+        values = storage | {"prefix": name.replace("dev", "lake")}
+        text += f"[stores.{name}.storage_backend]\n" + "".join(f"{key} = {json.dumps(values[key])}\n" for key in values)
+    (tmp_path / "lakeconf.toml").write_text(f"default_store = 'dev'\n{text}")
+    (tmp_path / "m.sql").write_text("SELECT id FROM main.t")
+    (tmp_path / "more.csv").write_text("id,name,d\n78,z,1\n")
+    store = lakeconf.init(tmp_path / "lakeconf.toml").get_store()
+    with store.open() as lake:
+        lake.create_table("t", like=ROWS).append(ROWS, idempotency_key="k")
+        lake.table("t").delete("id = 3")
+    fill(store, str(storage["bucket"]))
+    return store, storage
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hostile_text_in_every_column(
     part: int,
@@ -486,20 +505,7 @@ def test_hostile_text_in_every_column(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    storage, written = in_bucket(s3_server), tmp_path / "written"
-    text = "[pipeline.models.'a.m']\nkind = 'full'\nsql = 'm.sql'\n"
-    for name in ("dev", "other"):
-        text += f"[stores.{name}.metadata_backend]\ntype = 'sqlite'\nuri = '{name.replace('dev', 'catalog')}'\n"
-        values = storage | {"prefix": name.replace("dev", "lake")}
-        text += f"[stores.{name}.storage_backend]\n" + "".join(f"{key} = {json.dumps(values[key])}\n" for key in values)
-    (tmp_path / "lakeconf.toml").write_text(f"default_store = 'dev'\n{text}")
-    (tmp_path / "m.sql").write_text("SELECT id FROM main.t")
-    (tmp_path / "more.csv").write_text("id,name,d\n78,z,1\n")
-    store = lakeconf.init().get_store()
-    with store.open() as lake:
-        lake.create_table("t", like=ROWS).append(ROWS, idempotency_key="k")
-        lake.table("t").delete("id = 3")
-    fill(store, str(storage["bucket"]))
+    (store, storage), written = commanded(tmp_path, s3_server), tmp_path / "written"
     columns = [
         (table, column)
         for table in _column(tmp_path, "SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -530,3 +536,43 @@ def test_hostile_text_in_every_column(
                 one for one in ("\x1b[2J", "\u202e", "\n::error", str(storage["secret"])) if one in out + err
             ] == [], place
             assert "<script>alert" not in page, place
+
+
+ENDS = "?s3_endpoint=127.0.0.1:{port}&s3_use_ssl=false&s3_url_style=path&s3_region=x"
+NAME = "ducklake-0190f1f2-aaaa-7bbb-8ccc-1234567890ab.parquet"
+
+
+def test_keys_in_the_bucket_name_no_other_server_and_no_other_file(
+    tmp_path: Path, s3_server: S3Server, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB takes what follows `?` in a key for settings, and removes the object before it."""
+    monkeypatch.chdir(tmp_path)
+    store, storage = commanded(tmp_path, s3_server)
+    bucket, ends = str(storage["bucket"]), ENDS.format(port=listener.port)
+    put, live = s3_server.client().put_object, s3_server.objects(bucket)
+    folders = {key.rpartition("/")[0] + "/" for key in live} | {"lake/main/t/lakeconf-0123456789abcdef/"}
+    hostile = [
+        f"{key}{end}{rest}" for key in live for end in (ends, "?s3_region=us-east-1") for rest in ("", f"/{NAME}")
+    ]
+    hostile += [
+        f"{folder}x{ends}/{name}"
+        for folder in folders
+        for name in (NAME, "_lakeconf.json", "lakeconf-0123456789/a.parquet")
+    ]
+    for key in (*hostile, f"in/a.csv{ends}&x=.csv"):
+        put(Bucket=bucket, Key=key, Body=b"id,name,d\n1,a,1\n")
+    for use in [*COMMANDS, "maintain --cleanup-days 0 --force --yes", *USES]:
+        if use in USES:
+            with contextlib.suppress(LakeconfError), store.open() as lake:
+                USES[use](lake)
+        else:
+            run(use.split(maxsplit=1) if use.startswith("sql") else use.split())
+        assert listener.connections() == 0, use
+    with store.open() as lake:
+        lake.table("t").to_arrow()
+        for version in range(1, lake.snapshot_id):
+            lake.at(version=version).table("t").to_arrow()
+    assert set(hostile) <= set(s3_server.objects(bucket))
+    with Path("lakeconf.toml").open("a") as file:
+        file.write(f"[pipeline.models.'a.n']\nkind = 'append'\nfiles = 's3://{bucket}/in/*.csv'\n")
+    assert (run(["run", "a.n", "--yes"]), listener.connections()) == (1, 0)
