@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nlargest
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import joined_name, split_name, table_folder, tables
-from lakeconf.connection.connection import Connection
+from lakeconf.catalog.tables import joined_name, split_name, tables
+from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import files_sql, folded, listing_sql, literal
+from lakeconf.sql import files_sql, folded, listing_sql, literal, qualified
 
 _log = EventLogger("commit")
 # DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
@@ -32,6 +32,8 @@ _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete
 _SLACK_SECONDS = 60.0
 # The most bytes to read back from object storage: reading more takes too long for such a rare case.
 _LARGEST_BYTES = 64 << 20
+# The most files of a table to list in the folders of its partitions, which takes a request for each thousand.
+_MOST_LISTED = 5000
 # The most files to keep open: the usual limit of a process is about a thousand.
 _MOST_FILES = 256
 
@@ -40,7 +42,7 @@ class KeptFiles:
     """The contents of a transaction's new files, kept until the outcome of its commit is known.
 
     Up to 256 local files are held open, so the operating system keeps their contents. Up to 64 MiB of files in object
-    storage are read back, but only files directly in a table's folder: there may be too many partition folders.
+    storage are read back.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -48,13 +50,14 @@ class KeptFiles:
         self._began, self._started = time.time(), time.monotonic()
         self._open: dict[str, int] = {}
         self._contents: dict[str, bytes] = {}
+        self._restored: list[str] = []
 
-    def keep(self, folders: Iterable[str], known: Collection[str] = ()) -> None:
-        """Keeps the files that DuckLake has written since the transaction began."""
+    def keep(self, folders: Mapping[str, str], known: Collection[str] = ()) -> None:
+        """Keeps the files that DuckLake has written since the transaction began, by folder and pattern in a bucket."""
         try:
-            for folder in folders:
+            for folder, pattern in folders.items():
                 if "://" in folder:
-                    self._read_back(folder, known)
+                    self._read_back(folder, pattern, known)
                 else:
                     new = _new_files(folder, self._period()[0])
                     # The transaction's own files are the newest; other writers may have created many.
@@ -70,13 +73,25 @@ class KeptFiles:
             with _logged(path):
                 if not os.path.lexists(path):
                     _write_back(path, descriptor)
+                    self._restored.append(path)
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
         for path, content in self._contents.items():
             with _logged(path):
                 # DuckDB only lists files if the path contains a pattern.
                 if not self._connection.rows(listing_sql(path, "*")):
                     self._connection.execute(f"COPY (SELECT ?::BLOB) TO {literal(path)} (FORMAT blob)", [content])
+                    self._restored.append(path)
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
+
+    def discard(self) -> None:
+        """Removes the files that were restored."""
+        for path in self._restored:
+            with _logged(path):
+                if "://" in path:
+                    remove_files(self._connection, [path])
+                else:
+                    Path(path).unlink(missing_ok=True)
+        self._restored = []
 
     def close(self) -> None:
         """Releases the files."""
@@ -89,12 +104,12 @@ class KeptFiles:
         now, elapsed = time.time(), time.monotonic() - self._started
         return min(self._began, now - elapsed) - _SLACK_SECONDS, max(self._began + elapsed, now)
 
-    def _read_back(self, folder: str, known: Collection[str]) -> None:
+    def _read_back(self, folder: str, pattern: str, known: Collection[str]) -> None:
         # The common prefix of names from this period: the server lists few other files.
         period = self._period()
         times = [f"{round(seconds * 1000):012x}" for seconds in period]
         start = os.path.commonprefix(times)[:8]  # noqa: RUF071 - of names, not of folders
-        found = self._connection.rows(listing_sql(folder, f"ducklake-{start}*"))
+        found = self._connection.rows(listing_sql(folder, f"{pattern}ducklake-{start}*"))
         listed = [str(path) for (path,) in found]
         names = {path: path.rpartition("/")[2] for path in listed}
         new = [path for path, name in names.items() if name not in known and _is_new(name, period[0])]
@@ -141,7 +156,7 @@ def _logged(path: str) -> Iterator[None]:
     try:
         yield
     except (LakeconfError, OSError) as error:
-        _log.error("cannot restore %s: %s", path, type(error).__name__)
+        _log.error("cannot restore or remove %s: %s", path, type(error).__name__)
 
 
 # DuckDB settings for reading a lake and committing to it.
@@ -172,10 +187,13 @@ _WRITTEN = """
 """
 
 _FOLDERS = """
-    SELECT s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative
+    SELECT s.schema_name, t.table_name, s.path, s.path_is_relative, t.path, t.path_is_relative, t.table_id,
+        EXISTS (SELECT 1 FROM ducklake_partition_info AS p WHERE p.table_id = t.table_id)
     FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
 """
+
+_FILES = "SELECT count(*) FROM ducklake_data_file WHERE table_id = ?"
 
 # Files and delete files have one series of ids. These are more than a busy lake commits in a minute or two.
 _KNOWN = """
@@ -207,22 +225,44 @@ class AttachedCatalog:
         ((begun,),) = self.writer.rows("FROM ducklake_current_snapshot(?)", [self.alias])
         return int(begun)
 
-    def keep_written(self, tables: Collection[str], begun: int) -> None:
+    def keep_written(self, tables: Collection[str], changed: Collection[str]) -> None:
         if self.barrier is Committing.THIS_PROCESS or not tables:
             return  # no reply can be lost
         wanted = {folded(table): table for table in sorted(tables)}
+        others = {folded(table) for table in changed}
+        folders: dict[str, str] = {}
         with self.reader.transaction() as transaction:
-            folders = {}
-            for *name, schema, schema_is_relative, table, table_is_relative in transaction.rows(_FOLDERS):
-                parent = compose_path(transaction.data_path, schema, is_relative=schema_is_relative)
-                folders[folded(joined_name(*name))] = compose_path(parent, table, is_relative=table_is_relative)
+            for *names, schema, in_root, table, in_schema, table_id, partitioned in transaction.rows(_FOLDERS):
+                name = folded(joined_name(*names))
+                if name in others or wanted.pop(name, None) is None:
+                    continue
+                parent = compose_path(transaction.data_path, schema, is_relative=in_root)
+                folder = compose_path(parent, table, is_relative=in_schema)
+                if not (partitioned and "://" in folder):
+                    folders[folder] = ""
+                elif transaction.rows(_FILES, [table_id])[0][0] <= _MOST_LISTED:
+                    folders[folder] = "**/"
             known = {str(path).rpartition("/")[2] for (path,) in transaction.rows(_KNOWN)}
-        new = {name: split_name(table) for name, table in wanted.items() if name not in folders}
-        folders |= {name: table_folder(self.reader, *parts, begun) for name, parts in new.items()}
-        self.kept.keep([folders[name] for name in wanted], known)
+        for table in wanted.values():
+            folders |= self._folders_of(table)
+        self.kept.keep(folders, known)
+
+    def _folders_of(self, table: str) -> dict[str, str]:
+        """The folders of a table that this transaction creates, renames or changes: only DuckLake knows its files."""
+        named = qualified(self.alias, *split_name(table))
+        files = [str(file) for (file,) in self.writer.rows(f"SELECT DISTINCT filename FROM {named}")]
+        found = (re.fullmatch(r"(.*?/)((?:[^/]*=[^/]*/)*)([^/]+)", file) for file in files)
+        return {
+            folder[1]: "**/" if folder[2] else ""
+            for folder in found
+            if folder is not None and _NAME.fullmatch(folder[3]) and folder[1].startswith(self.reader.data_path)
+        }
 
     def restore_written(self) -> None:
         self.kept.restore()
+
+    def discard_written(self) -> None:
+        self.kept.discard()
 
     def release_written(self) -> None:
         self.kept.close()

@@ -170,21 +170,29 @@ def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
         "CREATE SCHEMA lake.raw", 'CREATE TABLE lake.raw."Ta.ble" (id BIGINT)', "CREATE TABLE lake.new (id BIGINT)"
     )
     source.run("ALTER TABLE lake.new RENAME TO renamed", "CREATE TABLE lake.gone (id BIGINT)", "DROP TABLE lake.gone")
+    source.run("CREATE TABLE lake.first (id BIGINT)", "ALTER TABLE lake.first RENAME TO drop")
     before = files(source)
     catalog = catalog_of(source)
-    begun = catalog.begin()
+    catalog.begin()
     catalog.writer.execute("CREATE TABLE lake.main.new (id BIGINT); CREATE TABLE lake.raw.made (id BIGINT)")
-    written = ("main.t", 'raw."Ta.ble"', "main.renamed", "main.new", "raw.made")
+    # DuckLake names the folders of these with UUIDs, or the folder of a table has another table's name.
+    catalog.writer.execute('CREATE TABLE lake.raw."c,1 ?" (id BIGINT)')
+    catalog.writer.execute("DROP TABLE lake.drop; CREATE TABLE lake.drop (id BIGINT)")
+    written = ("main.t", 'raw."Ta.ble"', "main.renamed", "main.new", "raw.made", 'raw."c,1 ?"', "main.drop")
     for table in written:
         catalog.writer.execute(more(table))
     made = {path: Path(path).read_bytes() for path in files(source) - before}
     assert len(made) == len(written)
     in_catalog = {"main.t", 'raw."Ta.ble"', "main.renamed"}
-    catalog.keep_written([table.upper() if table in in_catalog else table for table in written], begun)
-    for path in made:
-        Path(path).unlink()
+    catalog.keep_written([table.upper() if table in in_catalog else table for table in written], ["main.drop"])
+    for _ in range(2):
+        for path in made:
+            Path(path).unlink(missing_ok=True)
+        catalog.restore_written()
+        assert {path: Path(path).read_bytes() for path in files(source) - before} == made
+        catalog.discard_written()
+        assert files(source) == before
     catalog.restore_written()
-    assert {path: Path(path).read_bytes() for path in files(source) - before} == made
     catalog.release_written()
     for path in made:
         Path(path).unlink()
@@ -354,6 +362,40 @@ def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(stores: list[S
         other._session.writer.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
         other._session.writer.execute("DELETE FROM t WHERE id = 5")
     assert lost(lambda lake: lake.maintenance.flush()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "existing"])
+def test_files_of_partitions_are_kept(is_new: bool, stores: list[Store], lost: Any) -> None:
+    """Also those of a table that the transaction creates, whose folder only DuckLake knows."""
+    if not is_new:
+        with stores[0].open() as other:
+            other.create_table("t", {"id": "BIGINT"}, partitioned_by=["id"])
+
+    def write(lake: lakeconf.Lake) -> None:
+        with lake.transaction() as transaction:
+            if is_new:
+                transaction.create_table("t", {"id": "BIGINT"}, partitioned_by=["id"])
+            transaction.table("t").append(rows(1, 2, 3))
+
+    assert lost(write) == [1, 2, 3]
+
+
+def test_files_are_restored_before_the_look_up(
+    stores: list[Store], postgres_proxy: FaultProxy, lost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-up can take a minute, in which the process may be killed."""
+    with stores[0].open() as other:
+        other.create_table("t", {"id": "BIGINT"})
+    found, find = list[list[int]](), AttachedCatalog.find
+
+    def look(self: AttachedCatalog, begun: int, *, answered: bool) -> int | None:
+        with stores[0].open() as other:
+            found.append(ids(other))
+        return find(self, begun, answered=answered)
+
+    monkeypatch.setattr(AttachedCatalog, "find", look)
+    assert lost(lambda lake: lake.table("t").append(rows(1), idempotency_key="k")) == [1]
+    assert found == [[1]]
 
 
 def test_kept_files_are_not_displaced_by_files_of_other_writers(
