@@ -78,11 +78,6 @@ def changed_tables(made: str | None) -> list[tuple[str, int]]:
     return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_MAINTENANCE)]
 
 
-def flushed_tables(made: str | None) -> list[tuple[str, int]]:
-    """Returns pairs of a change kind and a table id, only for flushes of rows and deletes from the catalog to files."""
-    return [(kind, table) for kind, table in made_changes(made) if kind.startswith(_FLUSHES)]
-
-
 def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dict[int, list[tuple[str, int]]]:
     """Pairs of a change kind and a table id by snapshot, only for merges of files that lakeconf has not made.
 

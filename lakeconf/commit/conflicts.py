@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.changes import changed_tables, changes_between, flushed_tables, merged_tables
+from lakeconf.catalog.changes import changed_tables, changes_between, made_changes, merged_tables
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import TableInfo, find_table, split_name
 from lakeconf.commit.journal import names_of, recorded_name
@@ -133,8 +133,8 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
         )
     made = {version: changed_tables(changes) for version, changes in newer.items()}
     if reader.reads_separately:
-        # DuckDB may have missed rows and deletes that were flushed while it read them.
-        made = {version: [*changes, *flushed_tables(newer[version])] for version, changes in made.items()}
+        # DuckDB may have missed rows and deletes that maintenance moved while it read them.
+        made = {version: made_changes(newer[version]) for version in made}
     merged = merged_tables(reader, newer)
     made = {version: [*changes, *merged.get(version, [])] for version, changes in made.items()}
     named = _named(reader, dependencies, read)

@@ -57,6 +57,8 @@ class Target:
     # What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
     ended_by: str | None = None
     exists: bool = True  # False if the name is free after the transaction
+    # The columns with a nested type that the transaction has added to the table, in lower case.
+    added: frozenset[str] = frozenset()
 
 
 class _Mark(NamedTuple):

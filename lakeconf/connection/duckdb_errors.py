@@ -56,6 +56,11 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         CatalogError,
         "check `type` and `uri` of the metadata backend: the file is not a catalog of this type",
     ),
+    (
+        r"optional pointer that is not set|Lists must have a single child entry",
+        CatalogError,
+        "run `lakeconf doctor`: a column in the catalog may have lost its fields",
+    ),
     (r"disk image is malformed", CatalogError, "restore the catalog from a backup: its file is damaged"),
     (r"database or disk is full", CatalogError, "free space and try again: the disk of the catalog file is full"),
     (

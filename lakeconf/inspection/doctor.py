@@ -25,6 +25,7 @@ from lakeconf.inspection.doctor_lake import (
     Skip,
     Warn,
     examine_clock,
+    examine_columns,
     examine_files,
     examine_marker,
     examine_statistics,
@@ -213,6 +214,7 @@ def _version(examination: Examination) -> str:
     with examination.reader.transaction() as transaction:
         ((version,),) = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'version'")
         ((count,),) = transaction.rows("SELECT count(*) FROM ducklake_snapshot")
+        examine_columns(transaction)
     return f"DuckLake {version}, {counted(count, 'snapshot')}"
 
 

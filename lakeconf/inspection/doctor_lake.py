@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.health import lost_deletes, stale_bounds
-from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import joined_name
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.errors import CatalogError, CatalogRestoredError, LakeconfError, storage_errors
@@ -26,12 +26,34 @@ _SHORTEST_TIMEOUT_SECONDS = 60
 _SHOWN = 3
 
 
+# DuckLake cannot open a lake with such a column, which it makes of an added column that the same transaction changes.
+_DAMAGED = """
+    SELECT t.table_name, c.column_name FROM ducklake_column AS c
+    JOIN ducklake_table AS t ON t.table_id = c.table_id AND t.end_snapshot IS NULL
+    LEFT JOIN ducklake_column AS p
+        ON p.table_id = c.table_id AND p.parent_column = c.column_id AND p.end_snapshot IS NULL
+    WHERE c.end_snapshot IS NULL AND lower(c.column_type) IN ('struct', 'list', 'map')
+    GROUP BY t.table_name, c.column_name, c.table_id, c.column_id, c.column_type
+    HAVING count(DISTINCT lower(p.column_name)) <> CASE lower(c.column_type) WHEN 'list' THEN 1 WHEN 'map' THEN 2
+        ELSE greatest(count(p.column_id), 1) END OR count(p.column_id) <> count(DISTINCT lower(p.column_name))
+"""
+
+
 class Skip(Exception):  # noqa: N818 - no error
     """A step with nothing to do, with the reason."""
 
 
 class Warn(Exception):  # noqa: N818 - no error
     """A step with a warning, with the finding and the fix."""
+
+
+def examine_columns(transaction: MetadataTransaction) -> None:
+    """Rejects a catalog with a nested column whose fields are missing or doubled."""
+    for table, column in transaction.rows(_DAMAGED):
+        raise CatalogError(
+            f"the column {column!r} of {table} has lost its fields, or has one twice, so no tool can open the lake",
+            hint="restore a backup of the catalog from before the last change of the column (docs/operations.md)",
+        )
 
 
 def examine_clock(store: Store, reader: CatalogReader) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -170,6 +170,24 @@ class Evolution:
             *(f"{alter} ALTER COLUMN {_promotion(name, text, renamed)}" for name, text in self.promote.items()),
             *added,
         )
+
+    def added_nested(self) -> frozenset[str]:
+        """The added columns that have fields or elements, in lower case."""
+        added = ((_parts(name), kind) for name, kind in self.add.items())
+        return frozenset(folded(path[0]) for path, kind in added if len(path) == 1 and fields_of(parsed_type(kind)))
+
+    def check_added(self, added: Collection[str]) -> None:
+        """Rejects a change of a nested column that the transaction has added.
+
+        DuckLake would store the column without its fields, or twice, and then nobody could open the lake.
+        """
+        fields = [name for name in self.drop if len(_parts(name)) > 1]
+        for name in (*fields, *self.rename, *self.promote):
+            if folded(_parts(name)[0]) in added:
+                raise SchemaError(
+                    f"the transaction has added the column of {name!r}, which DuckLake cannot then change",
+                    hint="add the column as it should be, or change it in another transaction",
+                )
 
     def _check_arguments(self) -> None:
         given = {"rename": self.rename, "promote": self.promote, "add": self.add, "defaults": self.defaults}
@@ -343,11 +361,13 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     statements = evolution.statements(full, before.types)
     if not statements:
         return
+    evolution.check_added(before.added)
     check_placeholders("\n".join(statements), f"the change of {before.info.full_name}")
     described = _described(transaction, statements, full, before.info)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
-    transaction.targets[table_key(name)] = Target(info, {column: text for column, text, _ in described})
+    types = {column: text for column, text, _ in described}
+    transaction.targets[table_key(name)] = Target(info, types, added=before.added | evolution.added_nested())
 
 
 def adopt_for(transaction: Transaction, name: str, frame: object, *, widen: bool) -> tuple[Any, Target]:

@@ -20,6 +20,7 @@ from local_stores import in_bucket, on_postgres, on_sqlite
 import lakeconf
 from lakeconf.cli.app import run
 from lakeconf.ducklake import MARKER
+from lakeconf.errors import CatalogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,15 @@ def mixed_catalog(case: Case) -> None:
     case.catalog.write_bytes(content)
 
 
+def column_without_fields(case: Case) -> None:
+    """As DuckLake leaves a nested column that one transaction adds and renames."""
+    with case.opened() as lake:
+        lake.create_table("t", {"id": "STRUCT(a BIGINT)"})
+    case.statement("DELETE FROM ducklake_column WHERE parent_column IS NOT NULL")
+    with pytest.raises(CatalogError, match=r"(?s)optional pointer.*lakeconf doctor"):
+        case.opened()
+
+
 def older_catalog(case: Case, *, maintained: bool = False) -> None:
     case.write()
     with closing(sqlite3.connect(case.catalog)) as live, closing(sqlite3.connect(case.folder / "backup")) as copy:
@@ -256,6 +266,7 @@ CASES: dict[str, tuple[Break, str, str]] = {
     "catalog_on_postgres_dropped": (catalog_on_postgres_dropped, CATALOG, NO_CATALOG),
     "corrupt_catalog": (corrupt_catalog, CATALOG, "damaged"),
     "mixed_catalog": (mixed_catalog, FAILED.format("version"), "the catalog file is damaged"),
+    "column_without_fields": (column_without_fields, FAILED.format("version"), "has lost its fields"),
     "catalog_of_another_type": (
         lambda case: case.written().metadata.update(type="duckdb"),
         CATALOG,

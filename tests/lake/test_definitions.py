@@ -190,6 +190,45 @@ def test_rename_after_a_change_of_columns_is_refused(two_tables: Lake, store: St
             assert [column for column in lake.table(f"made_{name}").schema if column == "id"] == ["id"]
 
 
+ADDED = [
+    "INTEGER",
+    "STRUCT(x INTEGER, y INTEGER)",
+    "INTEGER[]",
+    "MAP(VARCHAR, INTEGER)",
+    "STRUCT(x INTEGER[])[]",
+    "JSON",
+]
+LATER: list[dict[str, Any]] = [
+    *({"rename": {"n": "m"}}, {"drop": ["n"]}, {"add": {"other": "INTEGER[]"}}, {"rename": {"id": "m"}}),
+    *({"rename": {"n.x": "z"}}, {"drop": ["n.y"]}, {"add": {"n.z": "INTEGER"}}),
+    *({"promote": {name: "BIGINT"}} for name in ("n", "n.x", "n.element", "n.value")),
+]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_column_that_a_transaction_adds_and_changes_leaves_a_readable_lake(
+    is_new: bool, two_tables: Lake, store: Store
+) -> None:
+    """DuckLake would store a nested one without its fields, or with some of them twice."""
+    wanted: dict[str, dict[str, str]] = {}
+    for number, (kind, change) in enumerate(itertools.product(ADDED, LATER)):
+        name = f"main.t{number}"
+        if not is_new:
+            two_tables.create_table(name, {"id": "BIGINT"})
+        try:
+            with two_tables.transaction() as tx:
+                table = tx.create_table(name, {"id": "BIGINT"}) if is_new else tx.table(name)
+                table.evolve(add={"n": kind})
+                table.evolve(**change)
+                schema = table.schema
+        except SchemaError:
+            continue
+        wanted[name] = schema
+    assert len(wanted) > len(ADDED) * 3
+    with store.open() as lake:
+        assert {name: lake.table(name).schema for name in wanted} == wanted
+
+
 def test_renamed_and_dropped_tables_leave_a_readable_lake(two_tables: Lake, store: Store) -> None:
     two_tables.table("t").append(ROWS)
     with two_tables.transaction() as tx:
