@@ -349,7 +349,11 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"SELECT content FROM read_text\('(?P<path>[^']*)'\)", DuckDBModel.read_text),
         (r"SELECT lake FROM read_parquet\('(?P<path>[^']*)', hive_partitioning = false\)", DuckDBModel.read_manifest),
         (r"SELECT (?P<columns>[a-z, ]+) FROM read_blob\(\[?(?P<paths>'.*')\]?\)", DuckDBModel.read_blob),
-        (r"SELECT file FROM glob\('(?P<pattern>[^']*)'\)(?: LIMIT 1)?", DuckDBModel.glob),
+        (
+            r"SELECT file FROM glob\('(?P<pattern>[^']*)'\)"
+            r"(?: WHERE NOT regexp_matches\(file, '[^']*'\))?(?: LIMIT 1)?",
+            DuckDBModel.glob,
+        ),
         (r"FROM postgres_query\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"CALL postgres_execute\('\w+', '(?P<query>.*)'\)", _on_server),
         (r"SELECT 1 FROM duckdb_databases\(\) .*", _constant()),
