@@ -95,6 +95,16 @@ def files_with(connection: Connection, paths: Iterable[str], column: str) -> set
     return {path for (path,) in connection.rows(f"SELECT file_name FROM {source} WHERE name = {literal(column)}")}  # noqa: S608
 
 
+def name_classes(connection: Connection, paths: Iterable[str]) -> bool:
+    """True if Spark might make objects of classes that files name as the types of their columns."""
+    source = files_sql("parquet_kv_metadata", paths)
+    escape = r"\x5C"  # which DuckDB shows for a backslash: JSON can write each letter with one
+    shown = f"SELECT CAST(value AS VARCHAR) AS text FROM {source}"  # noqa: S608
+    return bool(
+        connection.rows(f"FROM ({shown}) WHERE text ILIKE '%udt%' OR contains(text, {literal(escape)}) LIMIT 1")
+    )
+
+
 def check_decimals(connection: Connection, paths: Sequence[str], types: Iterable[str]) -> None:
     """Rejects files with decimals that DuckDB reads as other numbers, of DOUBLE; `types` are those of the columns."""
     if not any("DOUBLE" in kind for kind in types):

@@ -298,11 +298,19 @@ def _classified(error: Exception, text: str) -> LakeconfError:
         refused = CatalogVersionError(version)
         refused.can_migrate = version.endswith(MIGRATE)
         return refused
+    csv = _CSV.match(text)
+    if csv is not None:
+        fix = "change the file: it needs UTF-8, and for each column one value of its type in each line"
+        return SchemaError(f"{csv['file']}: {csv['what']}", hint=fix)
     for pattern, error_class, hint in _BY_MESSAGE:
         if re.search(pattern, text):
             message = _of_server(text) if error_class is ConnectionFailed else None
             return error_class(message or text, hint=hint)
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
+
+
+# DuckDB proposes options of its reader, and shows all its settings.
+_CSV = re.compile(r"(?s)\A(?P<what>[A-Z][A-Za-z ]+: CSV Error on Line.*?)\n\s*\n.*?\n\s*file = (?P<file>[^\n]*)")
 
 
 def failed_before_commit(error: CommitError) -> bool:

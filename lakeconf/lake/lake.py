@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
-from lakeconf.catalog.file_footers import check_decimals
+from lakeconf.catalog.file_footers import check_decimals, name_classes
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
 from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
 from lakeconf.catalog.stored_queries import (
@@ -270,7 +270,9 @@ class Lake:
         types = dict(zip(files.columns, map(str, files.types), strict=True))
         check_decimals(connection, given, types.values())
         engine = self._session.engine
-        found = engine.read_files(given, types) if isinstance(engine, SparkOperations) else None
+        found = None
+        if isinstance(engine, SparkOperations) and not name_classes(connection, given):
+            found = engine.read_files(given, types)
         return lazy_rows(files, connection.secrets) if found is None else found
 
     def sql(self, query: str, /, **frames: object) -> nw.LazyFrame[Any]:

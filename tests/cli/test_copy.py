@@ -350,6 +350,17 @@ def test_value_or_option_that_does_not_fit_is_refused(project: Path, called: Any
         assert not (project / "catalog.sqlite").exists()
 
 
+def test_errors_of_the_reader_propose_no_options_of_duckdb(project: Path, called: Any) -> None:
+    for content, types, said in (
+        (b"id,name\n1,caf\xe9\n", (), "not utf-8"),
+        (b"id\n" + b"1\n" * 30_000 + b"x\n", ("--type", "id=INTEGER"), "Could not convert"),
+    ):
+        (project / "prices.csv").write_bytes(content)
+        code, _, err = called("load", "prices.csv", "raw.prices", "--yes", *types)
+        assert (code, said in err, "prices.csv: " in err, "hint: change the file" in err) == (1, True, True, True), err
+        assert "ignore_errors" not in err
+
+
 GOOD = "id,name,x\n" + "".join(f"{number},n{number},{number}\n" for number in range(50))
 
 

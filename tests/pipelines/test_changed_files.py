@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from local_stores import config_of, in_bucket
+from local_stores import config_of, in_bucket, store_of
 from promotions import stores
 
 import lakeconf
+from lakeconf.catalog.file_footers import name_classes
+from lakeconf.connection.connection import Connection
 from lakeconf.engines.spark.read.native_scan import read_files
 from lakeconf.pipelines import Append, Full, Merge, Model, Pipeline, Query, Seed, plan, run
 
@@ -241,6 +245,29 @@ def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSessio
     # Hadoop would read the braces as a pattern. For a missing file, DuckDB reports the error.
     assert read_files(spark, [shared.replace("shared", "{shared}")], types(shared)) is None
     assert read_files(spark, [shared + "x"], types(shared)) is None
+
+
+@pytest.mark.parametrize("name", ["pyClass", "class"])
+def test_classes_that_a_file_names_as_types_are_not_imported(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark keeps the types of columns in the file, and PySpark imports the module of a user-defined type."""
+    (tmp_path / "planted_types.py").write_text("raise SystemExit('this code must not run')")
+    kind = {"type": "udt", name: "planted_types.T", "serializedClass": "", "sqlType": "long"}
+    field = {"name": "id", "type": kind, "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    for number, text in enumerate((schema, schema.replace("udt", "\\u0075dt"))):
+        table = pa.table({"id": [1, 2]}).replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": text})
+        path = str(tmp_path / f"{number}.parquet")
+        pq.write_table(table, path)
+        assert name_classes(Connection(duckdb.connect()), [path])
+        sys.path.insert(0, str(tmp_path))
+        try:
+            # Spark leaves out the types if it knows no such class.
+            assert read_files(spark, [path], {"id": "BIGINT"}) is None or name == "class"
+            with store_of(tmp_path).open(spark) as lake:
+                assert len(lake.read_parquet([path]).collect()) == 2
+        finally:
+            sys.path.remove(str(tmp_path))
+    assert not name_classes(Connection(duckdb.connect()), [written(tmp_path, "shared", SHARED)])
 
 
 @pytest.mark.hadoop_aws

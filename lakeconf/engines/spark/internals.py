@@ -127,6 +127,11 @@ def frame_type(frame: DataFrame) -> str:
     return str(frame._jdf.schema().catalogString())
 
 
+def has_user_types(frame: DataFrame) -> bool:
+    """True if a frame may have types whose classes PySpark imports when it looks at the frame's schema."""
+    return '"udt"' in str(frame._jdf.schema().json())
+
+
 def schema_type(spark: SparkSession, schema: StructType) -> str:
     """Like `frame_type`, for a schema."""
     return str(spark._jsparkSession.parseDataType(schema.json()).catalogString())

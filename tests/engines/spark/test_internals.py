@@ -117,6 +117,15 @@ def test_catalogstring_of_a_frame_equals_that_of_parsedatatype(spark: SparkSessi
     assert internals.frame_type(frame) == internals.schema_type(spark, schema) == "struct<A b:bigint,s:string>"
 
 
+def test_jdf_schema_json_shows_user_defined_types(spark: SparkSession) -> None:
+    kind = '{"type": "udt", "pyClass": "a.B", "serializedClass": "", "sqlType": "long"}'
+    schema = f'{{"type": "struct", "fields": [{{"name": "v", "type": {kind}, "nullable": true, "metadata": {{}}}}]}}'
+    parsed = spark._jsparkSession.parseDataType(schema)
+    made = type(spark.range(1))(spark._jsparkSession.read().schema(parsed).json("/dev/null"), spark)
+    assert internals.has_user_types(made)
+    assert not internals.has_user_types(spark.range(1))
+
+
 def test_functions_col_and_as_with_metadata_create_columns(spark: SparkSession) -> None:
     frame = spark.range(1).select(F.col("id").alias("a.b", metadata={"k": "v"}))
     made = internals.Columns(spark)

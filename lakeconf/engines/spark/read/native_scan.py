@@ -27,7 +27,7 @@ from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.engines.spark.hadoop import spark_paths
-from lakeconf.engines.spark.internals import Columns, active_session_kept, rebind
+from lakeconf.engines.spark.internals import Columns, active_session_kept, has_user_types, rebind
 from lakeconf.engines.spark.read.column_reader import (
     FIELD_ID,
     IN_PATH,
@@ -357,6 +357,8 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
     with active_session_kept(spark):
         try:
             frame = private.read.options(mergeSchema="true", **OPTIONS).parquet(*spark_paths(paths))
+            if has_user_types(frame):  # a file names any class that it likes
+                return None
             found = duckdb_schema(frame)
             # Spark leaves out files that are missing while it lists them, and those whose names it ignores.
             if len(frame.inputFiles()) != len(paths):
