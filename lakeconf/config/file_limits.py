@@ -16,6 +16,7 @@ MAX_BYTES = 1024 * 1024
 # Of an untrusted file: small enough that each check ends within seconds.
 MAX_UNTRUSTED_BYTES = 64 * 1024
 MAX_UNTRUSTED_TOKENS = 10_000
+MAX_UNTRUSTED_SQL = 2 * 1024 * 1024  # of all queries together
 MAX_DEPTH = 30
 MAX_KEY = 255
 Language: TypeAlias = Literal["TOML", "SQL"]

@@ -266,6 +266,29 @@ def test_hostile_text_is_an_error_with_a_place_within_seconds(
     assert said.err == ""
 
 
+def test_queries_are_limited_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "m.sql").write_text(f"SELECT 1 AS a{', 1' * 3000} -- {'x' * 50_000}")
+    (folder / "lakeconf.toml").write_text(
+        STORE + "".join(f"[pipeline.models.'m.a{number}']\nsql = 'm.sql'\n" for number in range(1200))
+    )
+    begun = time.process_time()
+    assert run(["validate", "--untrusted"]) == 1
+    assert time.process_time() - begun < 15
+    assert "all queries together are larger than 2048 KiB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["sql", "csv"])
+def test_path_that_is_too_long_is_an_error_with_a_place(
+    key: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = "kind = 'seed'\n" if key == "csv" else ""
+    (folder / "lakeconf.toml").write_text(STORE + f"[pipeline.models.'m.a']\n{kind}{key} = '{'x' * 30_000}'\n")
+    assert run(["validate", "--untrusted"]) == 1
+    said = capsys.readouterr().out
+    assert f"lakeconf.toml:{10 + len(kind.splitlines())}:1: pipeline.models" in said
+    assert "cannot be read: File name too long" in said
+
+
 @pytest.mark.parametrize("kind", ["file", "pyproject", "folder", "above"])
 def test_untrusted_links_out_of_the_repository_are_not_read(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from typing import Any
 
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config
-from lakeconf.config.file_limits import MAX_BYTES, MAX_UNTRUSTED_BYTES
+from lakeconf.config.file_limits import MAX_BYTES, MAX_UNTRUSTED_BYTES, MAX_UNTRUSTED_SQL
 from lakeconf.errors import CatalogMissingError, ConfigError, PipelineError, Problem, SchemaError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.opening import empty_store
@@ -63,12 +63,17 @@ def pipeline_problems(config: Config) -> list[Problem]:
         with _collected(config, _PYTHON, problems):
             _file(config, path, _PYTHON)
     models: list[Model] = []
+    read = 0
     for name, table in section.get("models", {}).items():
         with _collected(config, (*_MODELS, name), problems):
             model = _from_table(config, name, table)
             check(model)
             models.append(model)
             problems += _model_problems(config, model)
+            read += len(model.body.text) if isinstance(model.body, Query) else 0
+        if config.is_untrusted and read > MAX_UNTRUSTED_SQL:
+            message = f"all queries together are larger than {MAX_UNTRUSTED_SQL // 1024} KiB"
+            return [*problems, config.problem(Code.WRONG_VALUE, message, _MODELS, hint="omit --untrusted")]
     with _collected(config, _TESTS, problems):
         declared_unit_tests(config)
     # A model that is left out would be an unknown input of the others.
@@ -187,7 +192,12 @@ def _inside(config: Config, path: object, key: tuple[str, ...]) -> Path:
     if not isinstance(path, str) or escaped(path) != path:
         raise _wrong(config, key, "must be a path", "write it in quotes")
     folder = _folder(config)
-    if not (folder / path).resolve().is_relative_to(folder.resolve()):
+    try:
+        is_inside = (folder / path).resolve().is_relative_to(folder.resolve())
+        (folder / path).is_file()
+    except OSError as error:
+        raise _wrong(config, key, f"{path[:99]} cannot be read: {error.strerror}", _PATH) from None
+    if not is_inside:
         hint = "move the file into the folder of the configuration, or below it"
         raise _wrong(config, key, f"{path} is outside the configuration's folder", hint)
     return folder / path
