@@ -93,6 +93,11 @@ class Change:
         return isinstance(self.body, Outcome | Replacement) or (isinstance(self.body, Statements) and self.body.deletes)
 
     @property
+    def creates(self) -> bool:
+        """True if the change creates the table."""
+        return isinstance(self.body, SchemaChange) and any(sql.startswith("CREATE TABLE") for sql in self.body.sql)
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The files that become files of the table."""
         if isinstance(self.body, Files):

@@ -46,19 +46,12 @@ class Catalog(Protocol):
         """Begins a transaction and returns the snapshot that it reads."""
         ...
 
-    def keep_written(self, tables: Collection[str], changed: Collection[str]) -> None:
-        """Keeps the files that DuckLake has written for some tables, if the reply to COMMIT can be lost.
-
-        The transaction has created or changed some of the tables.
-        """
+    def keep_written(self, tables: Collection[str], created: Collection[str], begun: int) -> None:
+        """Keeps the files that DuckLake has written for some tables, if the reply to COMMIT can be lost."""
         ...
 
     def restore_written(self) -> None:
         """Restores kept files that DuckLake has removed; raises no errors."""
-        ...
-
-    def discard_written(self) -> None:
-        """Removes the files that were restored, of a commit that has failed for sure; raises no errors."""
         ...
 
     def release_written(self) -> None:
@@ -173,7 +166,8 @@ class Commit:
         answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and error.overtaken)
         try:
             if not answered:
-                # Before the look-up, which takes up to a minute: this process may be killed meanwhile.
+                # Before the look-up, which takes up to a minute: this process may be killed meanwhile. If the commit
+                # has failed, the files stay: nobody knows which of them belong to another writer.
                 self.catalog.restore_written()
             found = self._look_up(begun, answered=answered)
         except BaseException as unknown:
@@ -186,7 +180,6 @@ class Commit:
             raise unknown from error
         if found is None:
             self._move_to(Phase.ABSENT)
-            self.catalog.discard_written()
             if isinstance(error, ConnectionFailed) and not answered:
                 absent = CommitError(f"nothing was written: {error.message}", hint="try again")
                 absent.overtaken = error.overtaken

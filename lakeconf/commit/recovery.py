@@ -20,8 +20,8 @@ from pathlib import Path
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import joined_name, split_name, tables
-from lakeconf.connection.connection import Connection, remove_files
+from lakeconf.catalog.tables import joined_name, split_name, table_folder, tables
+from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import EventLogger
 from lakeconf.sql import files_sql, folded, listing_sql, literal, qualified
@@ -50,7 +50,6 @@ class KeptFiles:
         self._began, self._started = time.time(), time.monotonic()
         self._open: dict[str, int] = {}
         self._contents: dict[str, bytes] = {}
-        self._restored: list[str] = []
 
     def keep(self, folders: Mapping[str, str], known: Collection[str] = ()) -> None:
         """Keeps the files that DuckLake has written since the transaction began, by folder and pattern in a bucket."""
@@ -73,25 +72,13 @@ class KeptFiles:
             with _logged(path):
                 if not os.path.lexists(path):
                     _write_back(path, descriptor)
-                    self._restored.append(path)
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
         for path, content in self._contents.items():
             with _logged(path):
                 # DuckDB only lists files if the path contains a pattern.
                 if not self._connection.rows(listing_sql(path, "*")):
                     self._connection.execute(f"COPY (SELECT ?::BLOB) TO {literal(path)} (FORMAT blob)", [content])
-                    self._restored.append(path)
                     _log.warning("restored %s, which was removed when the reply to its commit was lost", path)
-
-    def discard(self) -> None:
-        """Removes the files that were restored."""
-        for path in self._restored:
-            with _logged(path):
-                if "://" in path:
-                    remove_files(self._connection, [path])
-                else:
-                    Path(path).unlink(missing_ok=True)
-        self._restored = []
 
     def close(self) -> None:
         """Releases the files."""
@@ -156,7 +143,7 @@ def _logged(path: str) -> Iterator[None]:
     try:
         yield
     except (LakeconfError, OSError) as error:
-        _log.error("cannot restore or remove %s: %s", path, type(error).__name__)
+        _log.error("cannot restore %s: %s", path, type(error).__name__)
 
 
 # DuckDB settings for reading a lake and committing to it.
@@ -225,11 +212,11 @@ class AttachedCatalog:
         ((begun,),) = self.writer.rows("FROM ducklake_current_snapshot(?)", [self.alias])
         return int(begun)
 
-    def keep_written(self, tables: Collection[str], changed: Collection[str]) -> None:
+    def keep_written(self, tables: Collection[str], created: Collection[str], begun: int) -> None:
         if self.barrier is Committing.THIS_PROCESS or not tables:
             return  # no reply can be lost
         wanted = {folded(table): table for table in sorted(tables)}
-        others = {folded(table) for table in changed}
+        others = {folded(table) for table in created}
         folders: dict[str, str] = {}
         with self.reader.transaction() as transaction:
             for *names, schema, in_root, table, in_schema, table_id, partitioned in transaction.rows(_FOLDERS):
@@ -243,15 +230,18 @@ class AttachedCatalog:
                 elif transaction.rows(_FILES, [table_id])[0][0] <= _MOST_LISTED:
                     folders[folder] = "**/"
             known = {str(path).rpartition("/")[2] for (path,) in transaction.rows(_KNOWN)}
-        for table in wanted.values():
-            folders |= self._folders_of(table)
+        for parts in map(split_name, wanted.values()):
+            folders |= self._folders_of(*parts) or {table_folder(self.reader, *parts, begun): "**/"}
         self.kept.keep(folders, known)
 
-    def _folders_of(self, table: str) -> dict[str, str]:
-        """The folders of a table that this transaction creates, renames or changes: only DuckLake knows its files."""
-        named = qualified(self.alias, *split_name(table))
-        files = [str(file) for (file,) in self.writer.rows(f"SELECT DISTINCT filename FROM {named}")]
-        found = (re.fullmatch(r"(.*?/)((?:[^/]*=[^/]*/)*)([^/]+)", file) for file in files)
+    def _folders_of(self, schema: str, table: str) -> dict[str, str]:
+        """The folders of a table that this transaction creates; none if it renames it, or a column hides the paths."""
+        named = "lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
+        exists = f"SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND {named}"
+        if not self.writer.rows(exists, [self.alias, schema, table]):
+            return {}
+        rows = self.writer.rows(f"SELECT DISTINCT filename FROM {qualified(self.alias, schema, table)}")
+        found = (re.fullmatch(r"(.*?/)((?:[^/]*=[^/]*/)*)([^/]+)", str(file)) for (file,) in rows)
         return {
             folder[1]: "**/" if folder[2] else ""
             for folder in found
@@ -260,9 +250,6 @@ class AttachedCatalog:
 
     def restore_written(self) -> None:
         self.kept.restore()
-
-    def discard_written(self) -> None:
-        self.kept.discard()
 
     def release_written(self) -> None:
         self.kept.close()

@@ -218,7 +218,7 @@ class _Step:
         if self._held is not None:
             self._held.check()
         written = {joined_name(schema, table) for schema, table, *_ in self._rows}
-        self.commit.catalog.keep_written(written | self._with_deletes(begun), ())
+        self.commit.catalog.keep_written(written | self._with_deletes(begun), (), begun)
         return None
 
     def _ids(self, info: TableInfo) -> tuple[object, ...]:

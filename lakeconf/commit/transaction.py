@@ -19,7 +19,6 @@ from lakeconf.commit.change import (
     Change,
     Files,
     Replacement,
-    SchemaChange,
     Statements,
     is_staged_commit,
     tables_to_lock,
@@ -289,7 +288,7 @@ class Transaction:
         written = set[str]() if isinstance(catalog, StagedCatalog) else written_by_ducklake(changes)
         if not isinstance(catalog, StagedCatalog) and (self.events or any(change.key for change in changes)):
             written.add(journal.TABLE)
-        catalog.keep_written(written, [one.table for one in changes if isinstance(one.body, SchemaChange)])
+        catalog.keep_written(written, [one.table for one in changes if one.creates], begun)
         return None
 
     def _with_keys(self, changes: list[Change], begun: int) -> list[Files]:

@@ -131,7 +131,7 @@ OPERATIONS: dict[str, Callable[[Lake, Table, int], object]] = {
 }
 # These read, change definitions or write no row that exists; streams append the frames of their batches.
 OTHERS = {
-    Lake: "at audit close columns_of create_table create_view drop_table drop_view maintenance open plan_restore query "
+    Lake: "at audit close columns_of create_table create_view drop_table drop_view maintenance open plan_restore "
     "read_parquet refresh rename_table runs snapshot_id snapshots sql stream stream_sink table tables transaction "
     "views",
     Maintenance: "cleanup expire_snapshots plan_cleanup plan_compaction",

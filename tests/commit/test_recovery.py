@@ -173,26 +173,25 @@ def test_removed_files_of_a_transaction_are_restored(source: Lake) -> None:
     source.run("CREATE TABLE lake.first (id BIGINT)", "ALTER TABLE lake.first RENAME TO drop")
     before = files(source)
     catalog = catalog_of(source)
-    catalog.begin()
+    begun = catalog.begin()
     catalog.writer.execute("CREATE TABLE lake.main.new (id BIGINT); CREATE TABLE lake.raw.made (id BIGINT)")
     # DuckLake names the folders of these with UUIDs, or the folder of a table has another table's name.
     catalog.writer.execute('CREATE TABLE lake.raw."c,1 ?" (id BIGINT)')
     catalog.writer.execute("DROP TABLE lake.drop; CREATE TABLE lake.drop (id BIGINT)")
-    written = ("main.t", 'raw."Ta.ble"', "main.renamed", "main.new", "raw.made", 'raw."c,1 ?"', "main.drop")
+    catalog.writer.execute("CREATE TABLE lake.paths (filename BIGINT); CREATE TABLE lake.later (id BIGINT)")
+    written = ["main.t", 'raw."Ta.ble"', "main.renamed", "main.new", "raw.made", 'raw."c,1 ?"', "main.drop"]
+    written += ["main.paths", "main.later"]
     for table in written:
         catalog.writer.execute(more(table))
+    catalog.writer.execute("ALTER TABLE lake.t RENAME TO t9; ALTER TABLE lake.later RENAME TO latest")
     made = {path: Path(path).read_bytes() for path in files(source) - before}
     assert len(made) == len(written)
     in_catalog = {"main.t", 'raw."Ta.ble"', "main.renamed"}
-    catalog.keep_written([table.upper() if table in in_catalog else table for table in written], ["main.drop"])
-    for _ in range(2):
-        for path in made:
-            Path(path).unlink(missing_ok=True)
-        catalog.restore_written()
-        assert {path: Path(path).read_bytes() for path in files(source) - before} == made
-        catalog.discard_written()
-        assert files(source) == before
+    catalog.keep_written([table.upper() if table in in_catalog else table for table in written], ["main.drop"], begun)
+    for path in made:
+        Path(path).unlink()
     catalog.restore_written()
+    assert {path: Path(path).read_bytes() for path in files(source) - before} == made
     catalog.release_written()
     for path in made:
         Path(path).unlink()

@@ -224,8 +224,7 @@ class World:
             if file is None or file.write is None:
                 continue
             write = self.writes[file.write]
-            is_own = write.process is self.scheduler.running  # of a commit that has failed
-            if write.running and write.protected and not write.process.killed and not is_own:
+            if write.running and write.protected and not write.process.killed:
                 self.problems.append(f"a cleanup removes {path} of a running write of {write.process.name}")
 
     def _lose_lock(self) -> None:
