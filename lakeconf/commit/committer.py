@@ -165,7 +165,7 @@ class Commit:
         self.catalog.roll_back()
         answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and error.overtaken)
         try:
-            if not answered:
+            if isinstance(error, ConnectionFailed) or not isinstance(error, LakeconfError):  # no reply
                 # Before the look-up, which takes up to a minute: this process may be killed meanwhile. If the commit
                 # has failed, the files stay: nobody knows which of them belong to another writer.
                 self.catalog.restore_written()
