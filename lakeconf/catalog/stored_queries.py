@@ -202,7 +202,8 @@ class StoredQueries:
         found = {
             one.name
             for one, read in macros
-            if read is None or read.everything or read.relations or read.table_functions
+            if read is None or read.everything or read.table_functions
+            or any(name.schema or name.name not in read.local for name in read.relations)
             or one.end is not None or one.begin > self.snapshot_id
         }  # fmt: skip
         for _ in macros:  # a macro that calls such a macro is one

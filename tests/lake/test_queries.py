@@ -149,7 +149,7 @@ AT_FIRST = {
     'SELECT count(*) FROM t table1, main.t as\tas1, t AS "table"': [(1,)],
     "FROM v": [(1,)],
     "FROM of_macros": [(1, 1)],
-    "SELECT twice(a) FROM t": [(2,)],
+    "SELECT twice(a), same(a) FROM t": [(2, 1)],
     "SELECT a FROM t AT (VERSION => {latest}) ORDER BY a": [(1,), (2,)],
     "SELECT t.a, u.a AS b FROM t, t AS u AT (VERSION => {latest}) ORDER BY u.a": [(1, 1), (1, 2)],
 }
@@ -170,6 +170,7 @@ def pinned(lake: Lake) -> Lake:
         "CREATE OR REPLACE MACRO half(x) AS x / 2",
         "CREATE MACRO twice(x) AS half(x) * 4",
         "CREATE MACRO later(x) AS x",
+        "CREATE MACRO same(x) AS (WITH q AS (SELECT x AS y) SELECT y FROM q)",
         "CREATE MACRO calls_later(x) AS later(x)",
         "CREATE VIEW of_macros AS SELECT a, largest() AS most FROM listed()",
         "INSERT INTO t VALUES (1)",
