@@ -15,7 +15,7 @@ from lakeconf.catalog.column_types import fields_of
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.python_rows import arrow_rows, check_values, is_rows
 from lakeconf.engines.schema_check import check_distinct
-from lakeconf.errors import SchemaError, required
+from lakeconf.errors import QueryError, SchemaError, required
 from lakeconf.secret import Secret
 from lakeconf.sql import folded, identifier
 
@@ -336,8 +336,12 @@ class LazyRows(nw.LazyFrame[Any]):
         Args:
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
         """
-        with packages_named(backend), translated_errors(self._secrets):
-            return super().collect(backend, **kwargs)
+        try:
+            with packages_named(backend), translated_errors(self._secrets):
+                return super().collect(backend, **kwargs)
+        except DuplicateError as error:
+            message = f"the result has two columns with one name: {error}"
+            raise QueryError(message, hint="name each column in its own way: SELECT a AS b") from error
 
 
 def lazy_rows(relation: duckdb.DuckDBPyRelation, secrets: Sequence[Secret]) -> nw.LazyFrame[Any]:

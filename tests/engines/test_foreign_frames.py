@@ -24,7 +24,7 @@ from lakeconf.engines.engine import fingerprint_sql, fingerprints
 from lakeconf.engines.frames import LazyRows, arrow_table, lazy_rows, native_frame
 from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.engines.schema_check import check_distinct, check_fit, fits
-from lakeconf.errors import LakeconfError, SchemaError
+from lakeconf.errors import LakeconfError, QueryError, SchemaError
 from lakeconf.secret import Secret
 
 ROWS = 300_000
@@ -149,6 +149,8 @@ def test_frame_is_one_of_narwhals() -> None:
     assert frame.collect(backend=nw.Implementation.PANDAS).to_native()["id"].tolist() == [1]
     with pytest.raises(ValueError, match="Unsupported `backend`"):
         frame.collect("dask")
+    with pytest.raises(QueryError, match="two columns with one name"):
+        lazy_rows(duckdb.sql("SELECT 1 AS a, 2 AS a"), ()).collect()
 
 
 def test_errors_of_lazy_frames_hide_the_secrets_of_the_store(tmp_path: Path) -> None:
