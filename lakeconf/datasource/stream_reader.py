@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lakeconf.catalog.changes import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
+from lakeconf.catalog.changes import (
+    ChangesPlan,
+    changes_since,
+    check_range,
+    plan_changes_with_inlined_rows,
+    refuse_hidden,
+)
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
 from lakeconf.catalog.tables import Column, TableInfo, tables
@@ -23,6 +29,7 @@ _RESTART = (
     'option("since", …), it begins with the changes of that snapshot'
 )
 
+_HOUR = 3_600_000_000  # in microseconds
 # A number, because fetching a TIMESTAMPTZ into Python needs another library.
 _TIME = "SELECT epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) FROM ducklake_snapshot WHERE snapshot_id = ?"
 
@@ -70,6 +77,8 @@ def latest_offset(
             )
         # The first batch is the whole table, as of one snapshot.
         end = latest if target is None else max(target, start["snapshot"])
+        if start["snapshot"] != _NOTHING and _is_unchanged(lake, start, end):
+            return dict(start)
         if limit is not None and start["snapshot"] != _NOTHING:
             end = min(end, start["snapshot"] + limit)
         return dict(start) if end == start["snapshot"] else _offset(lake, end, start["table"])
@@ -88,6 +97,18 @@ def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offse
             return [_changes(lake, columns, start["snapshot"] + 1, end)]
         except SnapshotNotFoundError as error:
             raise SnapshotNotFoundError(f"the stream cannot continue: {error.message}", hint=_RESTART) from error
+
+
+def _is_unchanged(lake: Opened, start: Offset, end: int) -> bool:
+    """True if a batch would be empty: its commit to the same lake would make the next batch, and so on for ever.
+
+    A stream moves on at least each hour: it could not continue from a snapshot that expires.
+    """
+    try:
+        changed = changes_since(lake.session.reader, start["table"], start["snapshot"], end)
+    except SnapshotNotFoundError:  # the batch says so
+        return False
+    return not changed and (_time(lake, end) or 0) - (start["time"] or 0) < _HOUR
 
 
 def _offset(lake: Opened, snapshot_id: int, table_id: int) -> dict[str, Any]:

@@ -103,6 +103,21 @@ def test_batches_have_at_most_the_given_number_of_snapshots(lake: Lake) -> None:
     assert found == [[2, 3], [4, 5], [6]]
 
 
+def test_snapshots_of_other_tables_make_no_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream into the same lake would never end: each empty batch adds a snapshot with its key."""
+    start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
+    lake.create_table("u", {"id": "BIGINT"}).append([{"id": 1}])
+    for limit in (None, 1):
+        assert latest_offset(OPTIONS, columns(), start, limit) == start
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeconf.datasource.stream_reader._HOUR", 0)  # else the snapshot could expire
+        assert latest_offset(OPTIONS, columns(), start, None)["snapshot"] == lake.snapshot_id
+    lake.table("t").append([{"id": 2}])
+    for limit in (None, 1):  # the first snapshot after the start is one of the other table
+        assert latest_offset(OPTIONS, columns(), start, limit) != start
+    assert ids(start, latest_offset(OPTIONS, columns(), start, None)) == [2]
+
+
 def test_a_target_ends_the_stream(lake: Lake) -> None:
     start = initial_offset(OPTIONS)
     target = lake.snapshot_id
