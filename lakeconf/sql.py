@@ -80,7 +80,9 @@ def listing_sql(folder: str, pattern: str) -> str:
     It leaves out keys of a bucket that are no paths of a URL: neither lakeconf nor DuckDB has written them.
     """
     sql = f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
-    return f"{sql} WHERE NOT regexp_matches(file, {literal(URL_ENDS)})" if "://" in folder else sql
+    if "://" not in folder:
+        return sql
+    return f"{sql} WHERE NOT regexp_matches(substr(file, {len(folder) + 1}), {literal(URL_ENDS)})"
 
 
 class Rendering:

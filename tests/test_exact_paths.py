@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -111,6 +112,11 @@ def test_lake_below_a_prefix_that_looks_like_a_pattern(s3_server: S3Server, tmp_
             {"stores": {"dev": {**backends, "attach_options": {"data_inlining_row_limit": 0}}}}
         ).get_store("dev")
 
-    for prefix in ("x-more{a,b} 100%/lake", PREFIX):
+    for prefix in ("x-more{a,b} 100%/lake", PREFIX, "a#b/lake"):
         assert changed_and_read(store(prefix)) == EXPECTED
+        with store(prefix).open() as lake:
+            lake.maintenance.expire_snapshots(older_than=timedelta(0), force=True)
+            assert lake.maintenance.cleanup(older_than=timedelta(0), force=True)
+            found = lake._session.reader.connection.rows(listing_sql(f"s3://{bucket}/{prefix}/", "**"))
+        assert len(found) == len(s3_server.objects(bucket, prefix)) > 3
     assert [step for step in diagnose(store(PREFIX)) if step.status == "failed"] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import threading
 import uuid
 import weakref
@@ -17,9 +16,9 @@ from weakref import WeakKeyDictionary
 from lakeconf.connection.duckdb_errors import errors_of_arrow, interrupts, is_interrupt, read_json, translated_errors
 from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
 from lakeconf.ducklake import metadata_database
-from lakeconf.errors import ConnectionFailed, LakeconfError, StorageError
+from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import URL_ENDS, LoadExtension, Statement, bind, identifier, literal
+from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -381,12 +380,6 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
 
     DuckDB has no statement that removes a file, so an in-memory catalog schedules these files for deletion.
     """
-    for path in paths:
-        if "://" in path and re.search(URL_ENDS, path):
-            raise StorageError(
-                f"{path!r} has a character that ends the path of a URL, so no file was removed",
-                hint="find out who wrote it",
-            )
     # An interrupted removal may have left its catalog attached, and another thread may remove files at the same time.
     scratch = f"__lakeconf_removal_{uuid.uuid4().hex}"
     with connection.cursor() as cursor:

@@ -208,8 +208,13 @@ class Cleanup:
         for _ in range(_LISTINGS - 1):
             # DuckDB raises an error if another process deletes a file during the listing.
             with contextlib.suppress(StorageError):
-                return _without_ends(listed())
-        return _without_ends(listed())
+                return self._without_ends(listed())
+        return self._without_ends(listed())
+
+    def _without_ends(self, listed: Sequence[tuple[str, ...]]) -> list[str]:
+        """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""
+        root = self.reader.data_path
+        return [path for (path,) in listed if "://" not in root or not re.search(URL_ENDS, path.removeprefix(root))]
 
     def _is_below_data_path(self, path: str) -> bool:
         return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
@@ -219,11 +224,6 @@ class Cleanup:
         if found is None:
             return None
         return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
-
-
-def _without_ends(listed: Sequence[tuple[str, ...]]) -> list[str]:
-    """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""
-    return [path for (path,) in listed if "://" not in path or not re.search(URL_ENDS, path)]
 
 
 def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:

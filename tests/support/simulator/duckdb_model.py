@@ -351,7 +351,7 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"SELECT (?P<columns>[a-z, ]+) FROM read_blob\(\[?(?P<paths>'.*')\]?\)", DuckDBModel.read_blob),
         (
             r"SELECT file FROM glob\('(?P<pattern>[^']*)'\)"
-            r"(?: WHERE NOT regexp_matches\(file, '[^']*'\))?(?: LIMIT 1)?",
+            r"(?: WHERE NOT regexp_matches\(substr\(file, \d+\), '[^']*'\))?(?: LIMIT 1)?",
             DuckDBModel.glob,
         ),
         (r"FROM postgres_query\('\w+', '(?P<query>.*)'\)", _on_server),
