@@ -209,12 +209,7 @@ class LakeMarker:
 
     def _text(self) -> str | None:
         if "://" in self.path:
-            connection = self.reader.connection
-            # DuckDB reads a file whole, so ask for its size first.
-            for (size,) in connection.rows(f"SELECT size FROM {files_sql('read_blob', self.path)}"):  # noqa: S608
-                if size > _LARGEST_BYTES:
-                    return ""
-            rows = connection.rows(f"SELECT content FROM {files_sql('read_text', self.path)}")  # noqa: S608
+            rows = self.reader.connection.rows(f"SELECT content FROM {files_sql('read_text', self.path)}")  # noqa: S608
             return str(rows[0][0]) if rows else None
         if Path(self.path).is_fifo():
             raise StorageError(
