@@ -328,7 +328,8 @@ class LazyRows(nw.LazyFrame[Any]):
     Only the core packages may be installed: DuckDB then runs queries, but cannot make a frame in memory.
     """
 
-    _secrets: Sequence[Secret] = ()  # the secrets of the connection, which servers may repeat in errors
+    # The secrets of all connections, which servers may repeat in errors; frames join only with those of their class.
+    secrets: frozenset[Secret] = frozenset()
 
     def collect(self, backend: Any = None, **kwargs: Any) -> nw.DataFrame[Any]:
         """The rows in memory.
@@ -337,7 +338,7 @@ class LazyRows(nw.LazyFrame[Any]):
             backend: As for `narwhals.LazyFrame.collect`: "pyarrow", the default, "polars" or "pandas".
         """
         try:
-            with packages_named(backend), translated_errors(self._secrets):
+            with packages_named(backend), translated_errors(self.secrets):
                 return super().collect(backend, **kwargs)
         except DuplicateError as error:
             message = f"the result has two columns with one name: {error}"
@@ -348,5 +349,6 @@ def lazy_rows(relation: duckdb.DuckDBPyRelation, secrets: Sequence[Secret]) -> n
     """Returns a relation as a lazy frame, in whose errors the secrets are hidden."""
     frame = nw.from_native(relation)
     # The constructor takes a private frame of narwhals. Frames made from this one have its class.
-    frame.__class__ = type("LazyRows", (LazyRows,), {"_secrets": secrets})
+    frame.__class__ = LazyRows
+    LazyRows.secrets |= frozenset(secrets)
     return frame
