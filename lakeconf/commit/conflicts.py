@@ -131,12 +131,12 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
-    made = {version: changed_tables(changes) for version, changes in newer.items()}
     if reader.reads_separately:
         # DuckDB may have missed rows and deletes that maintenance moved while it read them.
-        made = {version: made_changes(newer[version]) for version in made}
-    merged = merged_tables(reader, newer)
-    made = {version: [*changes, *merged.get(version, [])] for version, changes in made.items()}
+        made = {version: made_changes(changes) for version, changes in newer.items()}
+    else:
+        merged = merged_tables(reader, newer)
+        made = {version: [*changed_tables(changes), *merged.get(version, [])] for version, changes in newer.items()}
     named = _named(reader, dependencies, read)
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen

@@ -77,11 +77,11 @@ def latest_offset(
             )
         # The first batch is the whole table, as of one snapshot.
         end = latest if target is None else max(target, start["snapshot"])
-        if start["snapshot"] != _NOTHING and _is_unchanged(lake, start, end):
-            return dict(start)
-        if limit is not None and start["snapshot"] != _NOTHING:
-            end = min(end, start["snapshot"] + limit)
-        return dict(start) if end == start["snapshot"] else _offset(lake, end, start["table"])
+        if start["snapshot"] != _NOTHING:
+            if end == start["snapshot"] or _is_unchanged(lake, start, end):
+                return dict(start)
+            end = end if limit is None else min(end, start["snapshot"] + limit)
+        return _offset(lake, end, start["table"])
 
 
 def batch(options: Options, columns: Sequence[Column], start: Offset, end: Offset) -> list[Part]:

@@ -154,9 +154,9 @@ def test_frame_is_one_of_narwhals() -> None:
 
 
 def test_errors_of_lazy_frames_hide_the_secrets_of_the_store(tmp_path: Path) -> None:
-    texts = pa.table({"a": ["hunter2hunter2"]})
+    messages = pa.table({"a": ["hunter2hunter2"]})
     with store_of(tmp_path).replace(hidden=(Secret("hunter2hunter2"),)).open() as lake:
-        frames = lake.sql("SELECT error('hunter2hunter2') AS a"), lake.sql("SELECT error(a) AS a FROM f", f=texts)
+        frames = lake.sql("SELECT error('hunter2hunter2') AS a"), lake.sql("SELECT error(a) AS a FROM f", f=messages)
         for frame in (*frames, frames[1].filter(nw.col("a").is_null())):
             with pytest.raises(LakeconfError, match=r"\*\*\*") as caught:
                 frame.collect()

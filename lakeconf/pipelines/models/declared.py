@@ -194,7 +194,7 @@ def _inside(config: Config, path: object, key: tuple[str, ...]) -> Path:
     folder = _folder(config)
     try:
         is_inside = (folder / path).resolve().is_relative_to(folder.resolve())
-        (folder / path).is_file()
+        (folder / path).is_file()  # raises an error for a name that is too long
     except OSError as error:
         raise _wrong(config, key, f"{path[:99]} cannot be read: {error.strerror}", _PATH) from None
     if not is_inside:
