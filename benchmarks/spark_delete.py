@@ -17,7 +17,7 @@ from ratios import HEADER, compare
 from spark_write import fresh, make_source, new_store
 
 import lakeconf
-from lakeconf.write import decision
+from lakeconf.write import strategy
 
 DAYS = 365
 PARTS = 100
@@ -51,7 +51,7 @@ def measure_delete(lake: lakeconf.Lake, con: duckdb.DuckDBPyConnection, what: st
     def theirs() -> None:
         con.execute(f"DELETE FROM theirs WHERE {condition()}")
 
-    goal = 2 if decision.ROWS_PER_STATEMENT else None
+    goal = 2 if strategy.ROWS_PER_STATEMENT else None
     compare(f"delete of 1 % by condition, {what}", ours, "DuckDB's DELETE", theirs, goal=goal)
     print(f"the driver reads {bytes_read(ours):,} bytes, DuckDB's DELETE {bytes_read(theirs):,}")
 
@@ -114,9 +114,9 @@ def main(rows: int) -> None:
             for table in ("ours", "theirs"):
                 lake.create_table(table, frame).append(frame)
             measure_delete(lake, con, "as chosen")
-            limit, decision.ROWS_PER_STATEMENT = decision.ROWS_PER_STATEMENT, 0
+            limit, strategy.ROWS_PER_STATEMENT = strategy.ROWS_PER_STATEMENT, 0
             measure_delete(lake, con, "by Spark")
-            decision.ROWS_PER_STATEMENT = limit
+            strategy.ROWS_PER_STATEMENT = limit
             measure_days(lake, con, source, folder)
         spark.stop()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeconf.lake.table import Table
     from lakeconf.secret import Secret
     from lakeconf.store import Store
-    from lakeconf.write.merge_clauses import Delete, Insert, Update
+    from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,14 +36,14 @@ __all__ = [
 # Imported on first use, to keep `import lakeconf` fast.
 _HOME = {
     "Config": "lakeconf.config.config",
-    "Delete": "lakeconf.write.merge_clauses",
-    "Insert": "lakeconf.write.merge_clauses",
+    "Delete": "lakeconf.write.operations.merge.clauses",
+    "Insert": "lakeconf.write.operations.merge.clauses",
     "Lake": "lakeconf.lake.lake",
     "LakeconfError": "lakeconf.errors",
     "Secret": "lakeconf.secret",
     "Store": "lakeconf.store",
     "Table": "lakeconf.lake.table",
-    "Update": "lakeconf.write.merge_clauses",
+    "Update": "lakeconf.write.operations.merge.clauses",
     "init": "lakeconf.config.config",
     "scan_polars": "lakeconf.integrations.polars",
     "spark_session": "lakeconf.engines.spark.start",

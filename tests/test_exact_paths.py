@@ -31,7 +31,7 @@ FUNCTIONS = re.compile(
 OTHERS = {
     ("lakeconf.pipelines.new_files", "SELECT file FROM glob("),
     ("lakeconf.pipelines.new_files", "SELECT filename, size, epoch_us(last_modified) FROM read_blob("),
-    ("lakeconf.commit.change", "CALL ducklake_add_data_files("),
+    ("lakeconf.commit.actions", "CALL ducklake_add_data_files("),
     ("lakeconf.sql", "SELECT file FROM glob("),
 }
 ODD = ["[x]", "a*b", "a[!b]c", "a[b", "{a,b}", "100%", "**"]

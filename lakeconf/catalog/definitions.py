@@ -128,13 +128,14 @@ class Definitions(Generic[Definition]):
             if found.snapshot_id > self._seen.snapshot_id:
                 self._seen = found
 
-    def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
-        """The types of columns, which depend on nothing but their definition."""
-        found = self._types.get(columns)
-        if found is None:
-            found = describe()
-            _remember(self._types, columns, found)
-        return dict(found)
+    def types_of(self, columns: Hashable) -> dict[str, str] | None:
+        """The types of columns, which depend on nothing but their definition; None if they are not known."""
+        types = self._types.get(columns)
+        return None if types is None else dict(types)
+
+    def remember_types(self, columns: Hashable, types: dict[str, str]) -> None:
+        """Takes note of the types of columns."""
+        _remember(self._types, columns, dict(types))
 
 
 def _remember(known: dict[Any, Any], key: Hashable, value: object) -> None:

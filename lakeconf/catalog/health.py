@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
-from lakeconf.catalog.tables import find_table
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
-from lakeconf.sql import identifier
+from lakeconf.errors import CatalogError
+from lakeconf.sql import identifier, qualified
 
 _TABLES = """
     SELECT t.table_id, s.schema_name, t.table_name
@@ -17,6 +18,19 @@ _TABLES = """
     WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
     ORDER BY ALL
 """
+# DuckDB reads such a data file once for each delete file. A row that was not deleted is returned each time, so a
+# delete file contains each row with fewer copies.
+_REBUILD = """\
+CREATE TABLE {rebuilt} AS WITH
+copies AS (SELECT path, greatest(count(delete_file_id), 1) AS wanted FROM (
+    SELECT data_file_id, path FROM {metadata}.ducklake_data_file WHERE table_id = {table_id} AND end_snapshot IS NULL
+) LEFT JOIN (
+    SELECT data_file_id, delete_file_id FROM {metadata}.ducklake_delete_file WHERE end_snapshot IS NULL
+) USING (data_file_id) GROUP BY path),
+rows AS (SELECT *, filename AS __file, count(*) OVER (PARTITION BY rowid) AS __found,
+    row_number() OVER (PARTITION BY rowid) AS __number FROM {table})
+SELECT rows.* EXCLUDE (__file, __found, __number) FROM rows LEFT JOIN copies ON ends_with(__file, path)
+WHERE __number = 1 AND __found = coalesce(wanted, 1);"""
 
 
 @repeated
@@ -194,3 +208,55 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
             if merge is not None and is_update and transaction.rows(_MERGED, [table_id, version, version]):
                 return version, merge
     return None
+
+
+def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None:
+    """Rejects deletes from tables, by id, if a data file has two live delete files, or is registered twice.
+
+    DuckLake lets two concurrent deletes on one file commit. Commits of lakeconf prevent this; other writers do not. It
+    deletes only some rows of a file that is registered twice.
+    """
+    ids = ", ".join(map(str, sorted(tables)))
+    with reader.transaction() as transaction:
+        doubled = own_rows(
+            transaction,
+            "SELECT table_id, data_file_id FROM ducklake_delete_file "  # noqa: S608 - numbers
+            f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
+            "GROUP BY table_id, data_file_id HAVING count(*) > 1",
+            "table_id BIGINT, data_file_id BIGINT",
+        )
+        repeated = own_rows(
+            transaction,
+            "SELECT table_id, path FROM ducklake_data_file "  # noqa: S608 - numbers
+            f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
+            "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",
+            "table_id BIGINT, path VARCHAR",
+        )
+    if doubled:
+        table_id, data_file_id = doubled[0]
+        table = tables[table_id]
+        raise CatalogError(
+            f"two writers deleted from {table} at the same time: the data file {data_file_id} has two delete "
+            "files, and deleted rows are visible again, so nothing was written",
+            hint="rebuild the table with DuckDB, compare both, then drop the damaged table and rename the new one:\n"
+            + rebuild_sql(reader, table_id, table),
+        )
+    if repeated:
+        table_id, path = repeated[0]
+        table = tables[table_id]
+        raise CatalogError(
+            f"the file {path} is registered more than once in {table}, and DuckLake would delete only some of its "
+            "rows, so nothing was written",
+            hint=f"write its rows to another table, CREATE TABLE copied AS FROM {table}, and put that in its place",
+        )
+
+
+def rebuild_sql(reader: CatalogReader, table_id: int, table: str) -> str:
+    """The statement that copies the rows of a damaged table that were not deleted to a new table."""
+    schema, name = split_name(table)
+    return _REBUILD.format(
+        rebuilt=qualified(reader.alias, schema, f"{name}_rebuilt"),
+        table=qualified(reader.alias, schema, name),
+        metadata=reader.metadata,
+        table_id=table_id,
+    )

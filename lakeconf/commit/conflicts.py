@@ -16,7 +16,6 @@ from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
-    from lakeconf.connection.connection import Connection
 
 _OF_COLUMNS = ("altered_table", "dropped_table")
 
@@ -206,25 +205,3 @@ def _changed(table: str, what: str) -> CommitConflictError:
 def _shape(info: TableInfo) -> tuple[object, ...]:
     """The properties that rows depend on: columns with types and field ids, and the partition keys."""
     return (tuple(column.shape for column in info.columns), info.partition_id, info.partition_fields)
-
-
-def run_counted(
-    writer: Connection, table: str, statements: Sequence[str], counts: Sequence[int | None], *, inserts: bool = False
-) -> int:
-    """Runs the statements of a change inside the transaction of its commit."""
-    inserted = 0
-    for index, statement in enumerate(statements):
-        if inserts:
-            ((found,),) = writer.rows(statement)
-            inserted += found
-            continue
-        if not counts or counts[index] is None:
-            writer.execute(statement)
-            continue
-        ((found,),) = writer.rows(statement)
-        if found != counts[index]:
-            raise CommitConflictError(
-                f"expected to change {counts[index]} rows of {table}, but found {found}: nothing was written",
-                hint="call lake.refresh() and try again; in a transaction, write to each row only once",
-            )
-    return inserted

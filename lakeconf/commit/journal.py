@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_SCHEMA
-from lakeconf.errors import CatalogError, CommitConflictError, UnknownNameError
+from lakeconf.errors import CatalogError, CommitConflictError, TableNotFoundError, UnknownNameError
 from lakeconf.sql import folded, identifier, literal
 
 TABLE = f"{INTERNAL_SCHEMA}.commits"
@@ -79,6 +80,16 @@ class Event(NamedTuple):
     payload: Mapping[str, str | datetime | None]
     earlier: int = 0  # the number of events of the model when this one began
     snapshot_id: int | None = None  # the snapshot of the commit; None before it
+
+
+def table_of_keys(reader: CatalogReader, snapshot_id: int) -> TableInfo | None:
+    """The table of idempotency keys, if it has the columns of the current version of lakeconf."""
+    try:
+        info = load_table(reader, TABLE, snapshot_id)
+    except TableNotFoundError:
+        return None
+    types = {column.name: column.type for column in info.columns}
+    return info if types == STORED_TYPES and all(column.nullable for column in info.columns) else None
 
 
 def recorded_name(schema: str, table: str) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.tables import tables
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.session import Session
+from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.transaction_commit import CommitHeader
 from lakeconf.ducklake import check_commit_text, commit_json
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.locks import Held
@@ -59,14 +60,29 @@ class Scope:
         author: str | None = None,
         extra: Mapping[str, object] | None = None,
         *,
+        held: Held | None = None,
         explicit: bool = False,
     ) -> Transaction:
-        """A new transaction that reads the snapshot of this scope."""
+        """A new transaction that reads the snapshot of this scope; `held` is the lake's lock."""
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
-        return Transaction(
-            self.session, snapshot_id, base, message, author, {} if extra is None else extra, explicit=explicit
-        )
+        header = CommitHeader(message, author or default_author(), extra or {})
+        return Transaction(self.session, snapshot_id, base, header, held, explicit=explicit)
+
+    @contextlib.contextmanager
+    def joined(self, message: str | None = None) -> Iterator[Transaction]:
+        """The open transaction; or one for a single write, which is committed at the end of the `with` block."""
+        self.check_writable()
+        if self.transaction is not None:
+            with self.transaction.adding():
+                yield self.transaction
+            return
+        # The snapshot that the write reads cannot expire while it holds the lock.
+        with self.writing() as held:
+            transaction = self.begin(message, held=held)
+            with transaction.adding():
+                yield transaction
+            transaction.commit()
 
     @contextlib.contextmanager
     def transacting(
@@ -79,8 +95,7 @@ class Scope:
         check_commit_text(author, "the author")
         commit_json({}, extra or {})
         with self.writing() as held:
-            transaction = self.begin(message, author, extra, explicit=True)
-            transaction.held = held
+            transaction = self.begin(message, author, extra, held=held, explicit=True)
             try:
                 try:
                     yield replace(self, transaction=transaction)

@@ -20,7 +20,7 @@ from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
-from lakeconf.write.writes import quoted_name
+from lakeconf.write.context import quoted_name
 
 # The snapshot of an offset before all rows of the table.
 _NOTHING = -2

@@ -17,10 +17,9 @@ import pyarrow as pa
 from lakeconf.catalog.column_types import Fact, has
 from lakeconf.catalog.file_footers import chunks_sql
 from lakeconf.catalog.tables import TableInfo, refuse_internal
-from lakeconf.commit.change import Change, Files
+from lakeconf.commit.actions import Action, AddFiles
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.commit.transaction import Transaction
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options, store_of
@@ -31,7 +30,7 @@ from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.lake.opening import open_session
 from lakeconf.sql import identifier, listing_sql, literal
 from lakeconf.store import Access, Store
-from lakeconf.write import writes
+from lakeconf.write import context
 
 # Footers with values but without exact bounds: DuckLake would take them for files without values. Bytes that DuckDB
 # shows with a backslash would become other bounds.
@@ -63,6 +62,24 @@ class Write:
         return staging_folder(self.table, self.token)
 
 
+@dataclass(frozen=True)
+class AppendWritten:
+    """Appends the files that executors have written."""
+
+    write: Write
+    files: Sequence[str]
+
+    def plan(self, context: context.WriteContext) -> Sequence[Action]:
+        """Registers the files, or inserts their rows."""
+        writer, table = context.session.writer, self.write.table
+        source = staged_source(writer, self.files, self.write.types)
+        ((count,),) = writer.rows(f"SELECT count(*) FROM ({source})")
+        registered = tuple(self.files) if _can_register(writer, table, self.files) else ()
+        staged = Staged(source, registered, folder=self.write.folder, row_count=count, keeps_files=bool(registered))
+        staged = context.staging.own(staged)
+        return [AddFiles(table=table.full_name, info=table, staged=staged, written_for=table)]
+
+
 def begin(options: Options, given: Mapping[str, str]) -> Write:
     """Begins an append: checks the columns, and announces its files."""
     store, session = _open(options)
@@ -70,7 +87,7 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
         scope = Scope(session)
         scope.check_writable()
         refuse_internal(options.table)
-        target = writes.current(scope, options.table)
+        target = context.current_table(scope, options.table)
         check_fit(target.info.full_name, given, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]
         access = Access.of(store)
@@ -112,8 +129,8 @@ def commit(write: Write, files: Sequence[str]) -> None:
                 f"COPY (SELECT 1 AS begun) TO {literal(write.folder + _COMMITTING)} (FORMAT parquet)"
             )
             key = write.options.idempotency_key or f"data source {write.token}"
-            name = writes.quoted_name(write.table)
-            writes.write_once(Scope(session), name, key, lambda transaction, _: _append(transaction, write, files))
+            append = AppendWritten(write, files)
+            context.write(Scope(session), context.quoted_name(write.table), append, idempotency_key=key)
         _remove_files(session, write)
     finally:
         session.close()
@@ -140,15 +157,6 @@ def _checked(table: TableInfo, name: str, *, nullable: bool) -> str:
         return column
     message = f"{REFUSED_VALUE} {not_null_violation(name, table.full_name).message}"
     return f"CASE WHEN {column} IS NULL THEN error({literal(message)}) ELSE {column} END AS {column}"
-
-
-def _append(transaction: Transaction, write: Write, files: Sequence[str]) -> None:
-    session, table = transaction.session, write.table
-    source = staged_source(session.writer, files, write.types)
-    ((count,),) = session.writer.rows(f"SELECT count(*) FROM ({source})")
-    registered = tuple(files) if _can_register(session.writer, table, files) else ()
-    staged = Staged(source, registered, folder=write.folder, row_count=count, keeps_files=bool(registered))
-    transaction.add(Change(table.full_name, Files(table, transaction.own(staged)), written_for=table))
 
 
 def _can_register(writer: Connection, table: TableInfo, files: Sequence[str]) -> bool:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
+from lakeconf.commit.session import Session
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
 from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
+from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.logs import EventLogger
 from lakeconf.sql import URL_ENDS, listing_sql, literal
 
@@ -66,16 +66,17 @@ class Removal:
         return [*self.scheduled, *self.orphans]
 
 
-Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
-
-
 @dataclass(frozen=True)
 class Cleanup:
     """A cleanup of a lake."""
 
-    reader: CatalogReader  # reads the catalog
+    session: Session
     marker: LakeMarker | None  # the lake's marker; None if the metadata backend keeps the files
-    run: Run  # runs one statement on the writing connection
+
+    @property
+    def reader(self) -> CatalogReader:
+        """Reads the catalog."""
+        return self.session.reader
 
     def plan(self, older_than: datetime) -> Removal:
         """The files that may be removed; nothing is changed."""
@@ -107,7 +108,8 @@ class Cleanup:
         if rows:
             ids, paths = (", ".join(map(literal, each)) for each in zip(*rows, strict=True))
             scheduled = f"{self.reader.metadata}.ducklake_files_scheduled_for_deletion"
-            self.run(f"DELETE FROM {scheduled} WHERE data_file_id IN ({ids}) AND path IN ({paths})", [])
+            delete = f"DELETE FROM {scheduled} WHERE data_file_id IN ({ids}) AND path IN ({paths})"
+            CatalogStatement(self.session, delete).run()
         for path in removal.paths:
             _log.info("removed %s", path)
         return removal
@@ -204,12 +206,12 @@ class Cleanup:
     def _listed(self, older_than: datetime) -> list[str]:
         moment = f"CAST({literal(older_than.isoformat())} AS TIMESTAMPTZ)"
         arguments = f"{literal(self.reader.alias)}, older_than => {moment}, dry_run => true"
-        listed = partial(self.run, f"FROM ducklake_delete_orphaned_files({arguments})", [])
+        orphans = CatalogStatement(self.session, f"FROM ducklake_delete_orphaned_files({arguments})")
         for _ in range(_LISTINGS - 1):
             # DuckDB raises an error if another process deletes a file during the listing.
             with contextlib.suppress(StorageError):
-                return self._without_ends(listed())
-        return self._without_ends(listed())
+                return self._without_ends(orphans.run())
+        return self._without_ends(orphans.run())
 
     def _without_ends(self, listed: Sequence[tuple[str, ...]]) -> list[str]:
         """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""

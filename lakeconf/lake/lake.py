@@ -21,7 +21,7 @@ from lakeconf.catalog.stored_queries import (
     tables_suggested,
     view_names,
 )
-from lakeconf.catalog.tables import name_list, tables
+from lakeconf.catalog.tables import full_name, name_list, tables
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
@@ -37,9 +37,11 @@ from lakeconf.lake.stream_target import StreamSink, stream
 from lakeconf.lake.table import Table
 from lakeconf.logs import escaped
 from lakeconf.sql import files_sql, folded
-from lakeconf.write import schema_changes
+from lakeconf.write.context import write
 from lakeconf.write.ddl import Definition
-from lakeconf.write.execute import execute
+from lakeconf.write.operations import define
+from lakeconf.write.operations.execute import Execute
+from lakeconf.write.user_statement import parse_statement
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -188,7 +190,7 @@ class Lake:
                 "an audit needs an open transaction", hint="write: with lake.transaction() as tx: tx.audit(…)"
             )
         self._scope.transaction.check_open()
-        self._scope.transaction.audits.append(Audit(name, sql))
+        self._scope.transaction.contents.audits.append(Audit(name, sql))
 
     def stream_sink(self, table: str, *, query: str | None = None) -> StreamSink:
         """A sink for a Structured Streaming query: `stream.writeStream.foreachBatch(lake.stream_sink("raw.events"))`.
@@ -329,7 +331,9 @@ class Lake:
         """
         _check_query(sql)
         with self._tables_suggested():
-            return execute(self._scope, sql, frames, idempotency_key)
+            statement = parse_statement(self._session.reader.connection, sql, self._session.alias)
+            table = statement.name_of(statement.target)
+            return write(self._scope, table, Execute(statement, frames), idempotency_key=idempotency_key)
 
     def _tables_suggested(self) -> AbstractContextManager[None]:
         otherwise = "pass a frame by its name, as in lake.sql(…, name=frame); or use one of the tables"
@@ -367,11 +371,11 @@ class Lake:
         """
         check_flags(if_not_exists=if_not_exists)
         engine = self._session.engine
-        if not (if_not_exists and schema_changes.exists(self._scope, name)):
+        if not (if_not_exists and define.exists(self._scope, name)):
             columns = dict(like) if isinstance(like, Mapping) else engine.schema(engine.adopt(like))
             definition = Definition(columns, partitioned_by, sorted_by, comment, column_comments or {})
             try:
-                schema_changes.create(self._scope, name, definition)
+                write(self._scope, name, define.CreateTable(definition), message=f"create table {full_name(name)}")
             except LakeconfError:
                 if not (if_not_exists and self._appeared(name)):
                     raise
@@ -382,7 +386,7 @@ class Lake:
         if self._scope.is_pinned or self._session.pinned:
             return False
         self._session.advance(latest(self._session.reader).snapshot_id)
-        return schema_changes.exists(self._scope, name)
+        return define.exists(self._scope, name)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> int:
         """Drops a table in one snapshot. Its rows remain in earlier snapshots until these expire: see `at`.
@@ -402,9 +406,9 @@ class Lake:
         """
         check_flags(if_exists=if_exists)
         try:
-            schema_changes.drop(self._scope, name)
+            return write(self._scope, name, define.DropTable(), message=f"drop table {full_name(name)}")
         except TableNotFoundError:
-            if not if_exists or schema_changes.exists(self._scope, name):
+            if not if_exists or define.exists(self._scope, name):
                 raise
         return self._scope.snapshot_id
 
@@ -425,7 +429,8 @@ class Lake:
             SchemaError: The new name is taken or is in another schema, or the table is a view.
             CommitConflictError: Another writer has changed its columns, or has renamed it.
         """
-        schema_changes.rename(self._scope, name, new_name)
+        message = f"rename table {full_name(name)} to {full_name(new_name)}"
+        write(self._scope, name, define.RenameTable(new_name), message=message)
         return Table(self._scope, new_name)
 
     def plan_restore(
@@ -474,7 +479,7 @@ class Lake:
         """
         _check_query(sql)
         with tables_suggested(partial(readable_names, self._session.reader), "use one of the tables"):
-            schema_changes.create_view(self._scope, name, sql)
+            write(self._scope, name, define.CreateView(sql), message=f"create view {full_name(name)}")
 
     def drop_view(self, name: str, *, if_exists: bool = False) -> int:
         """Drops a view in one snapshot.
@@ -491,7 +496,7 @@ class Lake:
         """
         check_flags(if_exists=if_exists)
         try:
-            schema_changes.drop_view(self._scope, name)
+            return write(self._scope, name, define.DropView(), message=f"drop view {full_name(name)}")
         except TableNotFoundError:
             if not if_exists:
                 raise

@@ -5,20 +5,19 @@ Source: https://ducklake.select/docs/stable/duckdb/maintenance/recommended_maint
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
 from lakeconf.catalog.snapshot import latest, snapshots
 from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.session import Session
-from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
-from lakeconf.guard.locks import pauses
+from lakeconf.errors import LakeconfError
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
+from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.lake.rewriting import StagedRewriting, flush_lake, merge_files, rewrite_files
 from lakeconf.logs import EventLogger
@@ -142,9 +141,8 @@ class Maintenance:
                     self._session.guard.marker.before_expiry()
                 self._scope.base.remember(self._session.reader, set(expired))
                 versions = ", ".join(map(str, expired))
-                run(
-                    self._session, f"CALL ducklake_expire_snapshots(?, versions => [{versions}])", [self._session.alias]
-                )
+                expire = f"CALL ducklake_expire_snapshots(?, versions => [{versions}])"
+                CatalogStatement(self._session, expire, [self._session.alias]).run()
                 _log.info("expired %d snapshots, up to version %d", len(expired), expired[-1])
         return expired
 
@@ -185,7 +183,7 @@ class Maintenance:
 
     def _cleanup(self) -> Cleanup:
         self._scope.check_maintainable()
-        return Cleanup(self._session.reader, self._session.guard.marker, partial(run, self._session))
+        return Cleanup(self._session, self._session.guard.marker)
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
         (_, now), newest, expired = self._session.clock.span(), None, []
@@ -220,21 +218,6 @@ class Maintenance:
                 hint="pass a day or more; or, if nothing else uses the lake, --force (force=True)",
             )
         return moment
-
-
-def run(session: Session, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Runs a statement in its own transaction on the writing connection, and waits if the catalog is locked.
-
-    Raises:
-        CommitError: The catalog stayed locked.
-    """
-    for _ in pauses():
-        try:
-            with session.writer_lock:
-                return session.writer.rows(sql, parameters)
-        except CatalogLockedError:
-            continue
-    raise CommitError("another writer kept the catalog locked", hint="try again later")
 
 
 def _size(session: Session) -> tuple[int, int]:

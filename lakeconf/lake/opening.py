@@ -15,8 +15,8 @@ from lakeconf.backends.registry import metadata_backend, storage_backend
 from lakeconf.backends.store_options import MaintenanceLimits, creates_nothing, is_pinned
 from lakeconf.catalog.snapshot import Snapshot, by_version, latest
 from lakeconf.commit.conflicts import Base
-from lakeconf.commit.recovery import SETTINGS, Committing
 from lakeconf.commit.session import Session
+from lakeconf.commit.sql_commit import SETTINGS, Committing
 from lakeconf.connection.connection import SharedConnection, search_path_sql
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required

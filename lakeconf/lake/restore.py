@@ -33,9 +33,9 @@ from lakeconf.errors import (
 from lakeconf.lake.run_journal import RESTORED, ModelRun
 from lakeconf.lake.table import Table
 from lakeconf.sql import qualified
-from lakeconf.write import schema_changes
+from lakeconf.write.context import table_key, write
 from lakeconf.write.ddl import Definition
-from lakeconf.write.writes import table_key
+from lakeconf.write.operations.define import CreateTable, DropTable, SetDefaults
 
 
 class RestoreAction(StrEnum):
@@ -115,8 +115,8 @@ class Restores:
         assert scope.transaction is not None  # noqa: S101 - the caller opened it
         for model in journal.models_of(connection, alias, journal.recorded_name(*split_name(plan.table))):
             earlier = len(journal.events_of(connection, alias, model))
-            run = ModelRun(model, RESTORED, scope.transaction.token, earlier=earlier, restored=plan.version)
-            scope.transaction.events.append(run.event())
+            run = ModelRun(model, RESTORED, scope.transaction.header.token, earlier=earlier, restored=plan.version)
+            scope.transaction.contents.events.append(run.event())
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
         found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
@@ -226,15 +226,15 @@ def relation_at(reader: CatalogReader, table: TableInfo, version: int) -> str:
 
 def create_declared(scope: Scope, name: str, declared: Declared, *, exists: bool) -> None:
     """Creates an empty table in the open transaction, in place of one that exists."""
-    transaction, wanted = scope.transaction, declared.definition
+    transaction, definition = scope.transaction, declared.definition
     assert transaction is not None  # noqa: S101 - the caller opened it
     if exists:
-        schema_changes.drop(scope, name)
-    schema_changes.create(scope, name, wanted)
-    if _partition_keys(transaction.targets[table_key(name)].info) != wanted.partitioned_by:
-        keys = ", ".join(wanted.partitioned_by)
+        write(scope, name, DropTable())
+    write(scope, name, CreateTable(definition))
+    if _partition_keys(transaction.contents.targets[table_key(name)].info) != definition.partitioned_by:
+        keys = ", ".join(definition.partitioned_by)
         raise UnsupportedError(f"the partition keys of {name} cannot be declared again: {keys}")
-    schema_changes.set_defaults(transaction, name, declared.defaults)
+    write(scope, name, SetDefaults(declared.defaults))
 
 
 def _partition_keys(table: TableInfo) -> list[str]:

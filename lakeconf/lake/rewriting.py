@@ -12,14 +12,13 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
 from lakeconf.catalog.tables import TableInfo, joined_name, load_table, table_options, tables
-from lakeconf.commit.change import Change, Replacement
+from lakeconf.commit.actions import Action, ReplaceFiles
 from lakeconf.commit.conflicts import ReadDependency
-from lakeconf.commit.deletions import have_row_ids
 from lakeconf.commit.moved_values import ValuesChangedError
+from lakeconf.commit.positions import have_row_ids
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.session import RowsChangedError, Session, of_table, run_step
-from lakeconf.commit.staged_commit import changed_meanwhile
-from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.session import Session
+from lakeconf.commit.staged_tables import changed_meanwhile
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.engines.sorted_files import SortedFile, SortRequest, stage_sorted
 from lakeconf.errors import (
@@ -41,11 +40,12 @@ from lakeconf.lake.compaction import (
     tables_with_deletes,
     target_file_size,
 )
+from lakeconf.lake.compaction_step import CompactionStep, RowsChangedError, of_table
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.logs import EventLogger
 from lakeconf.sql import identifier, literal, qualified
-from lakeconf.write.decision import hides_places, lake_refusal
-from lakeconf.write.writes import Writing, quoted
+from lakeconf.write.capabilities import hides_places, lake_obstacle
+from lakeconf.write.context import WriteContext, write
 
 # What one transaction reads, and writes, at most.
 FILES_READ, BYTES_READ, FILES_WRITTEN = 2000, 8 * 1024**3, 200
@@ -67,8 +67,8 @@ class StagedRewriting:
             info = load_table(self.session.reader, _name(table), snapshot_id)
         except TableNotFoundError:
             return 0  # it is newer than the snapshot that reads see
-        parts = self._parts(info, table, snapshot_id)
-        if self._refusal(info, snapshot_id, parts):
+        parts = self.parts(info, table, snapshot_id)
+        if self.obstacle(info, snapshot_id, parts):
             return 0
         listed = {*table.ids}
         return sum(len(_ids(part) & listed) for part in parts)
@@ -92,33 +92,17 @@ class StagedRewriting:
 
     def _rewrite(self, table: RewrittenFiles) -> bool:
         """Commits one transaction; False if there is nothing left to do."""
-        session = self.session
-        info = newest(session, _name(table))
-        with Writing(Scope(session), "rewrite") as transaction:
-            snapshot_id = transaction.snapshot_id
-            parts = self._parts(info, table, snapshot_id)
-            reason = self._refusal(info, snapshot_id, parts)
-            if reason is not None:
-                raise UnsupportedError(reason)
-            keys = self._keys(info, snapshot_id)
-            for part in _limited(parts):
-                token = transaction.next_token()
-                add_replacement(transaction, SortRequest(info, snapshot_id, part, keys, token))
-        return bool(parts)
+        name = _name(table)
+        rewrite = RewriteFiles(self, newest(self.session, name), table)
+        before = self.session.snapshot_id
+        return write(Scope(self.session), name, rewrite, message="rewrite") != before
 
-    def _refusal(self, info: TableInfo, snapshot_id: int, parts: Sequence[FileGroup]) -> str | None:
+    def obstacle(self, info: TableInfo, snapshot_id: int, parts: Sequence[FileGroup]) -> str | None:
+        """Why files cannot be replaced; None if they can."""
         encrypted = any(part.encrypted for part in parts)
-        return replacement_refusal(self.session, info, snapshot_id, encrypted=encrypted) if parts else None
+        return replacement_obstacle(self.session, info, snapshot_id, encrypted=encrypted) if parts else None
 
-    def _keys(self, info: TableInfo, snapshot_id: int) -> tuple[SortKey, ...]:
-        """The order of the table, in which DuckLake would write the rows, too; none that engines do not share."""
-        texts = table_options(self.session.reader, info, snapshot_id).sorted_by
-        try:
-            return sort_keys(texts, info.columns) if texts else ()
-        except SchemaError:
-            return ()
-
-    def _parts(self, info: TableInfo, table: RewrittenFiles, snapshot_id: int) -> list[FileGroup]:
+    def parts(self, info: TableInfo, table: RewrittenFiles, snapshot_id: int) -> list[FileGroup]:
         """The files that are left, those of each new file together; first those with most deleted rows."""
         target, listed = target_file_size(self.session.reader, info), {*table.ids}
         with self.session.reader.transaction() as metadata:
@@ -143,6 +127,45 @@ class StagedRewriting:
             parts += [replace(group, files=part) for part in divided if len(part) > 1 or part[0].deleted or added]
         # While there are deleted rows, DuckLake forgets nothing; after them, no file without bounds may be left.
         return sorted(parts, key=lambda part: (not _ids(part) & added.keys(), -sum(one.deleted for one in part.files)))
+
+
+@dataclass(frozen=True)
+class RewriteFiles:
+    """Writes the rows of files again: an operation whose staged commit replaces the files."""
+
+    rewriting: StagedRewriting
+    info: TableInfo
+    files: RewrittenFiles
+
+    def plan(self, context: WriteContext) -> Sequence[Action]:
+        """Writes as many new files as one transaction may write; nothing if there is nothing left to do."""
+        session, info, snapshot_id = context.session, self.info, context.snapshot_id
+        parts = self.rewriting.parts(info, self.files, snapshot_id)
+        obstacle = self.rewriting.obstacle(info, snapshot_id, parts)
+        if obstacle is not None:
+            raise UnsupportedError(obstacle)
+        if not parts:
+            return []
+        keys = _sort_keys(session, info, snapshot_id)
+        groups = []
+        for part in _limited(parts):
+            # DuckDB does the work of maintenance, regardless of the lake's engine.
+            request = SortRequest(info, snapshot_id, part, keys, context.staging.next_token())
+            file = stage_sorted(session.writer, session.reader, request)
+            context.staging.own(file.staged)
+            _check_row_ids(session, context.quoted(info), request, file)
+            groups.append((part, file.footer))
+        since = ReadDependency(info.table_id, info.full_name, snapshot_id, on_rows=False)
+        return [ReplaceFiles(table=info.full_name, info=info, groups=groups, depends_on=since, written_for=info)]
+
+
+def _sort_keys(session: Session, info: TableInfo, snapshot_id: int) -> tuple[SortKey, ...]:
+    """The order of the table, in which DuckLake would write the rows, too; none that engines do not share."""
+    texts = table_options(session.reader, info, snapshot_id).sorted_by
+    try:
+        return sort_keys(texts, info.columns) if texts else ()
+    except SchemaError:
+        return ()
 
 
 def _name(table: RewrittenFiles) -> str:
@@ -295,7 +318,7 @@ def _carried_out(
         return ()
 
     try:
-        return run_step(session, call, settings, moved=checked)
+        return CompactionStep(session, call, settings or {}, moved=checked).run()
     except RowsChangedError as error:
         _log.warning("%s: its files are left until the next compaction", error.message)
         return []
@@ -357,7 +380,7 @@ def flush_table(session: Session, info: TableInfo | None) -> None:
     named = "" if info is None else f", schema_name => {literal(info.schema_name)}, table_name => {literal(info.name)}"
     try:
         call = f"CALL ducklake_flush_inlined_data({literal(session.alias)}{named})"
-        run_step(session, call, unchanged=unchanged, moved=moved)
+        CompactionStep(session, call, unchanged=unchanged, moved=moved).run()
     except RowsChangedError as error:
         raise RowsChangedError(
             f"{error.message}: DuckLake's flush would restore deleted rows, so its rows stay in the catalog", hint=_HINT
@@ -378,7 +401,7 @@ def newest(session: Session, name: str) -> TableInfo:
     return load_table(session.reader, name, session.snapshot_id)
 
 
-def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, encrypted: bool) -> str | None:
+def replacement_obstacle(session: Session, info: TableInfo, snapshot_id: int, *, encrypted: bool) -> str | None:
     """Why the files of a table cannot be replaced with the ids of their rows; None if they can."""
     if session.committer == "public":
         return "the store's committer is public, which cannot register row ids"
@@ -386,28 +409,14 @@ def replacement_refusal(session: Session, info: TableInfo, snapshot_id: int, *, 
         return "a column hides the row ids"
     if encrypted:
         return "the files are encrypted"
-    return lake_refusal(session, info, snapshot_id)
+    return lake_obstacle(session, info, snapshot_id)
 
 
-def add_replacement(transaction: Transaction, request: SortRequest) -> None:
-    """Writes the rows of a group of files again, and adds the change that replaces the files.
-
-    DuckDB does the work of maintenance, regardless of the lake's engine.
-    """
-    session, info = transaction.session, request.table
-    file = stage_sorted(session.writer, session.reader, request)
-    transaction.own(file.staged)
-    since = ReadDependency(info.table_id, info.full_name, transaction.snapshot_id, on_rows=False)
-    body = Replacement(info, request.group, file.footer)
-    transaction.add(Change(info.full_name, body, since, written_for=info))
-    _check_row_ids(session, request, file)
-
-
-def _check_row_ids(session: Session, request: SortRequest, file: SortedFile) -> None:
+def _check_row_ids(session: Session, table: str, request: SortRequest, file: SortedFile) -> None:
     """Rejects a file that does not contain exactly the ids of the rows that they replace."""
     info = request.table
     listed = ", ".join(literal(file.path) for file in request.group.files)
-    table = f"{quoted(session, info)} AT (VERSION => {request.snapshot_id})"
+    table = f"{table} AT (VERSION => {request.snapshot_id})"
     with session.writer.cursor() as cursor:
         ids = f"SELECT rowid AS {ROW_ID} FROM {table} WHERE filename IN ({listed})"
         if not have_row_ids(cursor, file.staged.files, ids):

@@ -97,11 +97,11 @@ class RunJournal:
 
     def record(self, run: ModelRun) -> None:
         """Records a run in the open transaction; its commit fails if another run was committed in the meantime."""
-        self._open().events.append(run.event())
+        self._open().contents.events.append(run.event())
 
     def test(self, name: str, sql: str) -> None:
         """Adds a test of columns to the open transaction, which checks it like an audit."""
-        self._open().audits.append(Audit(name, sql, kind="test"))
+        self._open().contents.audits.append(Audit(name, sql, kind="test"))
 
     def _open(self) -> Transaction:
         if self._scope.transaction is None:
@@ -116,11 +116,11 @@ class RunJournal:
 
         An exception may say otherwise: Ctrl-C can arrive after the commit.
         """
-        return None if self._scope.transaction is None else self._scope.transaction.outcome()
+        return None if self._scope.transaction is None else self._scope.transaction.result
 
     def unknown(self) -> CommitUnknownError | None:
         """The error of this lake's transaction if nobody knows whether it is committed; None otherwise."""
-        return None if self._scope.transaction is None else self._scope.transaction.attempt.unknown()
+        return None if self._scope.transaction is None else self._scope.transaction.unknown
 
     def changes_since(self, table: str, snapshot_id: int) -> list[int] | None:
         """The snapshots after a given one that changed a table's rows or columns, up to the lake's snapshot.

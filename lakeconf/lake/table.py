@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
@@ -17,12 +16,19 @@ from lakeconf.catalog.pruning.scan_plan import row_count
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import Comments, comments, full_name, load_table, name_list
 from lakeconf.commit.scope import Scope
-from lakeconf.commit.transaction import EngineName
 from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary
-from lakeconf.write import decision, merge, row_changes, update, writes
-from lakeconf.write.merge_clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.schema_changes import Evolution, evolve, set_comments
+from lakeconf.write.capabilities import EngineName
+from lakeconf.write.context import Operation, committed_keys, current_table, write
+from lakeconf.write.operations.append import Append
+from lakeconf.write.operations.define import SetComments
+from lakeconf.write.operations.delete import DeleteRows
+from lakeconf.write.operations.evolve import Evolution
+from lakeconf.write.operations.merge.clauses import Clauses, Delete, Insert, Update
+from lakeconf.write.operations.merge.merge import Merge
+from lakeconf.write.operations.overwrite import Overwrite, OverwritePartitions
+from lakeconf.write.operations.update import UpdateRows
+from lakeconf.write.strategy import explained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +59,7 @@ class Table:
         Raises:
             TableNotFoundError: There is no such table at the lake's snapshot.
         """
-        return dict(writes.current(self._scope, self.name).types)
+        return dict(current_table(self._scope, self.name).types)
 
     @property
     def comment(self) -> str | None:
@@ -162,7 +168,7 @@ class Table:
         """
         snapshot_id = self._scope.snapshot_id
         found = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
-        return replace(found, writes=decision.explained(self._scope, self.name, where))
+        return replace(found, writes=explained(self._scope, self.name, where))
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with the deleted rows of each.
@@ -233,7 +239,7 @@ class Table:
                 committed to this table, nothing is written, even if its snapshot has expired. The key belongs to the
                 table: it follows renames, and a new table with the same name starts without keys. It is recorded in
                 `lakeconf.commits`.
-            engine: `"duckdb"` for a statement, `"spark"` for an outcome of Spark; lakeconf chooses by default. See
+            engine: `"duckdb"` for a statement, `"spark"` for files of Spark; lakeconf chooses by default. See
                 `docs/large-writes.md`.
 
         Returns:
@@ -246,8 +252,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
-        change = partial(row_changes.append, frame=frame, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(Append(frame, evolve), idempotency_key, engine)
 
     def overwrite(
         self,
@@ -278,8 +283,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
-        change = partial(row_changes.overwrite, frame=frame, where=where, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(Overwrite(frame, where, evolve), idempotency_key, engine)
 
     def overwrite_partitions(
         self,
@@ -308,8 +312,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(recurring=recurring)
-        change = partial(row_changes.overwrite_partitions, frame=frame, recurring=recurring)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(OverwritePartitions(frame, recurring), idempotency_key, engine)
 
     def delete(self, where: Where, *, idempotency_key: str | None = None, engine: EngineName | None = None) -> int:
         """Deletes the rows that satisfy a condition.
@@ -327,8 +330,7 @@ class Table:
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        change = partial(row_changes.delete, where=where)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(DeleteRows(where), idempotency_key, engine)
 
     def update(
         self,
@@ -355,8 +357,7 @@ class Table:
             CommitConflictError: Another writer has changed the table since it was read.
             CommitError: Nothing was written.
         """
-        change = partial(update.update, values=values, where=where)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(UpdateRows(values, where), idempotency_key, engine)
 
     def merge(
         self,
@@ -399,8 +400,7 @@ class Table:
         keys = (on,) if isinstance(on, str) else tuple(name_list(on, "on"))
         actions = tuple(matched or ()) if matched is None or isinstance(matched, (list, tuple)) else (matched,)
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
-        change = partial(merge.merge, frame=frame, clauses=clauses, evolve=evolve)
-        return writes.write_once(self._scope, self.name, idempotency_key, change, engine=engine)
+        return self._write(Merge(frame, clauses, evolve), idempotency_key, engine)
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of all writes committed to the table, sorted.
@@ -408,7 +408,7 @@ class Table:
         Args:
             prefix: Only return keys with this prefix.
         """
-        return writes.committed_keys(self._scope, self.name, prefix)
+        return committed_keys(self._scope, self.name, prefix)
 
     def set_comments(self, comment: str | None = None, columns: Mapping[str, str | None] | None = None) -> int:
         """Describes the table and its columns, in one snapshot.
@@ -424,8 +424,7 @@ class Table:
             SchemaError: A column does not exist.
             CommitConflictError: Another writer has changed the table's columns.
         """
-        change = partial(set_comments, comment=comment, columns=columns or {})
-        return writes.write_once(self._scope, self.name, None, change)
+        return self._write(SetComments(comment, columns or {}))
 
     def evolve(
         self,
@@ -455,5 +454,8 @@ class Table:
             SchemaError: A column does not exist, or cannot be changed as requested.
             CommitConflictError: Another writer has changed the table's columns.
         """
-        evolution = Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {})
-        return writes.write_once(self._scope, self.name, None, partial(evolve, evolution=evolution))
+        return self._write(Evolution(drop, rename or {}, promote or {}, add or {}, defaults or {}))
+
+    def _write(self, operation: Operation, key: str | None = None, engine: EngineName | None = None) -> int:
+        """Carries out an operation, and returns the snapshot that reads then see."""
+        return write(self._scope, self.name, operation, idempotency_key=key, engine=engine)

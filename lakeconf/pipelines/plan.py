@@ -31,7 +31,7 @@ from lakeconf.pipelines.recorded_runs import (
 )
 from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
-from lakeconf.write.schema_changes import evolution_for
+from lakeconf.write.operations.evolve import evolution_for
 
 
 @dataclass(frozen=True)

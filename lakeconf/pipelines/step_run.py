@@ -33,7 +33,7 @@ from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
 from lakeconf.pipelines.recorded_runs import changed_inputs
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal, qualified
-from lakeconf.write.merge_clauses import Delete, Update
+from lakeconf.write.operations.merge.clauses import Delete, Update
 
 
 def write(

@@ -16,8 +16,8 @@ from commit_hooks import at_commit
 from faulty_lake import refused
 from local_stores import ids, store_of
 
-from lakeconf.commit import committer
-from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit import driver
+from lakeconf.commit.sql_commit import SqlCommit
 from lakeconf.errors import CommitUnknownError, ConnectionFailed
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_interrupt_after_the_commit_keeps_its_files(
         assert lake.table("t").append(MORE) == 3, "the same lake goes on"
         assert ids(lake) == [1, 1, 2, 2]
         at_commit(monkeypatch, after=interrupt)
-        monkeypatch.setattr("lakeconf.commit.recovery.find_commit", lambda *_: interrupt())
+        monkeypatch.setattr("lakeconf.commit.sql_commit.find_commit", lambda *_: interrupt())
         with pytest.raises(KeyboardInterrupt):
             lake.table("t").append(MORE)
     with store.open(engine) as lake:
@@ -90,7 +90,7 @@ def test_write_succeeds_if_the_server_is_lost_after_the_commit(
         while postgres_server.sql(others, database) != "0":
             pass
 
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.5)
     with direct.open() as lake:
         lake.create_table("t", like=MORE)
     with hurt.open(engine) as lake:
@@ -99,7 +99,7 @@ def test_write_succeeds_if_the_server_is_lost_after_the_commit(
             assert lake.table("t").append(MORE) == 2
         with monkeypatch.context() as patch:
             at_commit(patch, after=go_away)
-            patch.setattr("lakeconf.commit.recovery.find_commit", unasked)
+            patch.setattr("lakeconf.commit.sql_commit.find_commit", unasked)
             assert lake.table("t").append(MORE) == 3, "the reply to COMMIT is the proof: nothing is looked up"
         assert "could not be read" not in caplog.text
         postgres_proxy.heal()
@@ -116,8 +116,8 @@ def test_commit_with_an_unknown_snapshot_is_looked_up_on_the_server(
     def forgotten(*_: object) -> int:
         raise ConnectionFailed("the connection was lost")
 
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
-    monkeypatch.setattr(AttachedCatalog, "last_committed", forgotten)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(SqlCommit, "last_committed", forgotten)
     with direct.open() as lake:
         lake.create_table("t", like=MORE)
     with hurt.open() as lake:
@@ -147,7 +147,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unknown = r"(?s)reply to a commit was lost, and the catalog does not answer.*may have.*token [0-9a-f]{32}"
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.5)
     with direct.open() as lake:
         lake.create_table("t", like=MORE)
     with hurt.open(spark) as lake:
@@ -284,11 +284,11 @@ def test_a_commit_whose_files_cannot_be_checked_now_does_not_fail(
     def unreachable(*_: object) -> None:
         raise ConnectionFailed("server closed the connection")
 
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.1)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.1)
     with store.open() as lake:
         lake.create_table("t", like=MORE)
         at_commit(monkeypatch, after=unreachable)
-        monkeypatch.setattr("lakeconf.commit.recovery.check_written", unreachable)
+        monkeypatch.setattr("lakeconf.commit.sql_commit.check_written", unreachable)
         assert lake.table("t").append(MORE) == 2
         assert "succeeded, but its files could not be checked: ConnectionFailed" in caplog.text
         assert ids(lake) == [1, 2]

@@ -194,7 +194,7 @@ def test_delete_file_removed_by_ducklake_is_restored_or_reported(
     kept: bool,
 ) -> None:
     if not kept:
-        monkeypatch.setattr("lakeconf.commit.recovery._MOST_FILES", 0)
+        monkeypatch.setattr("lakeconf.commit.lost_reply._MOST_FILES", 0)
     database = postgres_server.create_database()
     store = store_of(tmp_path, on_postgres(postgres_server, database, postgres_proxy.port))
     with store.open(request.getfixturevalue("spark") if kept else None) as lake:

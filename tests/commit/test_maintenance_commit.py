@@ -14,11 +14,11 @@ from plain_sql import run_plain
 from registering_process import run
 
 from lakeconf import __version__
-from lakeconf.commit import session
-from lakeconf.commit.session import run_step
 from lakeconf.errors import CommitConflictError, CommitError, LakeconfError, QueryError
 from lakeconf.guard import locks
 from lakeconf.guard.guard import LakeGuard
+from lakeconf.lake import compaction_step
+from lakeconf.lake.compaction_step import CompactionStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def files(lake: Lake) -> int:
 def test_step_commits_once_with_a_token(lake: Lake) -> None:
     retries = "SELECT current_setting('ducklake_max_retry_count')"
     before = lake._session.writer.rows(retries)
-    found = run_step(lake._session, MERGE)
+    found = CompactionStep(lake._session, MERGE).run()
     assert [row[:2] for row in found] == [("main", "t")]
     assert lake.refresh() == 5
     assert files(lake) == 1
@@ -80,7 +80,7 @@ def test_step_commits_once_with_a_token(lake: Lake) -> None:
     assert len(info.pop("token")) == 32
     assert list(info) == ["lakeconf"]
     assert lake._session.writer.rows(retries) == before == [(100,)]
-    assert run_step(lake._session, MERGE) == []
+    assert CompactionStep(lake._session, MERGE).run() == []
     assert lake.refresh() == 5, "a step that changes nothing creates no snapshot"
 
 
@@ -108,7 +108,7 @@ def test_step_that_another_commit_overtakes_is_repeated(
         lock.touch()
     with monkeypatch.context() as patch:
         overtaken(lake, patch, times, states, lock)
-        assert ("main", "t") in [row[:2] for row in run_step(lake._session, MERGE)]
+        assert ("main", "t") in [row[:2] for row in CompactionStep(lake._session, MERGE).run()]
     assert states == expected
     lake.refresh()
     assert files(lake) == 1
@@ -120,8 +120,8 @@ def test_step_gives_up_after_a_while(lake: Lake, tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         overtaken(lake, patch, 99, [], tmp_path / "catalog.lakeconf-writers")
         with pytest.raises(CommitError) as caught:
-            run_step(lake._session, MERGE)
-    assert caught.value.message == "the compaction lost every race with other writers"
+            CompactionStep(lake._session, MERGE).run()
+    assert caught.value.message.startswith("the compaction lost every race with other writers: ")
     assert caught.value.hint == "try again later"
     lake.refresh()
     assert files(lake) == 2
@@ -131,13 +131,13 @@ def test_other_errors_of_a_step_are_raised_at_once(lake: Lake) -> None:
     with pytest.MonkeyPatch.context() as patch:
         calls = during(lake, patch, "no_such_function", lambda: 1)
         with pytest.raises(QueryError, match="no_such_function"):
-            run_step(lake._session, "CALL no_such_function()")
+            CompactionStep(lake._session, "CALL no_such_function()").run()
     assert calls == [1]
     with lake.transaction(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_ATTEMPTS_BESIDE_WRITERS", 0)
+        patch.setattr(compaction_step, "_ATTEMPTS_BESIDE_WRITERS", 0)
         with pytest.raises(LakeconfError, match="open transaction"):
-            run_step(lake._session, MERGE)
-    assert run_step(lake._session, MERGE), "the writer has no open transaction"
+            CompactionStep(lake._session, MERGE).run()
+    assert CompactionStep(lake._session, MERGE).run(), "the writer has no open transaction"
 
 
 def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_step_is_not_committed_without_its_lock(lake: Lake, tmp_path: Path, monk
     with monkeypatch.context() as patch:
         during(lake, patch, "ducklake_set_commit_message", lock.unlink)
         with pytest.raises(LakeconfError, match="was deleted while it was held, so nothing was written"):
-            run_step(lake._session, MERGE)
+            CompactionStep(lake._session, MERGE).run()
     assert lake.refresh() == before
 
 
@@ -154,7 +154,7 @@ def test_step_whose_reply_was_lost_succeeds(lake: Lake, monkeypatch: pytest.Monk
         raise QueryError("the reply was lost")
 
     at_commit(monkeypatch, after=lost)
-    assert run_step(lake._session, MERGE)
+    assert CompactionStep(lake._session, MERGE).run()
     assert (lake.refresh(), files(lake)) == (5, 1)
 
 

@@ -13,7 +13,7 @@ from plain_sql import run_plain
 
 from lakeconf.engines.spark.internals import move_file
 from lakeconf.errors import AuditError, CommitConflictError, StorageError
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

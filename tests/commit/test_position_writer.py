@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,21 @@ from commit_hooks import at_commit
 from deleted_rows import COLUMNS, frame, ids
 from local_stores import on_catalog, store_of
 from plain_sql import run_plain
+from planned_writes import add
 from staged_changes import file_groups
 
-from lakeconf.catalog.data_file import FileGroup
 from lakeconf.catalog.file_footers import ColumnStatistics, Footer
 from lakeconf.catalog.tables import TableInfo, load_table
-from lakeconf.commit import deletions
-from lakeconf.commit.change import Replacement
-from lakeconf.commit.deletions import Outcome, found_positions, have_row_ids, plan_delete, write_positions
-from lakeconf.commit.staged_commit import add_replacement, check_replaced
+from lakeconf.commit import positions as position_files
+from lakeconf.commit.positions import counted_positions, have_row_ids, write_positions
+from lakeconf.commit.row_delta import RowDelta, plan_delete
+from lakeconf.commit.staged_tables import StagedTables, statistics_row, with_bounds
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
-from lakeconf.write.row_changes import delete, overwrite
-from lakeconf.write.writes import Writing
+from lakeconf.write.operations.delete import DeleteRows
+from lakeconf.write.operations.overwrite import Overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
 
     import lakeconf
     from lakeconf import Lake
-    from lakeconf.commit.deletions import PositionFile
+    from lakeconf.catalog.data_file import FileGroup
+    from lakeconf.commit.positions import PositionFile
 
 
 COUNT = 3_000_000
@@ -59,7 +59,7 @@ def written(lake: Source, positions: str, count: int) -> PositionFile:
 def test_positions_are_sorted_with_the_earlier_ones(
     usual: Source, monkeypatch: pytest.MonkeyPatch, most: int, *, earlier: bool
 ) -> None:
-    monkeypatch.setattr(deletions, "SORTED_IN_MEMORY", most)
+    monkeypatch.setattr(position_files, "SORTED_IN_MEMORY", most)
     one_file(usual, 100)
     if earlier:
         usual.run("DELETE FROM lake.t WHERE i IN (1, 99)", "DELETE FROM lake.t WHERE i = 7")
@@ -129,7 +129,7 @@ def test_repeated_or_unsorted_positions_are_refused(tmp_path: Path) -> None:
         for number, positions in enumerate(([3, 3], [5, 3])):
             path = str(tmp_path / f"{number}.parquet")
             connection.execute(f"COPY (SELECT unnest({positions})::BIGINT AS {FILE_ROW_NUMBER}) TO '{path}'")
-            assert found_positions(connection, {1: path}) is None
+            assert counted_positions(connection, {1: path}) is None
 
 
 TABLE = TableInfo(4, "main", "t", (), "/data/main/t/")
@@ -141,11 +141,19 @@ def footer(name: str, rows: int, *statistics: ColumnStatistics) -> Footer:
     return Footer(f"/data/main/t/{name}", rows, 900, 90, statistics)
 
 
-def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, Replacement]:
+def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, FileGroup, Footer]:
     reader, version = lake._session.reader, lake.refresh()
     info = load_table(reader, "t", version)
     (group,) = file_groups(reader, info, version)
-    return info, Replacement(info, group, footer("a.parquet", rows))
+    return info, group, replace(footer("a.parquet", rows), path=f"{info.path}a.parquet")
+
+
+def replaced(lake: lakeconf.Lake, replacement: tuple[TableInfo, FileGroup, Footer]) -> StagedTables:
+    """The tables of a staged commit that replaces a group of files, on the snapshot of the lake."""
+    info, group, written = replacement
+    tables = StagedTables(lake._session.reader, lake._session.writer, lake.snapshot_id, "/hidden/")
+    tables.replace_files(info, [(group, written)])
+    return tables
 
 
 @pytest.mark.parametrize(
@@ -162,35 +170,35 @@ def planned(lake: lakeconf.Lake, rows: int) -> tuple[TableInfo, Replacement]:
 def test_changed_files_are_a_conflict(two_tables: lakeconf.Lake, statement: str, changed: int, inlined: int) -> None:
     lake = two_tables
     run_plain(lake, "INSERT INTO t FROM range(10)", "INSERT INTO t FROM range(10, 20)")
-    info, replacement = planned(lake, 20)
-    check_replaced(lake._session.reader, info, [replacement], lake.snapshot_id)
+    replacement = planned(lake, 20)
+    replaced(lake, replacement)
     run_plain(lake, f"CALL dev.set_option('data_inlining_row_limit', {inlined})", statement)
-    begun = lake.refresh()
+    lake.refresh()
     if not changed:
-        check_replaced(lake._session.reader, info, [replacement], begun)
+        replaced(lake, replacement)
         return
     with pytest.raises(CommitConflictError, match=f"another writer changed rows in {changed} of 2 files of main.t"):
-        check_replaced(lake._session.reader, info, [replacement], begun)
+        replaced(lake, replacement)
 
 
 def test_other_numbers_of_rows_are_refused(two_tables: lakeconf.Lake) -> None:
     run_plain(two_tables, "INSERT INTO t FROM range(10)", "DELETE FROM t WHERE id < 3")
-    info, replacement = planned(two_tables, 8)
+    replacement = planned(two_tables, 8)
     with pytest.raises(
         CommitError, match=r"another writer changed 1 rows of main.t while they were rewritten: nothing was written"
     ):
-        check_replaced(two_tables._session.reader, info, [replacement], two_tables.snapshot_id)
+        replaced(two_tables, replacement)
 
 
 def test_columns_without_values_get_the_bounds_of_the_table() -> None:
     """But a column with values of a type without bounds gets none."""
     only_nan = ColumnStatistics(3, 8, 5, 0, None, None, contains_nan=True)
     no_bounds = ColumnStatistics(4, 8, 5, 1, None, None)
-    rows: dict[str, Any] = defaultdict(list)
-    replacement = Replacement(TABLE, FileGroup(()), footer("1.parquet", 5, BOUNDS, ALL_NULL, only_nan, no_bounds))
-    add_replacement(rows, replacement, str, dict.fromkeys(range(6), ("7", "9")))
+    bounds = dict.fromkeys(range(6), ("7", "9"))
+    columns = [with_bounds(column, bounds) for column in (BOUNDS, ALL_NULL, only_nan, no_bounds)]
+    rows = [(column.field_id, *statistics_row(column)) for column in columns]
     # The bounds, and whether the file has values: if not, DuckLake does not merge its bounds with those of others.
-    assert [(row[2], row[9], row[11], row[14]) for row in rows["data_file_column_stats"]] == [
+    assert [(row[0], row[7], row[9], row[12]) for row in rows] == [
         (1, "1.5", "2.5", True),
         (2, "7", "9", False),
         (3, "7", "9", True),
@@ -198,10 +206,12 @@ def test_columns_without_values_get_the_bounds_of_the_table() -> None:
     ]
 
 
-def test_bounds_that_ducklake_would_change_are_refused() -> None:
-    bad = footer("1.parquet", 5, replace(BOUNDS, high="{DATA_PATH}"))
+def test_bounds_that_ducklake_would_change_are_refused(two_tables: lakeconf.Lake) -> None:
+    run_plain(two_tables, "INSERT INTO t FROM range(10)")
+    info, group, written = planned(two_tables, 10)
+    bad = replace(written, statistics=(replace(BOUNDS, high="{DATA_PATH}"),))
     with pytest.raises(SchemaError, match=r"a value of main.t contains \{DATA_PATH\}"):
-        add_replacement(defaultdict(list), Replacement(TABLE, FileGroup(()), bad), str, {})
+        replaced(two_tables, (info, group, bad))
 
 
 OTHERS = {
@@ -260,8 +270,8 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
         empty.refresh()
         version = empty.snapshot_id
         ids_before = {row[1] for row in rows(empty, name)}
-        with Writing(empty._scope) as transaction:
-            overwrite(transaction, name, frame=frame(3), where=None, evolve=False)
+        with empty._scope.joined() as transaction:
+            add(transaction, name, Overwrite(frame(3)))
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
         assert {row[1] for row in rows(empty, name, version)} == ids_before
@@ -283,17 +293,17 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
     """The catalog then shows the row in a file, but the transaction still sees it in the catalog."""
     empty.create_table("t", COLUMNS).append(frame(90))
     run_plain(empty, "CALL dev.set_option('data_inlining_row_limit', 10)")
-    statements, flushes = Outcome.statements, [OTHERS["flush"].format("t")]
+    run, flushes = RowDelta.run, [OTHERS["flush"].format("t")]
 
-    def flushing(self: Outcome, *arguments: Any) -> Any:
+    def flushing(self: RowDelta, *arguments: Any) -> Any:
         run_plain(empty, *flushes)
         flushes.clear()
-        return statements(self, *arguments)
+        return run(self, *arguments)
 
-    monkeypatch.setattr(Outcome, "statements", flushing)
-    with Writing(empty._scope) as transaction:
-        delete(transaction, "t", where="id IN (4, 7) AND x > 2")
-        assert isinstance(transaction.changes[-1].body, Outcome)
+    monkeypatch.setattr(RowDelta, "run", flushing)
+    with empty._scope.joined() as transaction:
+        add(transaction, "t", DeleteRows("id IN (4, 7) AND x > 2"))
+        assert isinstance(transaction.contents.actions[-1], RowDelta)
         run_plain(empty, "INSERT INTO t VALUES (4, '2024-01-01', 'new', 50)")
     assert ids(empty) == [number for number in range(90) if number != 7]
 

@@ -13,8 +13,9 @@ from commit_hooks import at_commit
 from local_stores import config_of, ids, in_bucket, on_postgres
 
 import lakeconf
-from lakeconf.commit import recovery
-from lakeconf.commit.recovery import AttachedCatalog, Committing, KeptFiles, await_commits, check_written, find_commit
+from lakeconf.commit import lost_reply
+from lakeconf.commit.lost_reply import KeptFiles, await_commits, check_written, find_commit
+from lakeconf.commit.sql_commit import Committing, SqlCommit
 from lakeconf.errors import CatalogError, CommitError, LakeconfError, QueryError, StorageError
 from lakeconf.store import open_connection
 
@@ -41,14 +42,14 @@ def source(tmp_path: Path) -> Iterator[Lake]:
 
 def catalog_of(
     source: Lake, barrier: str | Committing = Committing.UNKNOWN, opened: list[Connection] | None = None
-) -> AttachedCatalog:
+) -> SqlCommit:
     def reconnect() -> Connection:
         connection = source.connection.cursor()
         if opened is not None:
             opened.append(connection)
         return connection
 
-    return AttachedCatalog("lake", source.connection.cursor(), source.reader, reconnect, barrier, TOKEN)
+    return SqlCommit(source.connection.cursor(), source.reader, reconnect, barrier, TOKEN)
 
 
 def commit(source: Lake, *statements: str, token: str | None = None) -> int:
@@ -274,13 +275,13 @@ def test_file_exists_or_is_missing_or_cannot_be_examined(s3_server: S3Server, tm
     with open_connection(store) as connection:
         connection.execute(f"COPY (SELECT 1) TO '{folder}/lake/there.parquet'")
         names = ("there.parquet", "missing.parquet")
-        found = {name: recovery._exists(connection, f"{folder}/lake/{name}") for name in names}
+        found = {name: lost_reply._exists(connection, f"{folder}/lake/{name}") for name in names}
         assert found == {"there.parquet": True, "missing.parquet": False}
         with pytest.raises(StorageError):
-            recovery._exists(connection, f"{folder}-none/there.parquet")
+            lost_reply._exists(connection, f"{folder}-none/there.parquet")
         name = f"{tmp_path}/{'x' * 300}"
         with pytest.raises(StorageError, match=f"^{name} cannot be examined: File name too long$"):
-            recovery._exists(connection, name)
+            lost_reply._exists(connection, name)
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -385,14 +386,14 @@ def test_files_are_restored_before_the_look_up(
     """The look-up can take a minute, in which the process may be killed."""
     with stores[0].open() as other:
         other.create_table("t", {"id": "BIGINT"})
-    found, find = list[list[int]](), AttachedCatalog.find
+    found, find = list[list[int]](), SqlCommit.find
 
-    def look(self: AttachedCatalog, begun: int, *, answered: bool) -> int | None:
+    def look(self: SqlCommit, begun: int, *, answered: bool) -> int | None:
         with stores[0].open() as other:
             found.append(ids(other))
         return find(self, begun, answered=answered)
 
-    monkeypatch.setattr(AttachedCatalog, "find", look)
+    monkeypatch.setattr(SqlCommit, "find", look)
     assert lost(lambda lake: lake.table("t").append(rows(1), idempotency_key="k")) == [1]
     assert found == [[1]]
 
@@ -405,8 +406,8 @@ def test_kept_files_are_not_displaced_by_files_of_other_writers(
         for number in range(3):
             table.append(rows(number))
     # There is room for only one kept file.
-    monkeypatch.setattr("lakeconf.commit.recovery._MOST_FILES", 1)
-    monkeypatch.setattr("lakeconf.commit.recovery._LARGEST_BYTES", 1000)
+    monkeypatch.setattr("lakeconf.commit.lost_reply._MOST_FILES", 1)
+    monkeypatch.setattr("lakeconf.commit.lost_reply._LARGEST_BYTES", 1000)
     assert lost(lambda lake: lake.table("t").append(rows(3))) == [0, 1, 2, 3]
 
 

@@ -15,8 +15,8 @@ from staged_changes import COLUMNS, staged, with_key
 from strength import mixed
 
 import lakeconf
-from lakeconf.commit.change import Files
-from lakeconf.commit.staged_commit import is_metadata_of
+from lakeconf.commit.actions import AddFiles
+from lakeconf.commit.staged_tables import is_metadata_of
 from lakeconf.ducklake import STAGED_COMMIT_VERSIONS
 from lakeconf.errors import CommitConflictError, CommitError, ConnectionFailed, StorageError
 
@@ -87,8 +87,7 @@ def changed(*pairs: tuple[int, str | None]) -> list[tuple[int, str]]:
 
 def test_changes_of_each_kind_are_one_snapshot(lake: Lake) -> None:
     before = lake.snapshot_id
-    transaction = staged(lake, {4: "new", 20: "new"}, deleted=(5, 21), added=2)
-    transaction.message, transaction.author = "it's a message", "me"
+    transaction = staged(lake, {4: "new", 20: "new"}, deleted=(5, 21), added=2, header=("it's a message", "me"))
     assert transaction.commit() == before + 1 == lake.snapshot_id
     assert rows(lake) == changed((4, "new"), (20, "new"), (5, None), (21, None), (1000, "new"), (1001, "new"))
     assert {number: found for number, found in row_ids(lake).items() if number < 1000} == {
@@ -160,7 +159,7 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
     """DuckLake removes the files of a failed commit under names that do not exist."""
     folder = Path(lake._session.reader.data_path)
     transaction = staged(lake, {5: "new"}, added=1)
-    kept = {Path(path) for change in transaction.changes for path in change.files}
+    kept = {Path(path) for change in transaction.contents.actions for path in change.files}
     at_staged_commit(monkeypatch, before=lambda: run_plain(lake, CONFLICTS["append"]))
     with pytest.raises(CommitConflictError):
         transaction.commit()
@@ -204,13 +203,13 @@ def test_file_in_another_folder_is_refused(lake: Lake, tmp_path: Path) -> None:
     outside, refusal = str(tmp_path / "outside.parquet"), "outside the data path"
     for folder, message in (("name=new/", "is not in the folder of a partition"), ("", refusal)):
         transaction = staged(lake, {4: "new"})
-        (change, gone) = transaction.changes
-        assert isinstance(change.body, Files)
+        (change, gone) = transaction.contents.actions
+        assert isinstance(change, AddFiles)
         (path,) = change.files
         moved = path.replace(folder, "") if folder else outside
         Path(path).rename(moved)
-        staged_rows = replace(change.body.staged, files=(moved,))
-        transaction.changes = [replace(change, body=replace(change.body, staged=staged_rows)), gone]
+        staged_rows = replace(change.staged, files=(moved,))
+        transaction.contents.actions = [replace(change, staged=staged_rows), gone]
         with pytest.raises((StorageError, CommitError), match=message):
             transaction.commit()
         assert rows(lake) == FIRST
@@ -280,7 +279,7 @@ def test_lost_reply_on_a_server_is_looked_up(
     with hurt.open() as lake:
         before = lake.snapshot_id
         transaction = with_key(lake, staged(lake, {4: "new"}, deleted=(5,), added=1), "k")
-        files = {Path(path) for change in transaction.changes for path in change.files}
+        files = {Path(path) for change in transaction.contents.actions for path in change.files}
         at_staged_commit(monkeypatch, before=lambda: postgres_proxy.reset_on(COMMIT, forward=forward))
         if forward:
             assert transaction.commit() == before + 1

@@ -16,8 +16,8 @@ from staged_changes import staged_outcome
 from strength import PROVE
 from twin_checks import check_partitions, filtered
 
-from lakeconf.commit.session import RowsChangedError
 from lakeconf.engines.engine import ROW_ID
+from lakeconf.lake.compaction_step import RowsChangedError
 from lakeconf.lake.rewriting import flush_table, newest
 
 if TYPE_CHECKING:

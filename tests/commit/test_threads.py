@@ -260,7 +260,7 @@ WRONG_STATISTICS = """
 """
 # A process that runs DuckDB or Spark cannot be forked safely; the fork server runs neither.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["lakeconf.lake.lake", "lakeconf.write.merge", "pyarrow", "pytest"])
+processes.set_forkserver_preload(["lakeconf.lake.lake", "lakeconf.write.operations.merge.merge", "pyarrow", "pytest"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

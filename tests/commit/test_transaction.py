@@ -14,13 +14,13 @@ from lake_fixtures import lake_with
 from plain_sql import run_plain
 
 from lakeconf.commit import audits
+from lakeconf.commit.actions import RunSql
 from lakeconf.commit.audits import Audit
-from lakeconf.commit.change import Statements
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import AuditError, CatalogError, CommitConflictError, CommitError, LakeconfError, UnsupportedError
 from lakeconf.lake.run_journal import ModelRun
 from lakeconf.secret import Secret
-from lakeconf.write.merge_clauses import Delete, Insert
+from lakeconf.write.operations.merge.clauses import Delete, Insert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,11 +107,11 @@ def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
     def write(second: Any) -> None:
         with lake.transaction() as tx:
             tx.table("t").merge(MORE, on="id")
-            (change, *_) = tx._scope.transaction.changes  # type: ignore[union-attr]
+            (change, *_) = tx._scope.transaction.contents.actions  # type: ignore[union-attr]
             second(tx)
-            tx._scope.transaction.changes.reverse()  # type: ignore[union-attr]
-            assert isinstance(change.body, Statements)
-            assert change.body.counts == (1,)
+            tx._scope.transaction.contents.actions.reverse()  # type: ignore[union-attr]
+            assert isinstance(change, RunSql)
+            assert change.counts == (1,)
 
     with pytest.raises(CommitConflictError, match=r"expected to change 1 rows of main\.t, but found 0"):
         write(lambda tx: tx.table("t").delete("id = 2"))
@@ -214,7 +214,7 @@ def test_ended_transaction_rejects_audits_and_runs(opened: Lake) -> None:
         ended.audit("no rows", "FROM t")
     with pytest.raises(LakeconfError, match="the transaction has ended"):
         ended.runs.record(ModelRun("main.t", "run", "code"))
-    assert (ended._scope.transaction.audits, ended._scope.transaction.events) == ([], [])  # type: ignore[union-attr]
+    assert (ended._scope.transaction.contents.audits, ended._scope.transaction.contents.events) == ([], [])  # type: ignore[union-attr]
 
 
 def test_stream_sink_is_rejected_in_a_transaction(opened: Lake) -> None:

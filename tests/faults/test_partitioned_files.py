@@ -12,7 +12,7 @@ from local_stores import config_of, in_bucket, on_postgres
 from partitioned_rows import COLUMNS, FIRST, SECOND, ids_of, parquet_files, writers
 
 import lakeconf
-from lakeconf.commit import committer
+from lakeconf.commit import driver
 from lakeconf.engines.spark.hadoop import configure_session
 from lakeconf.errors import CommitUnknownError
 
@@ -73,7 +73,7 @@ def test_cleanup_removes_the_files_of_an_unknown_commit(
             tx.table("new" if is_new else "t").append(SECOND)
             at_commit(monkeypatch, before=lose)
 
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.5)
     before = parquet_files(tmp_path)
     with far.open(spark) as lake:
         with pytest.raises(CommitUnknownError):

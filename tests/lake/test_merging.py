@@ -14,13 +14,13 @@ from tiny_files import make_tiny_files
 
 import lakeconf
 from lakeconf import Delete
-from lakeconf.commit.session import run_step
 from lakeconf.commit.transaction import Transaction
 from lakeconf.errors import CommitConflictError, LakeconfError
 from lakeconf.lake import maintenance, rewriting
 from lakeconf.lake.compaction import rewritten_files
+from lakeconf.lake.compaction_step import CompactionStep
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.lake.rewriting import newest, replacement_refusal
+from lakeconf.lake.rewriting import newest, replacement_obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,14 +75,16 @@ def test_transactions_are_limited_and_the_table_with_most_files_comes_first(
 def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before, left = rows(lake), [5]
 
-    def interrupted(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
-        left[0] -= "ducklake_merge_adjacent_files" in given[1]
+    run = CompactionStep.run
+
+    def interrupted(self: CompactionStep) -> list[tuple[Any, ...]]:
+        left[0] -= "ducklake_merge_adjacent_files" in self.call
         if left[0] < 0:
             raise KeyboardInterrupt
-        return run_step(*given, **kwargs)
+        return run(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(rewriting, "run_step", interrupted)
+        patch.setattr(CompactionStep, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lake.maintenance.compact()
     lake.refresh()
@@ -392,7 +394,7 @@ def test_shares_are_not_rounded(
 
 def refusal(worn: Lake, name: str = "t", *, encrypted: bool = False) -> str | None:
     session = worn._session
-    return replacement_refusal(session, newest(session, name), session.snapshot_id, encrypted=encrypted)
+    return replacement_obstacle(session, newest(session, name), session.snapshot_id, encrypted=encrypted)
 
 
 def test_tables_whose_ids_cannot_be_kept_are_refused(two_tables: Lake) -> None:

@@ -19,7 +19,7 @@ from merge_cases import committer
 
 import lakeconf
 from lakeconf.engines.spark.hadoop import configure_session
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

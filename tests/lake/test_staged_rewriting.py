@@ -15,10 +15,11 @@ from plain_sql import run_plain
 
 import lakeconf
 from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
-from lakeconf.commit.session import RowsChangedError
+from lakeconf.engines import sorted_files
 from lakeconf.errors import QueryError
 from lakeconf.lake import rewriting as staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
+from lakeconf.lake.compaction_step import RowsChangedError
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.rewriting import StagedRewriting, flush_table, newest, rewrite_files
 
@@ -169,13 +170,14 @@ def test_writers_that_are_always_faster_leave_the_files(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = iter(range(45, 60))
-    stage = staged_rewriting.add_replacement
+    stage = sorted_files.stage_sorted
 
-    def overtaken(*given: Any) -> None:
-        stage(*given)
+    def overtaken(*arguments: Any) -> Any:
+        file = stage(*arguments)
         run_plain(lake, f"DELETE FROM t WHERE id = {next(ids)}")
+        return file
 
-    monkeypatch.setattr(staged_rewriting, "add_replacement", overtaken)
+    monkeypatch.setattr(staged_rewriting, "stage_sorted", overtaken)
     lake.maintenance.rewrite()
     assert sorted(left(lake))[0] > 0
     assert "another writer changed rows in" in caplog.text

@@ -17,7 +17,7 @@ from strength import mixed
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitConflictError, SchemaError, SnapshotNotFoundError, TableNotFoundError
-from lakeconf.write.merge_clauses import Delete, Insert, Update
+from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,8 @@ from commit_hooks import at_commit
 from merge_cases import commit_info
 
 from lakeconf.cli.app import run as run_command
-from lakeconf.commit import committer
-from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit import driver
+from lakeconf.commit.sql_commit import SqlCommit
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, CommitUnknownError, QueryError
 from lakeconf.guard.guard import LakeGuard
@@ -320,13 +320,13 @@ def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
     loaded: Lake, monkeypatch: pytest.MonkeyPatch, lineage_file: Path
 ) -> None:
     def lose_the_catalog() -> None:
-        monkeypatch.setattr(AttachedCatalog, "find", lost)
+        monkeypatch.setattr(SqlCommit, "find", lost)
         raise KeyboardInterrupt
 
     def lost(*_: object, **__: object) -> int:
         raise CatalogError("the catalog does not answer")
 
-    monkeypatch.setattr(committer, "LOOK_UP_SECONDS", 0.5)
+    monkeypatch.setattr(driver, "LOOK_UP_SECONDS", 0.5)
     at_commit(monkeypatch, after=lose_the_catalog)
     (result,), kinds = interrupted(Pipeline([COPY]), loaded, lineage_file)
     assert (result.status, result.snapshot_id) == ("failed", None)

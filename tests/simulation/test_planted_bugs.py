@@ -19,10 +19,10 @@ import simulator
 from simulator.schedule import run_schedule
 from strength import PROVE
 
-from lakeconf.commit import journal, recovery, transaction
-from lakeconf.commit.committer import Commit
-from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit import journal, sql_commit, transaction_commit
+from lakeconf.commit.driver import Attempt
 from lakeconf.commit.session import Session
+from lakeconf.commit.sql_commit import SqlCommit
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.guard.locks import ServerLocks
@@ -51,12 +51,12 @@ def finds_nothing(*_: object, **__: object) -> None:
 
 
 BUGS = {
-    "removes staged files of an unknown outcome": (Commit, "is_unknown", property(lambda _: False)),
-    "recovery does not look for the token": (AttachedCatalog, "find", finds_nothing),
-    "recovery does not wait for commits in progress": (recovery, "await_commits", finds_nothing),
-    "removed files are not restored": (AttachedCatalog, "restore_written", finds_nothing),
+    "removes staged files of an unknown outcome": (Attempt, "is_unknown", property(lambda _: False)),
+    "recovery does not look for the token": (SqlCommit, "find", finds_nothing),
+    "recovery does not wait for commits in progress": (sql_commit, "await_commits", finds_nothing),
+    "removed files are not restored": (SqlCommit, "restore_written", finds_nothing),
     "the commit does not look for its keys": (journal, "find", lambda *_: {}),
-    "conflicts are not checked": (transaction, "check_conflicts", finds_nothing),
+    "conflicts are not checked": (transaction_commit, "check_conflicts", finds_nothing),
     "a cleanup does not wait for writers": (LakeGuard, "removing", no_lock),
     "locks of a server exclude nobody": (ServerLocks, "_try", lambda *_, **__: True),
     "the session moves back": (Session, "advance", moves_back),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from writing_process import FIRST_BYTES, kill
 
 from lakeconf.catalog import definitions
-from lakeconf.commit import transaction as transactions
+from lakeconf.commit import transaction_commit as transactions
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import LakeconfError
 from lakeconf.guard.guard import LakeGuard

@@ -10,10 +10,9 @@ from catalog_lake import Lake
 from catalog_lake import lake as attached_lake
 
 import lakeconf
-from lakeconf.commit.session import run_step
 from lakeconf.connection.connection import load_extension
-from lakeconf.lake import rewriting
-from lakeconf.write import decision as rule
+from lakeconf.lake.compaction_step import CompactionStep
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,13 +117,15 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, int]]]:
     """For each transaction of a rewrite or a merge: the tables, and the numbers of files read."""
     done: list[list[tuple[str, int]]] = []
 
-    def spied(*given: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
-        rows = run_step(*given, **kwargs)
-        if "ducklake_flush" not in given[1]:
+    run = CompactionStep.run
+
+    def spied(self: CompactionStep) -> list[tuple[Any, ...]]:
+        rows = run(self)
+        if "ducklake_flush" not in self.call:
             done.append([(table, read) for _, table, read, _ in rows])
         return rows
 
-    monkeypatch.setattr(rewriting, "run_step", spied)
+    monkeypatch.setattr(CompactionStep, "run", spied)
     return done
 
 

@@ -9,7 +9,7 @@ import duckdb
 import narwhals as nw
 
 from lakeconf.errors import LakeconfError
-from lakeconf.write.merge_clauses import Delete, Insert, Update
+from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -16,8 +16,8 @@ from writing_process import TABLE, frame, ids_of, kill, say
 
 import lakeconf
 from lakeconf.engines.spark.classic_engine import SparkEngine
-from lakeconf.write import decision as rule
-from lakeconf.write.merge_clauses import ACTION
+from lakeconf.write import strategy as rule
+from lakeconf.write.changed_rows import ACTION
 
 if TYPE_CHECKING:
     import subprocess

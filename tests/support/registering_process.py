@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import lakeconf
 from lakeconf.catalog.tables import load_table
-from lakeconf.commit.change import Change, Files
-from lakeconf.commit.recovery import AttachedCatalog
+from lakeconf.commit.actions import AddFiles
+from lakeconf.commit.sql_commit import SqlCommit
 from lakeconf.engines.engine import Staged
-from lakeconf.write.writes import Writing
 
 if TYPE_CHECKING:
     from lakeconf import Lake
@@ -37,29 +36,29 @@ def register(lake: Lake, name: str, folder: Path) -> None:
     """Commits a file to a table, as after a job of Spark has written it."""
     path = folder / f"{name}.parquet"
     lake._session.writer.execute(f"COPY (SELECT 1 AS x) TO '{path}'")
-    with Writing(lake._scope) as transaction:
+    with lake._scope.joined() as transaction:
         info = load_table(lake._session.reader, name, transaction.snapshot_id)
         staged = Staged(f"FROM '{path}'", files=(str(path),), row_count=1)
-        transaction.add(Change(info.full_name, Files(info, staged)))
+        transaction.contents.extend([AddFiles(table=info.full_name, info=info, staged=staged)])
 
 
 def main(config: str) -> None:
     store = lakeconf.init(config).get_store("dev")
-    folder, begin = Path(config).parent, AttachedCatalog.begin
+    folder, begin = Path(config).parent, SqlCommit.begin
     with store.open() as first, store.open() as second:
         for name in ("one", "two", *_LATER):
             first.create_table(name, {"x": "INTEGER"})
         second.refresh()
         other = threading.Thread(target=register, args=(second, "two", folder))
 
-        def begin_before_the_other(catalog: AttachedCatalog) -> int:
-            AttachedCatalog.begin = begin  # type: ignore[method-assign]
+        def begin_before_the_other(catalog: SqlCommit) -> int:
+            SqlCommit.begin = begin  # type: ignore[method-assign]
             begun = begin(catalog)
             other.start()
             other.join(_SECONDS)
             return begun
 
-        AttachedCatalog.begin = begin_before_the_other  # type: ignore[method-assign, assignment]
+        SqlCommit.begin = begin_before_the_other  # type: ignore[method-assign, assignment]
         register(first, "one", folder)
         other.join()
         for name in _LATER:

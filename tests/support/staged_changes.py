@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeconf.catalog.data_file import folder_keys, groups_of
 from lakeconf.catalog.pruning.scan_plan import plan_scan
-from lakeconf.commit.change import Change, Files
-from lakeconf.commit.deletions import Found, Outcome, found_positions
+from lakeconf.commit.actions import AddFiles
+from lakeconf.commit.positions import counted_positions
+from lakeconf.commit.row_delta import PositionDeletes, RowDelta
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
 from lakeconf.engines.spark.write.files import folders
 from lakeconf.sql import identifier, literal
-from lakeconf.write import writes
+from lakeconf.write.context import WriteContext, commit_key, quoted_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.catalog.tables import Column, TableInfo
-    from lakeconf.commit.change import Body
-    from lakeconf.commit.deletions import Positions
+    from lakeconf.commit.actions import Action
+    from lakeconf.commit.positions import Positions
     from lakeconf.commit.transaction import Transaction
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR"}
 
 
 def staged(
-    lake: Lake, updated: dict[int, str] | None = None, deleted: tuple[int, ...] = (), added: int = 0, table: str = "t"
+    lake: Lake,
+    updated: dict[int, str] | None = None,
+    deleted: tuple[int, ...] = (),
+    added: int = 0,
+    table: str = "t",
+    header: tuple[str, str] | None = None,
 ) -> Transaction:
     """A transaction that changes a table with `COLUMNS`, whose ids are its row ids; new ones start at 1000."""
     rows = ", ".join(f"({key}, '{name}', {key})" for key, name in (updated or {}).items())
@@ -42,54 +48,82 @@ def staged(
         f"SELECT id::BIGINT AS id, name, r AS {ROW_ID} FROM (VALUES {rows}) AS v(id, name, r)" if updated else None,
         [*(updated or {}), *deleted],
         f"SELECT 1000 + i AS id, 'new' AS name FROM range({added}) AS r(i)" if added else None,
+        header,
     )
 
 
-def staged_outcome(lake: Lake, table: str, updated: str | None, gone: list[int], added: str | None) -> Transaction:
-    """A transaction with a staged outcome; `updated` and `added` are queries, and `gone` the ids of the former rows."""
-    transaction = lake._scope.begin()
-    info = writes.target(transaction, table).info
-    bodies: list[Body] = []
+def staged_outcome(
+    lake: Lake,
+    table: str,
+    updated: str | None,
+    gone: list[int],
+    added: str | None,
+    header: tuple[str, str] | None = None,
+) -> Transaction:
+    """A transaction with a row delta; `updated` and `added` are queries, and `gone` the ids of the former rows.
+
+    `header` has the message and the author of the commit.
+    """
+    transaction = lake._scope.begin(*(header or ()))
+    context = WriteContext(transaction.session, transaction, table)
+    info = context.target().info
+    depends_on = context.dependency(info)
+    actions: list[Action] = []
     for query, own in ((updated, True), (added, False)):
         if query is not None:
-            bodies.append(Files(info, Staged("", _files(transaction, info, query, own=own)), own_row_ids=own))
+            rows = Staged("", _files(transaction, info, query, own=own))
+            actions.append(AddFiles(table=info.full_name, info=info, staged=rows, own_row_ids=own))
     if gone:
-        bodies.append(_deleted(transaction, info, ", ".join(map(str, gone)), len(gone)))
-    depends_on = writes.read_dependency(transaction, info)
-    for body in bodies:
-        transaction.add(Change(info.full_name, body, depends_on, written_for=info))
+        actions.append(_deleted(context, info, ", ".join(map(str, gone)), len(gone)))
+    transaction.contents.extend([replace(action, depends_on=depends_on, written_for=info) for action in actions])
     return transaction
 
 
-def _deleted(transaction: Transaction, info: TableInfo, gone: str, count: int) -> Outcome:
-    """The rows with these ids; DuckDB finds them instead of executors."""
-    session, writer = transaction.session, transaction.session.writer
+@dataclass(frozen=True)
+class _DuckDBSearch:
+    """Finds the rows with some ids; DuckDB finds them instead of executors."""
 
-    def search(plan: ScanPlan) -> Positions:
-        folder, paths = staging_folder(info, transaction.next_token()), {}
+    context: WriteContext
+    info: TableInfo
+    ids: str
+
+    def find(self, plan: ScanPlan) -> Positions:
+        folder, paths = staging_folder(self.info, self.context.staging.next_token()), {}
         if "://" not in folder:
             Path(folder).mkdir(parents=True)
-        with writer.cursor() as cursor:
+        with self.context.session.writer.cursor() as cursor:
             for file in plan.files:
                 path = f"{folder}{file.data_file_id}.parquet"
-                rows = f"FROM {writes.quoted(session, info)} AT (VERSION => {plan.snapshot_id}) WHERE rowid IN ({gone})"
-                rows = f"SELECT file_row_number AS {FILE_ROW_NUMBER} {rows} AND filename = {literal(file.path)}"
+                table = f"FROM {self.context.quoted(self.info)} AT (VERSION => {plan.snapshot_id})"
+                rows = f"SELECT file_row_number AS {FILE_ROW_NUMBER} {table} WHERE rowid IN ({self.ids})"
+                rows = f"{rows} AND filename = {literal(file.path)}"
                 if cursor.rows(f"SELECT count(*) FROM ({rows})") != [(0,)]:
                     cursor.execute(f"COPY ({rows} ORDER BY 1) TO {literal(path)} (FORMAT parquet)")
                     paths[file.data_file_id] = path
-            transaction.own(Staged("", tuple(paths.values()), folder=folder, keeps_files=False))
-            found = found_positions(cursor, paths)
-        assert found is not None
-        return found
+            self.context.staging.own(Staged("", tuple(paths.values()), folder=folder, keeps_files=False))
+            positions = counted_positions(cursor, paths)
+        assert positions is not None
+        return positions
 
-    plan = plan_scan(session.reader, writes.quoted_name(info), transaction.snapshot_id, ())
-    found = Found(plan.snapshot_id, frozenset(plan.files), search(plan))
-    return Outcome(info, transaction.new_folder(info), found, search, f"rowid IN ({gone})", row_count=count)
+
+def _deleted(context: WriteContext, info: TableInfo, gone: str, count: int) -> RowDelta:
+    """The rows with these ids."""
+    search = _DuckDBSearch(context, info, gone)
+    plan = plan_scan(context.session.reader, quoted_name(info), context.snapshot_id, ())
+    return RowDelta(
+        table=info.full_name,
+        info=info,
+        folder=context.staging.positions_folder(info),
+        in_files=PositionDeletes(plan.snapshot_id, frozenset(plan.files), search.find(plan)),
+        search=search,
+        in_catalog=f"rowid IN ({gone})",
+        expected_count=count,
+    )
 
 
 def _files(transaction: Transaction, info: TableInfo, query: str, *, own: bool) -> tuple[str, ...]:
     """Writes rows as Spark does: to the staging folder, or one file to the folder of each partition."""
-    writer, token = transaction.session.writer, transaction.next_token()
+    writer, token = transaction.session.writer, transaction.staging.next_token()
     folder, row_id = staging_folder(info, token), INTERNAL_ROW_ID
     if "://" not in folder:
         Path(folder).mkdir(parents=True)
@@ -132,9 +166,8 @@ def _field_ids(columns: Iterable[Column]) -> str:
 
 def with_key(lake: Lake, transaction: Transaction, key: str) -> Transaction:
     """A transaction whose changes to the table `t` have an idempotency key, as `Table.merge` adds it."""
-    transaction.changes = [
-        replace(change, key=writes.commit_key(lake._scope, "t", key)) for change in transaction.changes
-    ]
+    actions = transaction.contents.actions
+    actions[:] = [replace(action, key=commit_key(lake._scope, "t", key)) for action in actions]
     return transaction
 
 

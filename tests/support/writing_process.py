@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import pyarrow as pa
 
 import lakeconf
-from lakeconf.commit import transaction
-from lakeconf.commit.committer import Phase
+from lakeconf.commit.driver import Phase
+from lakeconf.commit.transaction import Transaction
+from lakeconf.commit.transaction_commit import TransactionCommit
 from lakeconf.connection.connection import Connection
-from lakeconf.write import writes
+from lakeconf.write.context import WriteContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -219,8 +220,8 @@ def _strike(point: str) -> None:
 
 def kill_at(point: str) -> None:
     """Makes this process kill itself when it first reaches a point of a write."""
-    execute, rows, target = Connection.execute, Connection.rows, writes.target
-    commit, tidy = transaction.Transaction.commit, transaction.Transaction.discard
+    execute, rows, target = Connection.execute, Connection.rows, WriteContext.target
+    commit, tidy = Transaction.commit, TransactionCommit.release_staged
 
     def sending(send: Callable[..., Any], is_commit: bool, connection: Connection, sql: str, parameters: Any) -> Any:
         if is_commit or (point, sql) == ("begin", "BEGIN"):
@@ -243,13 +244,14 @@ def kill_at(point: str) -> None:
         return kill() if point == STAGED else commit(self)
 
     def tidying(self: Any) -> None:
-        if point == "resolve" and self.attempt.phase is Phase.COMMITTED:
+        if point == "resolve" and self._attempt.phase is Phase.COMMITTED:
             kill()
         tidy(self)
 
-    Connection.execute, Connection.rows, writes.target = executing, fetching, targeting  # type: ignore[method-assign, assignment]
-    transaction.Transaction.commit = committing  # type: ignore[method-assign]
-    transaction.Transaction.discard = tidying  # type: ignore[method-assign]
+    Connection.execute, Connection.rows = executing, fetching  # type: ignore[method-assign]
+    WriteContext.target = targeting  # type: ignore[method-assign, assignment]
+    Transaction.commit = committing  # type: ignore[method-assign]
+    TransactionCommit.release_staged = tidying  # type: ignore[method-assign]
 
 
 def write_and_die(store: Store, task: dict[str, Any]) -> None:

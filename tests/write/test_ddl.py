@@ -11,7 +11,7 @@ from catalog_lake import lake
 from lakeconf.catalog.tables import NO_ID, load_table
 from lakeconf.errors import SchemaError
 from lakeconf.write.ddl import Definition, new_table, type_sql
-from lakeconf.write.schema_changes import Evolution, evolution_for
+from lakeconf.write.operations.evolve import Evolution, evolution_for
 
 if TYPE_CHECKING:
     from pathlib import Path

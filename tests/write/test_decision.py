@@ -14,9 +14,10 @@ from strength import PROVE, mixed
 
 from lakeconf import ducklake
 from lakeconf.errors import CommitConflictError, LakeconfError, UnsupportedError
-from lakeconf.write import decision as rule
-from lakeconf.write import row_changes, writes
-from lakeconf.write.decision import table_refusal
+from lakeconf.write import capabilities
+from lakeconf.write import strategy as rule
+from lakeconf.write.capabilities import table_obstacle
+from lakeconf.write.context import current_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,8 +37,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def refusal_of(lake: Lake, table: str = "t") -> str | None:
     lake.refresh()
-    info = writes.target(lake._scope.begin(), table).info
-    return table_refusal(lake._session, info, lake.snapshot_id)
+    return table_obstacle(lake._session, current_table(lake._scope, table).info, lake.snapshot_id)
 
 
 # The columns and keys of a table, and the reason.
@@ -78,8 +78,8 @@ def test_definition_of_a_table(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize("constant", ["STAGED_COMMIT_VERSIONS", "STAGED_COMMIT_CATALOGS"])
 def test_untested_versions_and_catalogs(lake: Lake, monkeypatch: pytest.MonkeyPatch, constant: str) -> None:
     run_plain(lake, "CREATE TABLE t (id BIGINT)")
-    assert getattr(rule, constant) is getattr(ducklake, constant)
-    monkeypatch.setattr(rule, constant, frozenset({"another"}))
+    assert getattr(capabilities, constant) is getattr(ducklake, constant)
+    monkeypatch.setattr(capabilities, constant, frozenset({"another"}))
     assert refusal_of(lake) == "the version d8a1881e of the ducklake extension, or a catalog of the type sqlite"
 
 
@@ -255,7 +255,7 @@ def test_explain_shows_the_way_of_each_write(
         monkeypatch.setattr(rule, "MOST_FILE_BYTES", 0)
         writes = table.explain().writes
         assert [writes[kind].partition(":")[0] for kind in writes] == [*["spark"] * 5, "duckdb"]
-        monkeypatch.setattr(rule, "PROVEN_STAGED_COMMITS", {("d8a1881e", "duckdb"), ("another", "sqlite")})
+        monkeypatch.setattr(capabilities, "PROVEN_STAGED_COMMITS", {("d8a1881e", "duckdb"), ("another", "sqlite")})
         reason = "the committer auto waits for proof: version d8a1881e of the ducklake extension, sqlite catalog"
         writes = table.explain().writes
         assert [writes[kind] for kind in ("delete", "overwrite", "update")] == [f"duckdb: {reason}"] * 3
@@ -284,7 +284,7 @@ def test_delete_after_a_change_of_the_table_is_a_conflict(
 
             with monkeypatch.context() as patch:
                 if late and engine is None:
-                    patch.setattr(row_changes, "matching_files", change)
+                    patch.setattr(rule, "_matching_files", change)
                 else:
                     change()
                 with pytest.raises(CommitConflictError):

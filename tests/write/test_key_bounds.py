@@ -10,7 +10,7 @@ from lakeconf.catalog.column_types import columns_of
 from lakeconf.catalog.pruning.predicates import to_duckdb_sql
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.engines.spark.write.files import writing_session
-from lakeconf.write.merge_source import key_bounds
+from lakeconf.write.operations.merge.key_bounds import key_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

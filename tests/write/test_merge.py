@@ -14,7 +14,7 @@ from lake_fixtures import lake_with
 from local_stores import rows
 
 from lakeconf.errors import CommitError, LakeconfError, PredicateError, SchemaError
-from lakeconf.write.merge_clauses import Delete, Insert, Update
+from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from lakeconf import Lake, Store

@@ -15,9 +15,9 @@ from lakeconf.catalog.pruning.predicates import to_duckdb_sql
 from lakeconf.catalog.tables import Column, PartitionField, TableInfo
 from lakeconf.connection.connection import connect
 from lakeconf.errors import CommitConflictError, SchemaError
-from lakeconf.write import decision as rule
-from lakeconf.write.merge_clauses import Delete, Update
-from lakeconf.write.row_changes import check_recurring, partitions_predicate
+from lakeconf.write import strategy as rule
+from lakeconf.write.operations.merge.clauses import Delete, Update
+from lakeconf.write.partitions import check_recurring, partitions_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ def test_partitions_that_a_condition_cannot_name_have_no_predicate(
 
 
 def test_only_few_partitions_have_a_predicate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeconf.write.row_changes._MOST_PARTITIONS", 4)
+    monkeypatch.setattr("lakeconf.write.partitions._MOST_PARTITIONS", 4)
     for count, alternatives in ((4, 3), (5, None)):
         rows = ", ".join(f"({number}, NULL)" for number in range(count))
         found = predicate(rows, (1, "identity"), type_="int32")

@@ -12,7 +12,7 @@ from deleted_rows import COLUMNS, damage, frame, ids
 
 import lakeconf
 from lakeconf.errors import PredicateError, SchemaError
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,17 +12,17 @@ from catalog_lake import Lake as Source
 from hypothesis import Phase, given, settings
 from local_stores import config_of, on_catalog
 from narrow_lakes import COLUMNS, OPERATIONS, build, conditions, statement
+from planned_writes import add
 from strength import PROVE
 
 import lakeconf
 from lakeconf.catalog.pruning.predicates import to_duckdb_sql
 from lakeconf.catalog.pruning.where import parse
 from lakeconf.catalog.tables import load_table
-from lakeconf.commit.deletions import Outcome
+from lakeconf.commit.row_delta import RowDelta
 from lakeconf.errors import CommitConflictError, LakeconfError, QueryError
-from lakeconf.write import decision as rule
-from lakeconf.write.row_changes import delete
-from lakeconf.write.writes import Writing
+from lakeconf.write import strategy as rule
+from lakeconf.write.operations.delete import DeleteRows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,13 +46,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> lakeconf.Store:
 def seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, searching: None) -> Counter[str]:
     """The number of deletes, and of outcomes; few rows are deleted by statements, many by a staged commit."""
     monkeypatch.setattr(rule, "FEWEST_POSITIONS", 10**6 if request.param == "statements" else 0)
-    seen, current = Counter[str](), Outcome._current
+    seen, current = Counter[str](), RowDelta._current
 
-    def counted(self: Outcome, *arguments: Any) -> Any:
+    def counted(self: RowDelta, *arguments: Any) -> Any:
         seen["outcomes"] += 1
         return current(self, *arguments)
 
-    monkeypatch.setattr(Outcome, "_current", counted)
+    monkeypatch.setattr(RowDelta, "_current", counted)
     return seen
 
 
@@ -107,8 +107,8 @@ def delete_beside(lake: lakeconf.Lake, source: Source, where: str, other: tuple[
     expected: Rows | None = before
     now = before
     try:
-        with Writing(lake._scope) as transaction:
-            delete(transaction, "t", where=where)
+        with lake._scope.joined() as transaction:
+            add(transaction, "t", DeleteRows(where))
             if other is not None:
                 build_on(source, other)
             now = rows(source)

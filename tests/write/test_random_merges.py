@@ -17,8 +17,8 @@ from local_stores import on_postgres, store_of
 from merge_cases import Case, Outcome, merged, random_case
 from strength import PROVE
 
-from lakeconf.write import decision as rule
-from lakeconf.write.merge_clauses import Delete, Insert, Update
+from lakeconf.write import strategy as rule
+from lakeconf.write.operations.merge.clauses import Delete, Insert, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

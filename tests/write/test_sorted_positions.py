@@ -9,9 +9,9 @@ from local_stores import store_of
 from merge_cases import committer, fetched, unknown_files
 from plain_sql import run_plain
 
-from lakeconf.commit.deletions import Outcome
+from lakeconf.commit.row_delta import RowDelta
 from lakeconf.errors import CommitError
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,14 +54,14 @@ def rows(lake: Lake) -> list[tuple[object, ...]]:
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of rows in the catalog that each attempt of a commit finds by their ids."""
-    found, inlined = list[int](), Outcome._inlined
+    found, inlined = list[int](), RowDelta._inlined
 
-    def counted(self: Outcome, *arguments: Any) -> Any:
+    def counted(self: RowDelta, *arguments: Any) -> Any:
         rows = inlined(self, *arguments)
         found.append(len(rows))
         return rows
 
-    monkeypatch.setattr(Outcome, "_inlined", counted)
+    monkeypatch.setattr(RowDelta, "_inlined", counted)
     return found
 
 

@@ -14,7 +14,7 @@ from strength import PROVE
 
 import lakeconf
 from lakeconf.engines.spark.hadoop import configure_session
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,8 +9,7 @@ from local_stores import store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
 
-from lakeconf.write import writes
-from lakeconf.write.decision import key_refusal
+from lakeconf.write.capabilities import key_obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +71,4 @@ def test_key_survives_maintenance(keyed: Lake) -> None:
 def test_table_of_keys_that_needs_statements(keyed: Lake, statement: str, reason: str) -> None:
     run_plain(keyed, statement)
     keyed.refresh()
-    transaction = keyed._scope.begin()
-    transaction.key = writes.commit_key(keyed._scope, "t", "k")
-    assert key_refusal(transaction) == reason
-
-
-def test_write_without_a_key_needs_no_table_of_keys(lake: Lake) -> None:
-    transaction = lake._scope.begin()
-    assert key_refusal(transaction) is None
+    assert key_obstacle(keyed._session, keyed.snapshot_id) == reason

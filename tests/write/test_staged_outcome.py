@@ -18,11 +18,11 @@ from plain_sql import run_plain
 from strength import PROVE, some
 from twin_checks import check_partitions, filtered
 
-from lakeconf.commit.session import RowsChangedError
 from lakeconf.errors import CommitConflictError
+from lakeconf.lake.compaction_step import RowsChangedError
 from lakeconf.lake.rewriting import flush_table, newest
-from lakeconf.write import decision as rule
-from lakeconf.write.merge_clauses import Delete, Update
+from lakeconf.write import strategy as rule
+from lakeconf.write.operations.merge.clauses import Delete, Update
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from strength import PROVE
 from twin_checks import check_partitions, filtered
 
 from lakeconf.errors import SchemaError, StorageError
-from lakeconf.write import decision as rule
+from lakeconf.write import strategy as rule
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

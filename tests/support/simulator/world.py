@@ -18,7 +18,7 @@ import duckdb
 
 import lakeconf.lake.opening
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.commit import recovery, transaction
+from lakeconf.commit import lost_reply, transaction, transaction_commit
 from lakeconf.guard import guard, locks
 from simulator.bucket import Bucket
 from simulator.catalog import Catalog
@@ -259,7 +259,7 @@ class World:
             monotonic=lambda: self.scheduler.now, time=lambda: self.scheduler.now, sleep=self.scheduler.sleep
         )
         with contextlib.ExitStack() as patches:
-            for module in (locks, locks, recovery, transaction, guard):
+            for module in (locks, lost_reply, transaction, transaction_commit, guard):
                 patches.enter_context(mock.patch.object(module, "time", simulated))
             for owner, name, value in (
                 (locks, "random", types.SimpleNamespace(uniform=self.values.uniform)),

@@ -17,10 +17,10 @@ from lakeconf.catalog.tables import Column
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.errors import LakeconfError, PredicateError, SchemaError
 from lakeconf.sql import folded
+from lakeconf.write.changed_rows import DELETE, INSERT, NOTHING, UPDATE
 
-# Columns of the join, in addition to those of the frame and the table.
-ACTION, IN_SOURCE = "__lakeconf_action", "__lakeconf_in_source"
-NOTHING, UPDATE, DELETE, INSERT = "", "update", "delete", "insert"
+# A column of the join, in addition to those of the frame and the table: NULL if no row of the frame matches.
+IN_SOURCE = "__lakeconf_in_source"
 
 
 class _Checked:
@@ -78,7 +78,7 @@ def _check_values(clause: Update | Insert) -> None:
             f"the values of an {kind} are {values!r}, and not a dictionary",
             hint=f'write {kind}({{"kind": nw.col("source_kind")}}), or {kind}() for all columns of the frame',
         )
-    check_constants([given for given in (values or {}).values() if isinstance(given, nw.Expr)])
+    check_constants([value for value in (values or {}).values() if isinstance(value, nw.Expr)])
 
 
 def _check_condition(clause: Update | Delete | Insert) -> None:
@@ -109,8 +109,8 @@ class Clauses:
             ("not_matched", (self.not_matched,), (Insert, NoneType)),
             ("not_matched_by_source", (self.not_matched_by_source,), (Delete, NoneType)),
         )
-        for name, given, kinds in clauses:
-            for clause in given:
+        for name, written, kinds in clauses:
+            for clause in written:
                 if not isinstance(clause, kinds):
                     raise LakeconfError(
                         f"{name} of a merge is {clause!r}", hint=f"write {name}={kinds[0].__name__}() or {name}=None"
@@ -125,7 +125,7 @@ class Clauses:
         return isinstance(clause, Delete) and clause.when is None
 
 
-def action(clauses: Clauses) -> nw.Expr:
+def action_of(clauses: Clauses) -> nw.Expr:
     """The action for a row of the join: `UPDATE`, `DELETE`, `INSERT` or `NOTHING`."""
     in_source, in_target = ~nw.col(IN_SOURCE).is_null(), ~nw.col(ROW_ID).is_null()
     cases: list[tuple[nw.Expr, str]] = []
@@ -142,18 +142,20 @@ def action(clauses: Clauses) -> nw.Expr:
     return _first(cases, nw.lit(NOTHING))
 
 
-def is_inserted(column: Column, given: Sequence[Column], clauses: Clauses) -> bool:
+def is_inserted(column: Column, in_frame: Sequence[Column], clauses: Clauses) -> bool:
     """True if inserted rows get a value of the merge for a column, and not its default."""
     inserted = clauses.not_matched.values if clauses.not_matched else None
-    return column in given if inserted is None else folded(column.name) in map(folded, inserted)
+    return column in in_frame if inserted is None else folded(column.name) in map(folded, inserted)
 
 
-def value(column: Column, given: Sequence[Column], clauses: Clauses, default: nw.Expr | None = None) -> nw.Expr:
+def value_after(
+    column: Column, in_frame: Sequence[Column], clauses: Clauses, default: nw.Expr | None = None
+) -> nw.Expr:
     """The value of a column after the merge; `default` is that of rows to insert, unless `is_inserted`."""
     ours, theirs = nw.col(f"target_{column.name}"), nw.col(f"source_{column.name}")
     cases: list[tuple[nw.Expr, object]] = []
     matched = ~nw.col(IN_SOURCE).is_null() & ~nw.col(ROW_ID).is_null()
-    of_frame = theirs if column in given else ours
+    of_frame = theirs if column in in_frame else ours
     for clause in clauses.matched:
         values = clause.values if isinstance(clause, Update) else None
         new = of_frame if values is None else _named(values, column, ours)
@@ -161,29 +163,29 @@ def value(column: Column, given: Sequence[Column], clauses: Clauses, default: nw
     inserted = clauses.not_matched.values if clauses.not_matched else None
     absent = ours if default is None else default
     # The table's value is NULL in a row that it does not have, and has the type of the column.
-    rest = _named(inserted, column, absent) if inserted is not None else theirs if column in given else absent
+    rest = _named(inserted, column, absent) if inserted is not None else theirs if column in in_frame else absent
     return of_frame if all(new is of_frame for new in (rest, *(new for _, new in cases))) else _first(cases, rest)
 
 
 def _named(values: Mapping[str, object], column: Column, other: nw.Expr) -> object:
     """The value for a column; `other` if there is none."""
-    return {folded(name): given for name, given in values.items()}.get(folded(column.name), other)
+    return {folded(name): value for name, value in values.items()}.get(folded(column.name), other)
 
 
 def _first(cases: Sequence[tuple[nw.Expr, object]], default: object) -> nw.Expr:
     """The value of the first case whose condition is true."""
 
     def otherwise(rest: nw.Expr, case: tuple[nw.Expr, object]) -> nw.Expr:
-        condition, given = case
-        return nw.when(condition).then(_expression(given)).otherwise(rest)
+        condition, value = case
+        return nw.when(condition).then(_expression(value)).otherwise(rest)
 
     return reduce(otherwise, reversed(cases), _expression(default))
 
 
-def _expression(given: object) -> nw.Expr:
+def _expression(value: object) -> nw.Expr:
     """A constant as an expression: DuckDB's Python client takes NaN for NULL, and `Decimal("1E+3")` for 1.000."""
-    if isinstance(given, float) and isnan(given):
+    if isinstance(value, float) and isnan(value):
         return nw.lit("nan").cast(nw.Float64())
-    if isinstance(given, Decimal):
-        given = Decimal(format(given, "f"))
-    return given if isinstance(given, nw.Expr) else nw.lit(cast("Any", given))
+    if isinstance(value, Decimal):
+        value = Decimal(format(value, "f"))
+    return value if isinstance(value, nw.Expr) else nw.lit(cast("Any", value))

@@ -1,14 +1,15 @@
-"""One attempt to commit, as a state that only moves forward.
+"""Drives a commit: attempts, what follows a lost race, and the fate of an attempt whose reply is lost.
 
-The state alone decides whether staged files may be removed: while a commit may be in the catalog, its files are kept.
+An attempt is a state that only moves forward. The state alone decides whether staged files may be removed: while a
+commit may be in the catalog, its files are kept.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lakeconf.errors import (
     CatalogLockedError,
@@ -21,7 +22,13 @@ from lakeconf.errors import (
 from lakeconf.guard.locks import pauses
 from lakeconf.logs import EventLogger
 
+if TYPE_CHECKING:
+    from lakeconf.commit.actions import Action
+    from lakeconf.commit.journal import CommitKey, Event
+    from lakeconf.commit.staging import StagingArea
+
 _log = EventLogger("commit")
+Answer = TypeVar("Answer", covariant=True)
 # How long to look for a commit after its reply was lost. A failover takes up to a minute.
 LOOK_UP_SECONDS = 60.0
 
@@ -39,8 +46,32 @@ class Phase(enum.IntEnum):
     """The commit is in the catalog: staged files must be kept, and no error may report a failed commit."""
 
 
-class Catalog(Protocol):
-    """The catalog operations that an attempt needs."""
+class CommitProtocol(Protocol):
+    """How a commit is carried out: by statements, or by a staged commit."""
+
+    name: str  # its name in the information about a commit
+    keeps_positions: bool  # True if the files of deleted positions become files of the lake
+
+    @property
+    def key_files(self) -> Sequence[str]:
+        """The files with idempotency keys that the commit adds."""
+        ...
+
+    def carry_out(self, actions: Iterable[Action], begun: int) -> int:
+        """Carries out actions inside the transaction; returns the number of new rows that was not known before."""
+        ...
+
+    def record(self, keys: Collection[CommitKey], events: Sequence[Event], staging: StagingArea) -> None:
+        """Records keys and events."""
+        ...
+
+    def describe(self, author: str | None, message: str | None, info: str) -> bool:
+        """Describes the commit; False if there is nothing to commit."""
+        ...
+
+    def written_tables(self, actions: Iterable[Action], *, records: bool) -> set[str]:
+        """The tables for which DuckLake may have written files; `records` is True if keys or events were recorded."""
+        ...
 
     def begin(self) -> int:
         """Begins a transaction and returns the snapshot that it reads."""
@@ -80,13 +111,13 @@ class Catalog(Protocol):
 
 
 @dataclass
-class Commit:
+class Attempt:
     """One attempt to commit."""
 
-    catalog: Catalog
+    protocol: CommitProtocol
     token: str
     phase: Phase = Phase.OPEN
-    made: int | None = None
+    snapshot_id: int | None = None  # the snapshot of the commit; None if there is none, or it is not known
 
     @property
     def is_unknown(self) -> bool:
@@ -119,21 +150,21 @@ class Commit:
         try:
             return self._run(work)
         finally:
-            self.catalog.release_written()
+            self.protocol.release_written()
 
     def _run(self, work: Callable[[int], int | None]) -> int:
         try:
-            begun = self.catalog.begin()
+            begun = self.protocol.begin()
             answer = work(begun)
         except BaseException:
-            self.catalog.roll_back()
+            self.protocol.roll_back()
             raise
         if answer is not None:
-            self.catalog.roll_back()
+            self.protocol.roll_back()
             return answer
         try:
             self._move_to(Phase.SENT)
-            self.catalog.commit()
+            self.protocol.commit()
             self._move_to(Phase.COMMITTED)
         except BaseException as error:  # a signal can arrive at any time, and does not mean that the commit failed
             if self.phase is not Phase.SENT:
@@ -148,37 +179,37 @@ class Commit:
 
     def _snapshot(self, begun: int) -> int:
         """The snapshot of a successful commit; `begun` if it created none or the catalog does not answer."""
-        found: int | None = None
+        last: int | None = None
         try:
-            found = self.catalog.last_committed(begun)
+            last = self.protocol.last_committed(begun)
         except LakeconfError:  # DuckLake does not know the snapshot, so ask the server
             try:
-                found = self._look_up(begun, answered=False)
+                last = self._look_up(begun, answered=False)
             except LakeconfError as error:
                 reason = type(error).__name__
                 _log.warning("commit %s succeeded, but its snapshot could not be read: %s", self.token, reason)
-        self.made = found if found is not None and found > begun else None
-        return self.made or begun
+        self.snapshot_id = last if last is not None and last > begun else None
+        return self.snapshot_id or begun
 
     def _resolve(self, error: BaseException, begun: int) -> int:
         """Determines the outcome of a commit whose reply is an error or was not received."""
-        self.catalog.roll_back()
+        self.protocol.roll_back()
         answered = isinstance(error, CatalogLockedError) or (isinstance(error, CommitError) and error.overtaken)
         try:
             if isinstance(error, ConnectionFailed) or not isinstance(error, LakeconfError):  # no reply
                 # Before the look-up, which takes up to a minute: this process may be killed meanwhile. If the commit
                 # has failed, the files stay: nobody knows which of them belong to another writer.
-                self.catalog.restore_written()
-            found = self._look_up(begun, answered=answered)
+                self.protocol.restore_written()
+            snapshot_id = self._look_up(begun, answered=answered)
         except BaseException as unknown:
-            self.catalog.restore_written()
+            self.protocol.restore_written()
             if not isinstance(unknown, LakeconfError):
                 raise
             if not isinstance(error, LakeconfError):
                 _log.error("commit %s was interrupted and its outcome is unknown: its files were kept", self.token)
                 raise error from unknown
             raise unknown from error
-        if found is None:
+        if snapshot_id is None:
             self._move_to(Phase.ABSENT)
             if isinstance(error, ConnectionFailed) and not answered:
                 absent = CommitError(f"nothing was written: {error.message}", hint="try again")
@@ -186,22 +217,22 @@ class Commit:
                 raise absent from error
             raise error
         self._move_to(Phase.COMMITTED)
-        self.made = found
-        self.catalog.restore_written()
+        self.snapshot_id = snapshot_id
+        self.protocol.restore_written()
         if not isinstance(error, LakeconfError):
-            _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, found)
-            self._check_written(found)
+            _log.warning("commit %s was interrupted, but succeeded as snapshot %s", self.token, snapshot_id)
+            self._check_written(snapshot_id)
             raise error
-        _log.warning("the reply to commit %s was lost, but it succeeded as snapshot %d", self.token, found)
-        self._check_written(found)
-        return found
+        _log.warning("the reply to commit %s was lost, but it succeeded as snapshot %d", self.token, snapshot_id)
+        self._check_written(snapshot_id)
+        return snapshot_id
 
     def _check_written(self, snapshot_id: int) -> None:
         """Checks the files of a commit whose reply was lost. The commit is certain: only missing files are an error."""
         last: LakeconfError | None = None
         for _ in pauses(LOOK_UP_SECONDS):
             try:
-                self.catalog.check_written(snapshot_id)
+                self.protocol.check_written(snapshot_id)
             except CommitError:
                 raise
             except LakeconfError as error:
@@ -215,8 +246,33 @@ class Commit:
         last: LakeconfError | None = None
         for _ in pauses(LOOK_UP_SECONDS):
             try:
-                return self.catalog.find(begun, answered=answered)
+                return self.protocol.find(begun, answered=answered)
             except LakeconfError as error:
                 last = error
         reason = last.message if last else "no time was left to look for the commit"
         raise self._unknown(f"the reply to a commit was lost, and the catalog does not answer: {reason}")
+
+
+class Work(Protocol[Answer]):
+    """What is committed: the actions of a transaction, or a step of maintenance."""
+
+    def attempt(self, number: int) -> Answer:
+        """Makes an attempt, counted from 0, under its locks."""
+        ...
+
+    def lost_race(self, error: LakeconfError) -> bool:
+        """True if the attempt failed only because another commit was faster; prepares the next one."""
+        ...
+
+
+def drive(work: Work[Answer], name: str) -> Answer:
+    """Repeats an attempt until it succeeds, or fails for another reason than a faster commit."""
+    last: LakeconfError | None = None
+    for number, _ in enumerate(pauses()):
+        try:
+            return work.attempt(number)
+        except LakeconfError as error:
+            if not work.lost_race(error):
+                raise
+            last = error
+    raise CommitError(f"{name} lost every race with other writers: {last}", hint="try again later")
