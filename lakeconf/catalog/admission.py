@@ -86,7 +86,7 @@ def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
 def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
     """Checks the text of the catalog, in one query that returns no rows if everything is as it should be."""
     new = "true" if since is None else f"begin_snapshot > {since}"
-    found = rows(
+    paths = rows(
         f"""
         SELECT kind, path, coalesce(
             NOT regexp_matches(tagged, {literal(_ODD + _ENDS * (_SCHEME in root))})
@@ -102,7 +102,7 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         UNION ALL ({_HIDING})
         """  # noqa: S608
     )
-    for kind, path, admitted in found:
+    for kind, path, admitted in paths:
         if not admitted:
             raise _not_admitted(kind, path)
         check_folder(root, path)

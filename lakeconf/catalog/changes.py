@@ -45,27 +45,27 @@ _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
     """Returns the text `changes_made` of each snapshot in a range, oldest first."""
     with reader.transaction() as transaction:
-        return [(version, made) for version, made in _changes(transaction, after, until)]
+        return [(version, text) for version, text in _changes(transaction, after, until)]
 
 
 @repeated
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
     """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns."""
     with reader.transaction() as transaction:
-        found = _changes(transaction, since, until)
+        changes = _changes(transaction, since, until)
         before = transaction.rows("SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?", [since])
-        ((made_in,),) = transaction.rows(
+        ((created_in,),) = transaction.rows(
             "SELECT min(begin_snapshot) FROM ducklake_table WHERE table_id = ?", [table_id]
         )
-    if len(found) != max(until - since, 0):
+    if len(changes) != max(until - since, 0):
         raise SnapshotNotFoundError(f"some of the snapshots after {since} have expired")
-    first = changed_tables(found[0][1]) if found else []
+    first = changed_tables(changes[0][1]) if changes else []
     if not before and any(table == table_id and "delete" in kind for kind, table in first):
         raise SnapshotNotFoundError(f"snapshot {since} has expired, and the next one deleted rows that existed in it")
     return [
         version
-        for version, made in found
-        if version == made_in or any(table == table_id for _, table in changed_tables(made))
+        for version, text in changes
+        if version == created_in or any(table == table_id for _, table in changed_tables(text))
     ]
 
 
@@ -73,9 +73,9 @@ def _changes(transaction: MetadataTransaction, after: int, until: int) -> list[t
     return own_rows(transaction, _CHANGES, _TYPES, [after, until], order="snapshot_id")
 
 
-def changed_tables(made: str | None) -> list[tuple[str, int]]:
+def changed_tables(text: str | None) -> list[tuple[str, int]]:
     """Returns pairs of a change kind and a table id, without maintenance."""
-    return [(kind, table) for kind, table in made_changes(made) if not kind.startswith(_MAINTENANCE)]
+    return [(kind, table) for kind, table in made_changes(text) if not kind.startswith(_MAINTENANCE)]
 
 
 def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dict[int, list[tuple[str, int]]]:
@@ -83,10 +83,11 @@ def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dic
 
     DuckLake can give the rows of merged files other row ids.
     """
-    found = {
-        version: [one for one in made_changes(made) if one[0].startswith(MERGES)] for version, made in newer.items()
+    merges = {
+        version: [change for change in made_changes(text) if change[0].startswith(MERGES)]
+        for version, text in newer.items()
     }
-    versions = ", ".join(str(version) for version, merged in found.items() if merged)
+    versions = ", ".join(str(version) for version, merged in merges.items() if merged)
     if not versions:
         return {}
     query = (
@@ -95,12 +96,12 @@ def merged_tables(reader: CatalogReader, newer: Mapping[int, str | None]) -> dic
     )
     with reader.transaction() as transaction:
         own = {int(version) for (version,) in transaction.rows(query)}
-    return {version: merged for version, merged in found.items() if merged and version not in own}
+    return {version: merged for version, merged in merges.items() if merged and version not in own}
 
 
-def made_changes(made: str | None) -> list[tuple[str, int]]:
+def made_changes(text: str | None) -> list[tuple[str, int]]:
     """Returns pairs of a change kind and a table id, in the order of the text."""
-    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(made or "") if change["table"]]
+    return [(change["change"], int(change["table"])) for change in _CHANGED.finditer(text or "") if change["table"]]
 
 
 # The columns of a change feed, before those of the table.
@@ -195,7 +196,7 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
         changes = _changes(transaction, since - 1, until)
         _check_deleted_rows(transaction, table, since, changes)
         compactions = tuple(
-            version for version, made in changes if _REWRITES & {kind for kind, _ in made_changes(made)}
+            version for version, text in changes if _REWRITES & {kind for kind, _ in made_changes(text)}
         )
         ((oldest,),) = transaction.rows("SELECT min(snapshot_id) FROM ducklake_snapshot")
         files = _files(transaction, table, since, until)
@@ -203,8 +204,8 @@ def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int)
         inserted = [file.file for file in files if _may_insert(file, since, compactions)]
         losses = [(file.file, _deletes(file, since, until, compactions)) for file in files]
         deleted = [(file, deletes) for file, deletes in losses if deletes is not None]
-        wanted = [*inserted, *(file for file, _ in deleted)]
-        mappings = load_name_mappings(transaction, (f.mapping_id for f in wanted if f.mapping_id is not None))
+        changed_files = [*inserted, *(file for file, _ in deleted)]
+        mappings = load_name_mappings(transaction, (f.mapping_id for f in changed_files if f.mapping_id is not None))
 
     def scan(files: Sequence[DataFile]) -> ScanPlan:
         return ScanPlan(until, table, table.columns, tuple(files), mappings, (), time_zone=time_zone)
@@ -227,8 +228,8 @@ def _check_deleted_rows(
     """Checks that the rows that the first snapshot deleted exist: DuckLake removes them with the snapshot before it."""
     deletes = any(
         version == since and changed == table.table_id and "delete" in kind
-        for version, made in changes
-        for kind, changed in changed_tables(made)
+        for version, text in changes
+        for kind, changed in changed_tables(text)
     )
     before = "SELECT 1 FROM ducklake_snapshot WHERE snapshot_id = ?"
     if deletes and not transaction.rows(before, [since - 1]):
@@ -286,7 +287,7 @@ def _delete_files(
     transaction: MetadataTransaction, table: TableInfo, until: int
 ) -> dict[int, list[tuple[DeleteFile, int, int]]]:
     """Returns the delete files of each data file, with the first and last snapshots of their deletes."""
-    found: defaultdict[int, list[tuple[DeleteFile, int, int]]] = defaultdict(list)
+    deletes: defaultdict[int, list[tuple[DeleteFile, int, int]]] = defaultdict(list)
     ends: dict[int, int | None] = {}
     for data_file_id, begin, end, latest, *row in transaction.rows(_DELETE_FILES, [until, table.table_id]):
         last = ends.get(data_file_id, begin)
@@ -297,28 +298,28 @@ def _delete_files(
                 hint=f"read only changes before version {begin}",
             )
         ends[data_file_id] = end
-        found[data_file_id].append((to_delete_file(table, row), begin, latest))
-    return found
+        deletes[data_file_id].append((to_delete_file(table, row), begin, latest))
+    return deletes
 
 
 def _inlined_deletes(
     transaction: MetadataTransaction, table: TableInfo, until: int
 ) -> dict[int, list[tuple[int, int]]]:
-    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    deletes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     name = inlined_deletes_table(table.table_id)
     if transaction.has_table(name):
         # Its `row_id` is the position in the file, not the row id.
         sql = f"SELECT file_id, row_id, min(begin_snapshot) FROM {identifier(name)} WHERE begin_snapshot <= $1"  # noqa: S608
         for data_file_id, position, snapshot in transaction.rows(f"{sql} GROUP BY ALL ORDER BY ALL", [until]):
-            found[data_file_id].append((position, snapshot))
-    return found
+            deletes[data_file_id].append((position, snapshot))
+    return deletes
 
 
 def _inlined_rows(
     transaction: MetadataTransaction, table: TableInfo, since: int, until: int
 ) -> dict[str, list[InlinedRow]]:
     """Returns the rows that the range changed, by inlined data table."""
-    found: dict[str, list[InlinedRow]] = {}
+    rows_by_table: dict[str, list[InlinedRow]] = {}
     for (name,) in transaction.rows(INLINED_TABLES, [table.table_id]):
         rows: list[tuple[Any, ...]] = transaction.rows(
             f"SELECT row_id, begin_snapshot, end_snapshot FROM {identifier(name)} "  # noqa: S608
@@ -326,8 +327,8 @@ def _inlined_rows(
             [since, until],
         )
         if rows:
-            found[name] = [InlinedRow(*row) for row in rows]
-    return found
+            rows_by_table[name] = [InlinedRow(*row) for row in rows]
+    return rows_by_table
 
 
 # Columns of a changed inlined row: row id, inserting snapshot, deleting snapshot or NULL.
@@ -351,7 +352,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
     import pyarrow
 
     table, columns = plan.inserted.table, plan.inserted.columns
-    wanted = pyarrow.table(
+    keys = pyarrow.table(
         {
             ROW_ID: pyarrow.array([row.row_id for row in plan.inlined_rows], pyarrow.int64()),
             BEGIN: pyarrow.array([row.begin_snapshot for row in plan.inlined_rows], pyarrow.int64()),
@@ -359,7 +360,7 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
         }
     )
     if not plan.inlined_rows:
-        return wanted  # DuckDB would read a data file even without rows
+        return keys  # DuckDB would read a data file even without rows
     _refuse_inlined(reader, plan)
     names = ", ".join(map(literal, (reader.alias, table.schema_name, table.name)))
     selected = ", ".join(identifier(column.name) for column in columns)
@@ -369,10 +370,10 @@ def changed_inlined_rows(reader: CatalogReader, plan: ChangesPlan) -> pyarrow.Ta
         f"WHERE filename IN ({', '.join(map(literal, plan.inlined_tables))})"
     )
     with reader.lake_cursor() as cursor:
-        found = cursor.arrow(everything)
+        inlined = cursor.arrow(everything)
         # Join afterwards: DuckDB's handling of filters on the key inside the function is not reliable.
-        cursor.register("inlined_rows", found)
-        cursor.register("wanted_rows", wanted)
+        cursor.register("inlined_rows", inlined)
+        cursor.register("wanted_rows", keys)
         rows = cursor.arrow(f"FROM inlined_rows JOIN wanted_rows USING ({ROW_ID}, {BEGIN})")
     if rows.num_rows != len(plan.inlined_rows):
         raise moved_rows(table, len(plan.inlined_rows), rows.num_rows)
@@ -419,12 +420,12 @@ def check_range(
     first = _first_since(reader, since) if isinstance(since, _TIMES) else version_number(since)
     if first > last:
         raise LakeconfError(f"no changes since snapshot {first} until snapshot {last}: the range is empty")
-    known = {snapshot.snapshot_id for snapshot in snapshots(reader)}
-    lost = [version for version in range(first, last + 1) if version not in known]
+    existing = {snapshot.snapshot_id for snapshot in snapshots(reader)}
+    lost = [version for version in range(first, last + 1) if version not in existing]
     if lost:
         raise SnapshotNotFoundError(
             f"the changes of snapshot {lost[-1]} are not available: it has expired or never existed",
-            hint=f"read the changes from snapshot {min(v for v in known if v > lost[-1])} on",
+            hint=f"read the changes from snapshot {min(v for v in existing if v > lost[-1])} on",
         )
     return first, last
 

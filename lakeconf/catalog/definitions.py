@@ -94,8 +94,8 @@ class Definitions(Generic[Definition]):
         Raises:
             CatalogError: The catalog was replaced, as by a backup, and has taken another way.
         """
-        found = self._remembered.get(name)
-        newest = -1 if found is None else found.proof.newest
+        remembered = self._remembered.get(name)
+        newest = -1 if remembered is None else remembered.proof.newest
         seen = self._seen
         version, moment, seen_moment, seen_info, newest_now, moment_now, newest_version = state(
             newest, seen.snapshot_id
@@ -106,8 +106,8 @@ class Definitions(Generic[Definition]):
             self._see(_Seen(newest_now, _time(moment_now)))
         if version is None:
             return read(exists=False)
-        is_same = found is not None and found.proof == (version, newest, moment, newest_version)
-        value = found.value if found is not None and is_same else read(exists=True)
+        is_same = remembered is not None and remembered.proof == (version, newest, moment, newest_version)
+        value = remembered.value if remembered is not None and is_same else read(exists=True)
         # A proof by the snapshot that is the newest now lasts longer: older ones expire.
         _remember(self._remembered, name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
         return value
@@ -123,36 +123,36 @@ class Definitions(Generic[Definition]):
         """Takes note of a snapshot that a write of this lake committed, by the id of the write."""
         self._see(_Seen(snapshot_id, token=token))
 
-    def _see(self, found: _Seen) -> None:
+    def _see(self, newest: _Seen) -> None:
         with _seeing:  # else a slow thread could go back to an older snapshot
-            if found.snapshot_id > self._seen.snapshot_id:
-                self._seen = found
+            if newest.snapshot_id > self._seen.snapshot_id:
+                self._seen = newest
 
     def types(self, columns: Hashable, describe: Callable[[], dict[str, str]]) -> dict[str, str]:
         """The types of columns, which depend on nothing but their definition."""
-        found = self._types.get(columns)
-        if found is None:
-            found = describe()
-            _remember(self._types, columns, found)
-        return dict(found)
+        types = self._types.get(columns)
+        if types is None:
+            types = describe()
+            _remember(self._types, columns, types)
+        return dict(types)
 
 
-def _remember(known: dict[Any, Any], key: Hashable, value: object) -> None:
-    if len(known) >= _MOST:
-        known.clear()
-    known[key] = value
+def _remember(cache: dict[Any, Any], key: Hashable, value: object) -> None:
+    if len(cache) >= _MOST:
+        cache.clear()
+    cache[key] = value
 
 
-def check_not_replaced(known: int, newest: int) -> None:
+def check_not_replaced(last_seen: int, newest: int) -> None:
     """Rejects a catalog without a snapshot that was the newest one before: DuckLake never removes the newest."""
-    if newest < known:
-        raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
+    if newest < last_seen:
+        raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {last_seen}", hint=_OPEN_AGAIN)
 
 
 def _time(text: str) -> datetime | str:
     """A time in the catalog, which DuckDB writes in the time zone of the connection; the text if Python cannot."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if found.tzinfo else text
+    return moment if moment.tzinfo else text

@@ -52,17 +52,17 @@ def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence
     """Reads the footers of files that were written for a table."""
     if not paths:
         return ()
-    found: dict[str, list[ColumnStatistics]] = defaultdict(list)
+    statistics: dict[str, list[ColumnStatistics]] = defaultdict(list)
     leaves = list(_leaves(columns))
     if not have_distinct_paths(columns):
         raise StorageError("two columns have the same path in the footers")
     if leaves:
         parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
-        for path, *statistics in connection.rows(f"WITH chunk AS MATERIALIZED ({chunks_sql(paths)}) {parts}"):
-            found[path].append(ColumnStatistics(*statistics))
+        for path, *values in connection.rows(f"WITH chunk AS MATERIALIZED ({chunks_sql(paths)}) {parts}"):
+            statistics[path].append(ColumnStatistics(*values))
     source = files_sql("parquet_file_metadata", paths)
     footers = connection.rows(f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM {source}")  # noqa: S608
-    by_path = {path: Footer(path, rows, size, footer, tuple(found[path])) for path, rows, size, footer in footers}
+    by_path = {path: Footer(path, rows, size, footer, tuple(statistics[path])) for path, rows, size, footer in footers}
     for path in paths:
         if len(by_path[path].statistics) != len(leaves):
             raise StorageError(f"the file {path} does not have exactly the columns of its table")

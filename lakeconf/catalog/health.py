@@ -28,8 +28,8 @@ def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[
     """
     with reader.transaction() as transaction:
         tables = transaction.rows(_TABLES)
-        found = {(schema, name): _count(transaction, table_id, snapshot_id) for table_id, schema, name in tables}
-    return {table: rows for table, rows in found.items() if rows}
+        counts = {(schema, name): _count(transaction, table_id, snapshot_id) for table_id, schema, name in tables}
+    return {table: rows for table, rows in counts.items() if rows}
 
 
 def _count(transaction: MetadataTransaction, table_id: int, snapshot_id: int | None) -> int:
@@ -101,11 +101,11 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
 @repeated
 def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
     """Runs a query that finds columns."""
-    found: dict[tuple[str, str], list[str]] = {}
+    columns: dict[tuple[str, str], list[str]] = {}
     with reader.transaction() as transaction:
         for schema, table, column in transaction.rows(query):
-            found.setdefault((schema, table), []).append(column)
-    return found
+            columns.setdefault((schema, table), []).append(column)
+    return columns
 
 
 _LOST = f"""
@@ -149,8 +149,8 @@ def forgotten_bounds(transaction: MetadataTransaction, table_id: int, replaced: 
     """Finds files because of which DuckLake forgets bounds when other files replace some files of a table."""
     if any(file_id not in replaced for (file_id,) in transaction.rows(_WITH_DELETES, [table_id])):
         return {}  # DuckLake leaves the bounds of a table with deleted rows as they are
-    found = transaction.rows(_WITHOUT_BOUNDS, [table_id])
-    return {int(file_id): str(column) for file_id, column in found if file_id not in replaced}
+    rows = transaction.rows(_WITHOUT_BOUNDS, [table_id])
+    return {int(file_id): str(column) for file_id, column in rows if file_id not in replaced}
 
 
 def table_bounds(transaction: MetadataTransaction, table_id: int) -> Mapping[int, tuple[str, str]]:
@@ -172,8 +172,8 @@ def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) 
     """True if snapshots deleted rows of a table, as deletes, updates and overwrites do."""
     with reader.transaction() as transaction:
         table_id = find_table(transaction, table_name, until).table_id
-        found = transaction.rows(_CHANGES, [since, until])
-    return any("delete" in kind for _, made in found for kind, table in changed_tables(made) if table == table_id)
+        changes = transaction.rows(_CHANGES, [since, until])
+    return any("delete" in kind for _, text in changes for kind, table in changed_tables(text) if table == table_id)
 
 
 @repeated
@@ -181,15 +181,15 @@ def merged_update(reader: CatalogReader, table_name: str, since: int, until: int
     """Returns an update that the change feed may show as deleted and inserted rows."""
     with reader.transaction() as transaction:
         table_id = find_table(transaction, table_name, until).table_id
-        found = sorted(transaction.rows(_CHANGES, [since, until]))
+        changes = sorted(transaction.rows(_CHANGES, [since, until]))
         merges = [
             version
-            for version, made in found
-            if any(kind.startswith(MERGES) and table == table_id for kind, table in made_changes(made))
+            for version, text in changes
+            if any(kind.startswith(MERGES) and table == table_id for kind, table in made_changes(text))
         ]
-        for version, made in found:
-            kinds = [kind for kind, table in changed_tables(made) if table == table_id]
-            merge = next((one for one in merges if one > version), None)
+        for version, text in changes:
+            kinds = [kind for kind, table in changed_tables(text) if table == table_id]
+            merge = next((later for later in merges if later > version), None)
             is_update = any("insert" in kind for kind in kinds) and any("delete" in kind for kind in kinds)
             if merge is not None and is_update and transaction.rows(_MERGED, [table_id, version, version]):
                 return version, merge

@@ -75,7 +75,7 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
     with reader.transaction() as transaction:
         plan = plan_in(transaction, time_zone, table, snapshot_id)
         keys = _partition_keys(transaction, plan.table.table_id)
-    found = [
+    files = [
         TableFile(
             path=file.path,
             rows=file.record_count,
@@ -88,7 +88,7 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
         )
         for file in plan.files
     ]
-    return found, plan.inlined_row_count
+    return files, plan.inlined_row_count
 
 
 def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int | None, tuple[str, ...]]:
@@ -109,7 +109,7 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
         # DuckLake records a rename by the new name, without the table id.
         versions = "SELECT begin_snapshot FROM ducklake_table WHERE table_id = ? ORDER BY begin_snapshot"
         made_in, *renamed_in = (begin for (begin,) in transaction.rows(versions, [table_id]))
-    found = []
+    changes = []
     for snapshot in snapshots(reader):
         kinds = {kind: None for kind, changed in made_changes(snapshot.changes) if changed == table_id}
         if snapshot.snapshot_id == made_in:
@@ -117,9 +117,9 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
         if snapshot.snapshot_id in renamed_in:
             kinds = {"renamed_table": None, **kinds}
         if kinds and snapshot.snapshot_id <= snapshot_id:
-            said = (snapshot.author, snapshot.message, snapshot.extra_info)
-            found.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *said))
-    return found
+            commit_info = (snapshot.author, snapshot.message, snapshot.extra_info)
+            changes.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *commit_info))
+    return changes
 
 
 _NAMES = """
@@ -159,24 +159,24 @@ _WORDS = {
 @repeated
 def change_summaries(reader: CatalogReader, snapshots: Sequence[Snapshot]) -> dict[int, str]:
     """Returns the changes of each snapshot in words; kinds of changes that are not known stay as they are."""
-    oldest = min((one.snapshot_id for one in snapshots), default=0)
+    oldest = min((snapshot.snapshot_id for snapshot in snapshots), default=0)
     with reader.transaction() as transaction:
         names: dict[int, list[tuple[int, str]]] = {}
         for table_id, begin, schema, table in transaction.rows(_NAMES):
             names.setdefault(table_id, []).append((begin, joined_name(schema, table)))
         added = {(begin, table): int(rows) for begin, table, rows in transaction.rows(_ADDED, [oldest])}
-    return {one.snapshot_id: _summary(one, names, added) for one in snapshots}
+    return {snapshot.snapshot_id: _summary(snapshot, names, added) for snapshot in snapshots}
 
 
 def _summary(
     snapshot: Snapshot, names: Mapping[int, Sequence[tuple[int, str]]], added: Mapping[tuple[int, int], int]
 ) -> str:
-    found = list(_CHANGE.finditer(snapshot.changes))
-    if "".join(one.group() for one in found) != snapshot.changes:
+    changes = list(_CHANGE.finditer(snapshot.changes))
+    if "".join(change.group() for change in changes) != snapshot.changes:
         return snapshot.changes
-    words = dict.fromkeys(_in_words(snapshot.snapshot_id, one, names, added) for one in found)
+    phrases = dict.fromkeys(_in_words(snapshot.snapshot_id, change, names, added) for change in changes)
     # Each write with an idempotency key also writes lakeconf's own table.
-    return ", ".join([one for one in words if f" {INTERNAL_SCHEMA}." not in one] or words)
+    return ", ".join([phrase for phrase in phrases if f" {INTERNAL_SCHEMA}." not in phrase] or phrases)
 
 
 def _in_words(
@@ -193,8 +193,8 @@ def _in_words(
         former = [
             versions[number - 1][1]
             for versions in names.values()
-            for number, one in enumerate(versions)
-            if number and one == (version, named)
+            for number, begin_and_name in enumerate(versions)
+            if number and begin_and_name == (version, named)
         ]
         if former:
             return f"rename {former[0]} to {named}"

@@ -91,7 +91,9 @@ def find_references(connection: Connection, sql: str) -> References | None:
             local.update(entry["key"].lower() for entry in node["cte_map"]["map"])
         past |= node.get("at_clause") is not None
     everything |= any(_CATALOG_VIEW.match(name) or name in INDIRECT for name in table_functions)
-    everything |= any(_CATALOG_VIEW.match(found.name) or found.schema in _CATALOG_SCHEMAS for found in relations)
+    everything |= any(
+        _CATALOG_VIEW.match(relation.name) or relation.schema in _CATALOG_SCHEMAS for relation in relations
+    )
     return References(
         relations=frozenset(relations),
         functions=frozenset(functions - table_functions),
@@ -106,12 +108,12 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
     """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments."""
     # The lower case of the Greek sigma depends on the letters around it.
     text = sql.lower().replace('""', '"').replace(_FINAL, _SIGMA)
-    found = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
+    mentions = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
     words = frozenset(re.findall(r"\w+", text))
     return References(
-        relations=frozenset(Name("", "", name) for name in found),
-        functions=found,
-        table_functions=found,
+        relations=frozenset(Name("", "", name) for name in mentions),
+        functions=mentions,
+        table_functions=mentions,
         local=frozenset(),
         everything=_ESCAPED in text
         or not words.isdisjoint(INDIRECT | _CATALOG_SCHEMAS)
@@ -200,9 +202,9 @@ def parse_query(text: str) -> ParsedQuery:
         raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
     encoded = text.encode()
     with closed_connection() as connection:
-        ((found,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
+        ((serialized,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
     try:
-        tree = json.loads(found)
+        tree = json.loads(serialized)
     except RecursionError:
         raise NotOneQuery("it is nested too deeply") from None
     if tree["error"]:
@@ -239,14 +241,14 @@ def _parser_error(tree: Mapping[str, Any], length: int) -> NotOneQuery:
 
 def _parameters(text: str, encoded: bytes) -> list[tuple[str, Span]]:
     """The parameters of a query; the parser does not tell where they are, but its tokens do."""
-    found = []
-    for sign, offset in itertools.pairwise(one for one, _ in duckdb.tokenize(text)):
-        if encoded[sign:offset] == b"$":
+    parameters = []
+    for sign, end in itertools.pairwise(offset for offset, _ in duckdb.tokenize(text)):
+        if encoded[sign:end] == b"$":
             start = _characters(encoded, sign)
             name = re.compile(r"\w+").match(text, start + 1)
             if name is not None:
-                found.append((name[0], (start, name.end())))
-    return found
+                parameters.append((name[0], (start, name.end())))
+    return parameters
 
 
 def _tables(tree: Any) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -255,7 +257,7 @@ def _tables(tree: Any) -> Iterator[tuple[dict[str, Any], bool]]:
     while waiting:
         node, visible, described = waiting.pop()
         if isinstance(node, list):
-            waiting.extend((one, visible, False) for one in node)
+            waiting.extend((item, visible, False) for item in node)
         if not isinstance(node, dict):
             continue
         for entry in node.get("cte_map", {}).get("map", ()):
@@ -283,20 +285,20 @@ def _place(text: str, encoded: bytes, node: Mapping[str, Any], is_described: boo
     parts: list[str] = [node[part] for part in ("catalog_name", "schema_name", "table_name") if node[part]]
     dotted = rf"{_BETWEEN}\.{_BETWEEN}".join(f"({_NAME})" for _ in parts)
     start = _characters(encoded, node["query_location"]) if node["query_location"] != _UNKNOWN else len(text)
-    found = re.compile(dotted, re.DOTALL).match(text, start)
-    if found is None or [_unquoted(str(one)) for one in found.groups()] != parts:
+    match = re.compile(dotted, re.DOTALL).match(text, start)
+    if match is None or [_unquoted(str(part)) for part in match.groups()] != parts:
         raise NotOneQuery(f"the place of the table {'.'.join(parts)} is unknown")
-    end = _alias_end(text, found.end(), node["alias"], has_columns=bool(node["column_name_alias"]))
-    return TablePlace(parts, found.span(), node["alias"], end, is_described, node.get("at_clause") is not None)
+    end = _alias_end(text, match.end(), node["alias"], has_columns=bool(node["column_name_alias"]))
+    return TablePlace(parts, match.span(), node["alias"], end, is_described, node.get("at_clause") is not None)
 
 
 def _alias_end(text: str, start: int, alias: str, *, has_columns: bool) -> int:
     """The end of the alias after a name; the start if there is none, or if it precedes the name."""
-    found = re.compile(rf"{_BETWEEN}(?:as(?![\w$]){_BETWEEN})?({_NAME})", re.DOTALL | re.IGNORECASE).match(text, start)
-    if not alias or found is None or folded(_unquoted(found[1])) != folded(alias):
+    match = re.compile(rf"{_BETWEEN}(?:as(?![\w$]){_BETWEEN})?({_NAME})", re.DOTALL | re.IGNORECASE).match(text, start)
+    if not alias or match is None or folded(_unquoted(match[1])) != folded(alias):
         return start
-    columns = re.compile(rf"{_BETWEEN}\((?:{_QUOTED}|[^()\"])*\)", re.DOTALL).match(text, found.end())
-    return columns.end() if has_columns and columns is not None else found.end()
+    columns = re.compile(rf"{_BETWEEN}\((?:{_QUOTED}|[^()\"])*\)", re.DOTALL).match(text, match.end())
+    return columns.end() if has_columns and columns is not None else match.end()
 
 
 def _unquoted(name: str) -> str:
@@ -326,7 +328,7 @@ def reads_only(sql: str, frames: Iterable[str]) -> bool:
     except NotOneQuery:
         return False
     return not (parsed.functions or parsed.describes) and all(
-        len(one.parts) == 1 and folded(one.name) in names for one in parsed.tables
+        len(table.parts) == 1 and folded(table.name) in names for table in parsed.tables
     )
 
 
@@ -362,11 +364,11 @@ def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
 
 def replaced(text: str, changes: Mapping[Span, str]) -> str:
     """A string with other parts."""
-    made, last = [], 0
+    parts, last = [], 0
     for (start, end), part in sorted(changes.items()):
-        made += [text[last:start], part]
+        parts += [text[last:start], part]
         last = end
-    return "".join([*made, text[last:]])
+    return "".join([*parts, text[last:]])
 
 
 def original_offset(changes: Mapping[Span, str], offset: int) -> int:

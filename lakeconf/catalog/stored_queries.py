@@ -146,16 +146,16 @@ class StoredQueries:
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
         """Reads the stored SQL without binding it; without `names`, `relations` only if there is stored SQL."""
         with reader.transaction() as transaction:
-            found = stored_sql(transaction, names=names)
+            rows = stored_sql(transaction, names=names)
         stored = tuple(
             StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
-            for kind, name, sql, *rest in found.views
+            for kind, name, sql, *rest in rows.views
         )
-        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in found.names)
-        expressions = tuple(StoredQuery(*row) for row in found.expressions)
+        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in rows.names)
+        expressions = tuple(StoredQuery(*row) for row in rows.expressions)
         if snapshot_id is None and stored:  # a lake may be attached at an earlier one
             ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
-        return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
+        return cls(reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute; None may use any of them."""
@@ -167,11 +167,11 @@ class StoredQueries:
         while waiting:
             reached = set(self._reached(waiting.pop(), always)) - seen
             seen |= reached
-            for stored in sorted(reached, key=lambda one: (one.name, one.begin)):
+            for stored in sorted(reached, key=lambda query: (query.name, query.begin)):
                 if past or self._is_current(stored.begin, stored.end):
-                    found = self._check_one(stored, past=past)
-                    past |= found.past
-                    waiting.append(found)
+                    references = self._check_one(stored, past=past)
+                    past |= references.past
+                    waiting.append(references)
         if past and query is not None and not query.past:
             self.check(replace(query, past=True))
 
@@ -182,13 +182,13 @@ class StoredQueries:
     def relations_behind(self, sql: str) -> set[Name]:
         """The tables that the views and macros in a statement read; a name in a string counts too."""
         reached = list(self._reached(mentioned(sql, (stored.name for stored in self.queries)), frozenset()))
-        found: set[Name] = set()
+        tables: set[Name] = set()
         for stored in reached:  # it grows
             references = self._references(stored) if self._is_current(stored.begin, stored.end) else None
             if references is not None:
-                found |= references.relations
-                reached += (one for one in set(self._reached(references, frozenset())) if one not in reached)
-        return found
+                tables |= references.relations
+                reached += (query for query in set(self._reached(references, frozenset())) if query not in reached)
+        return tables
 
     def check_expressions(self) -> None:
         """Rejects a lake with sort keys or default values that may do more than compute from its tables."""
@@ -197,18 +197,26 @@ class StoredQueries:
 
     def reading_macros(self) -> set[str]:
         """The macros whose result depends on the snapshot: they read tables, or a later snapshot changes them."""
-        kept = [one for one in self.queries if one.kind != "view" and (one.end is None or one.end > self.snapshot_id)]
-        macros = [(one, self._references(one)) for one in kept]
-        found = {
-            one.name
-            for one, read in macros
-            if read is None or read.everything or read.table_functions
-            or any(name.schema or name.name not in read.local for name in read.relations)
-            or one.end is not None or one.begin > self.snapshot_id
+        kept = [
+            query
+            for query in self.queries
+            if query.kind != "view" and (query.end is None or query.end > self.snapshot_id)
+        ]
+        macros = [(query, self._references(query)) for query in kept]
+        reading = {
+            query.name
+            for query, references in macros
+            if references is None or references.everything or references.table_functions
+            or any(name.schema or name.name not in references.local for name in references.relations)
+            or query.end is not None or query.begin > self.snapshot_id
         }  # fmt: skip
-        for _ in macros:  # a macro that calls such a macro is one
-            found |= {one.name for one, read in macros if read is not None and not found.isdisjoint(read.functions)}
-        return found
+        for _ in macros:  # a macro that calls such a macro reads, too
+            reading |= {
+                query.name
+                for query, references in macros
+                if references is not None and not reading.isdisjoint(references.functions)
+            }
+        return reading
 
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
@@ -222,14 +230,14 @@ class StoredQueries:
         for relation in sorted(query.relations):
             if relation.schema or relation.name in main | query.local:
                 continue
-            found = sorted({schema for schema, name, *_ in self.relations if name == relation.name})
+            schemas = sorted({schema for schema, name, *_ in self.relations if name == relation.name})
             # The connection's open transaction may have created it.
-            made = (
+            in_transaction = (
                 f"SELECT 1 FROM duckdb_tables() WHERE database_name = {literal(self.reader.alias)} "  # noqa: S608
                 f"AND schema_name = '{DEFAULT_SCHEMA}' AND lower(table_name) = {literal(relation.name)}"
             )
-            if found and not connection.rows(made):
-                hint = f"did you mean {found[0]}.{relation.name}?"
+            if schemas and not connection.rows(in_transaction):
+                hint = f"did you mean {schemas[0]}.{relation.name}?"
                 raise UnknownNameError(f"the schema {DEFAULT_SCHEMA} has no table {relation.name}", hint=hint)
 
     def _reached(self, query: References | None, always: frozenset[str]) -> Iterator[StoredQuery]:
@@ -249,42 +257,44 @@ class StoredQueries:
             return frozenset()
         listed = ", ".join(map(literal, sorted(names)))
         with self.reader.connection.cursor() as cursor:
-            found = cursor.rows(
+            shadowed = cursor.rows(
                 "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "  # noqa: S608
                 f"WHERE database_name = 'system' AND lower(function_name) IN ({listed})"
             )
-        return frozenset(name for (name,) in found)
+        return frozenset(name for (name,) in shadowed)
 
     def _check_one(self, stored: StoredQuery, *, past: bool) -> References:
-        found = self._references(stored)
-        if found is None:
+        references = self._references(stored)
+        if references is None:
             raise _unsafe(stored, "is not a single query that can be checked")
-        macros = {one.name for one in self.queries if one.kind == "table macro"}
-        unsafe = (found.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (found.functions & _UNSAFE_FUNCTIONS)
+        macros = {query.name for query in self.queries if query.kind == "table macro"}
+        unsafe = (references.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (
+            references.functions & _UNSAFE_FUNCTIONS
+        )
         for name in sorted(unsafe):
             raise _unsafe(stored, f"calls {name}()")
-        past = past or found.past
-        known = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
-        for relation in sorted(found.relations):
-            if not self._is_of_the_lake(relation, known, found.local):
+        past = past or references.past
+        lake_names = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
+        for relation in sorted(references.relations):
+            if not self._is_of_the_lake(relation, lake_names, references.local):
                 raise _unsafe(stored, f"reads {relation}, which is not a table of the lake")
-        return found
+        return references
 
     def _references(self, stored: StoredQuery) -> References | None:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
         return find_references(self.reader.connection, sql)
 
-    def _is_of_the_lake(self, relation: Name, known: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
+    def _is_of_the_lake(self, relation: Name, lake_names: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
         alias = self.reader.alias.lower()
         if relation.database not in ("", alias):
             return False
         if not relation.schema:
-            named = relation.name in local or any(name == relation.name for _, name in known)
+            named = relation.name in local or any(name == relation.name for _, name in lake_names)
             return named and not SYSTEM_VIEW.fullmatch(relation.name)
         if relation.schema == "information_schema" and not relation.database:
             return True
         schemas = {relation.schema} if relation.database or relation.schema != alias else {alias, "main"}
-        return any((schema, relation.name) in known for schema in schemas)
+        return any((schema, relation.name) in lake_names for schema in schemas)
 
     def _is_current(self, begin: int, end: int | None) -> bool:
         return begin <= self.snapshot_id and (end is None or end > self.snapshot_id)
@@ -306,10 +316,10 @@ def prepare_query(
     stored = StoredQueries.load(reader, at)
     runner = connection or reader.connection
     stored.open_schemas(runner)
-    references, given = find_references(reader.connection, sql), frozenset(frames)
+    references, frame_names = find_references(reader.connection, sql), frozenset(frames)
     stored.check(references)
     if references is not None:
-        references = replace(references, local=references.local | {name.lower() for name in given})
+        references = replace(references, local=references.local | {name.lower() for name in frame_names})
     stored.check_schemas(references, runner)
     if at is None:
         return sql
@@ -323,7 +333,7 @@ def prepare_query(
             f"the query would describe the latest snapshot instead of {at}",
             hint="call tables() of the lake, and schema, files() or count() of its tables; or write DESCRIBE t",
         )
-    return query_at(sql, at, given)
+    return query_at(sql, at, frame_names)
 
 
 def _as_run(kind: str, sql: str, alias: str) -> str:
@@ -390,7 +400,9 @@ def check_only_reads(connection: Connection, sql: str) -> None:
     with translated_errors():
         statements = duckdb.extract_statements(sql)
     # DuckDB's parser adds statements without any text to a PIVOT, and reports a PRAGMA as a query.
-    written = [one.type for one in statements if one.query or one.type != duckdb.StatementType.CREATE]
+    written = [
+        statement.type for statement in statements if statement.query or statement.type != duckdb.StatementType.CREATE
+    ]
     first = next(iter(_words(sql)), "")
     # DuckDB's parser reports CHECKPOINT as a CALL.
     if written == [duckdb.StatementType.CALL] and first == "call":
@@ -427,7 +439,7 @@ def called_functions(sql: str) -> Sequence[str]:
 def _words(sql: str) -> list[str]:
     """The tokens: names and keywords in lower case and without quotes, `(`, and an empty string for all others."""
     text = sql.encode()  # the offsets count bytes
-    found = []
+    words = []
     with translated_errors():
         tokens = duckdb.tokenize(sql)
     for start, kind in tokens:
@@ -436,10 +448,10 @@ def _words(sql: str) -> list[str]:
         named = kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
         word = _WORD.match(text[start:].decode()) if named else None
         if word is not None:
-            found.append((word[2] or word[1].replace('""', '"')).lower())
+            words.append((word[2] or word[1].replace('""', '"')).lower())
         else:
-            found.append("(" if text[start : start + 1] == b"(" else "")
-    return found
+            words.append("(" if text[start : start + 1] == b"(" else "")
+    return words
 
 
 _VIEWS = f"""
@@ -468,10 +480,10 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
     except UnknownNameError as error:
         unknown = _UNKNOWN.search(error.message)
         if unknown is not None and error.hint is None:
-            known: list[str] = []
+            existing: list[str] = []
             with contextlib.suppress(LakeconfError):  # the error itself is more important
-                known += names()
-            error.hint = _hint(unknown["name"].strip('"'), known, otherwise)
+                existing += names()
+            error.hint = _hint(unknown["name"].strip('"'), existing, otherwise)
             error.message = _ADVICE.sub("", error.message)
             error.args = (error.message,)
         raise
@@ -480,15 +492,17 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
 def readable_names(reader: CatalogReader) -> list[str]:
     """The sorted names of the tables and views at the latest snapshot, without internal tables."""
     snapshot_id = latest(reader).snapshot_id
-    found = [info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA]
-    return sorted([*found, *view_names(reader, snapshot_id)])
+    table_names = [
+        info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA
+    ]
+    return sorted([*table_names, *view_names(reader, snapshot_id)])
 
 
-def _hint(name: str, known: list[str], otherwise: str) -> str:
+def _hint(name: str, existing: list[str], otherwise: str) -> str:
     # DuckDB's message has no schema.
-    names = {full.rpartition(".")[2].strip('"'): full for full in known} | {full: full for full in known}
+    names = {full.rpartition(".")[2].strip('"'): full for full in existing} | {full: full for full in existing}
     similar = suggestion(name, names)
     if similar:
         full = names[similar.partition('"')[2].rpartition('"')[0]]
         return suggestion(full, [full])
-    return f"{otherwise}: {listed(known)}" if known else "create a table first: lake.create_table(…)"
+    return f"{otherwise}: {listed(existing)}" if existing else "create a table first: lake.create_table(…)"

@@ -71,15 +71,17 @@ def refuse_missing(
     transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int, existing: Sequence[str]
 ) -> NoReturn:
     """Raises the error for a name."""
-    for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
-        qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
+    for kind, *parts in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
+        qualified = ".".join(identifier(part) for part in (transaction.alias, *parts))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
         raise UnsupportedError(
-            f"{joined_name(*found)} is a {kind} in DuckDB's SQL dialect and has no files",
+            f"{joined_name(*parts)} is a {kind} in DuckDB's SQL dialect and has no files",
             hint=f"run it in DuckDB: FROM {call}",
         )
-    wanted = joined_name(*name)
-    raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, existing) or None)
+    missing = joined_name(*name)
+    raise TableNotFoundError(
+        f"no table {missing!r} at version {snapshot_id}", hint=suggestion(missing, existing) or None
+    )
 
 
 _TABLES = f"""
@@ -181,12 +183,12 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
 
-        def state(known: int, seen: int) -> tuple[Any, ...]:
-            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, known, seen])[0]
+        def state(newest: int, seen: int) -> tuple[Any, ...]:
+            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
 
         read = partial(find_table, transaction, name, snapshot_id)
-        found: TableInfo = reader.definitions.get(name, state, read)
-        return found
+        table: TableInfo = reader.definitions.get(name, state, read)
+        return table
 
 
 @repeated
@@ -212,8 +214,8 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *,
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
     # SQL's `lower` also folds non-ASCII letters, but DuckDB's name comparison does not.
-    found = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
-    rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
+    candidates = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
+    rows = [row for row in candidates if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
         existing = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
         refuse_missing(transaction, (schema_name, table_name), snapshot_id, existing)
@@ -233,10 +235,10 @@ def key_text(transform: str, column: str) -> str:
 
 
 def _by_table(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    by_table: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for table_id, *row in rows:
-        found[table_id].append(tuple(row))
-    return found
+        by_table[table_id].append(tuple(row))
+    return by_table
 
 
 def _table(
@@ -323,20 +325,20 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
     """Returns columns of a table by name, in the order of the names."""
     names = name_list(names, "columns")
     by_name = {folded(column.name): column for column in table.columns}
-    found: dict[str, Column] = {}
+    selected: dict[str, Column] = {}
     for name in names:
         if folded(name) not in by_name:
-            known = [column.name for column in table.columns]
+            existing = [column.name for column in table.columns]
             raise SchemaError(
                 f"the table {table.full_name} has no column {name!r}",
-                hint=suggestion(name, known, f"use one of its columns: {', '.join(sorted(by_name))}"),
+                hint=suggestion(name, existing, f"use one of its columns: {', '.join(sorted(by_name))}"),
             )
-        if folded(name) in found:
+        if folded(name) in selected:
             raise SchemaError(
                 f"the column {name!r} of {table.full_name} is selected twice", hint="name each column once"
             )
-        found[folded(name)] = by_name[folded(name)]
-    return tuple(found.values())
+        selected[folded(name)] = by_name[folded(name)]
+    return tuple(selected.values())
 
 
 def name_list(names: object, argument: str) -> list[str]:
@@ -344,11 +346,11 @@ def name_list(names: object, argument: str) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
         raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
-    found = list(names)
-    for name in found:
+    items = list(names)
+    for name in items:
         if not isinstance(name, str):
             raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as strings")
-    return found
+    return items
 
 
 _SORT = f"""
@@ -378,24 +380,27 @@ def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> 
         sort = transaction.rows(_SORT, [snapshot_id, table.table_id])
         columns = transaction.rows(_DEFAULTS, [snapshot_id, table.table_id])
     sorted_by = _sort_keys(sort, table)
-    given = [(name, value, kind) for name, value, kind in columns if value not in (None, "NULL")]
+    defaults = [(name, value, kind) for name, value, kind in columns if value not in (None, "NULL")]
     return TableOptions(
         sorted_by or (),
-        {name: value for name, value, kind in given if kind == "literal"},
-        (*(name for name, _, kind in given if kind != "literal"), *(("the sort order",) if sorted_by is None else ())),
+        {name: value for name, value, kind in defaults if kind == "literal"},
+        (
+            *(name for name, _, kind in defaults if kind != "literal"),
+            *(("the sort order",) if sorted_by is None else ()),
+        ),
     )
 
 
 def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, ...] | None:
     """The sort keys as text; None if one is not a column."""
-    known = {column.name for column in table.columns}
+    column_names = {column.name for column in table.columns}
     keys = []
     for expression, direction, nulls in rows:
         if None in (expression, direction, nulls):
             return None
         quoted = re.fullmatch(r'"((?:[^"]|"")+)"', expression)
         name = quoted[1].replace('""', '"') if quoted else expression
-        if name not in known:
+        if name not in column_names:
             return None
         keys.append(f"{name} {direction} {nulls.replace('_', ' ')}")
     return tuple(keys)
@@ -405,12 +410,12 @@ def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, 
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
     """Returns the folder that DuckLake will use for a new table, if the names are valid folder names."""
     with reader.transaction() as transaction:
-        found = transaction.rows(
+        folders = transaction.rows(
             "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608
             f"WHERE lower(schema_name) = lower($2) AND {visible_at()}",
             [snapshot_id, schema],
         )
-        path, is_relative = found[0] if found else (f"{schema}/", True)
+        path, is_relative = folders[0] if folders else (f"{schema}/", True)
         return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"
 
 
@@ -434,7 +439,7 @@ def comments(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Comme
     with reader.transaction() as transaction:
         of_table = transaction.rows(_TABLE, [snapshot_id, table.table_id])
         of_columns = dict(transaction.rows(_COMMENTS, [snapshot_id, table.table_id]))
-    found = {column.name: of_columns.get(column.field_id) for column in table.columns}
+    texts = {column.name: of_columns.get(column.field_id) for column in table.columns}
     return Comments(
-        next((text for (text,) in of_table if text), None), {name: text for name, text in found.items() if text}
+        next((text for (text,) in of_table if text), None), {name: text for name, text in texts.items() if text}
     )

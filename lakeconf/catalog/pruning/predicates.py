@@ -107,9 +107,9 @@ def certainly(predicate: Predicate, *, value: bool) -> Predicate:
     if isinstance(predicate, And | Or):
         operands = tuple(certainly(operand, value=value) for operand in predicate.operands)
         return And(operands) if isinstance(predicate, And) is value else Or(operands)
-    wanted = predicate if value else Not(predicate)
+    condition = predicate if value else Not(predicate)
     # Every other condition is NULL only where its column is.
-    return wanted if isinstance(predicate, IsNull) else And((wanted, Not(IsNull(columns_of(predicate)[0]))))
+    return condition if isinstance(predicate, IsNull) else And((condition, Not(IsNull(columns_of(predicate)[0]))))
 
 
 def split(predicate: Predicate) -> tuple[Predicate | None, Expression | None]:

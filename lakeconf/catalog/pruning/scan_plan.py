@@ -70,7 +70,7 @@ def plan_in(
 ) -> ScanPlan:
     """Like `plan_scan`, in an open transaction."""
     table = find_table(transaction, table_name, snapshot_id)
-    wanted = table.columns if columns is None else columns_named(table, columns)
+    selected = table.columns if columns is None else columns_named(table, columns)
     predicate = None if where is None else predicate_of(where, table.columns)
     survivors = None if predicate is None else surviving_files(transaction, table, snapshot_id, predicate)
     ids = None if survivors is None else survivors.data_file_ids
@@ -82,7 +82,7 @@ def plan_in(
     return ScanPlan(
         snapshot_id=snapshot_id,
         table=table,
-        columns=wanted,
+        columns=selected,
         files=files,
         name_mappings=mappings,
         inlined_tables=tuple(inlined),
@@ -149,11 +149,11 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
     return rows
 
 
-def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogChangedError:
+def moved_rows(table: TableInfo, planned: int, current: int) -> CatalogChangedError:
     """Creates the error for inlined rows that a flush moved since planning."""
     return CatalogChangedError(
         f"inlined rows of {table.full_name} were moved to files after the scan was planned: the plan "
-        f"has {planned} inlined rows, but the catalog has {found}",
+        f"has {planned} inlined rows, but the catalog has {current}",
         hint="plan the scan again",
     )
 
@@ -245,8 +245,8 @@ def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
     if table.table_id == NO_ID:
         return table
     with reader.transaction() as transaction:
-        found = transaction.rows(
+        statistics = transaction.rows(
             "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]
         )
-    known = [size / count for count, size in found if count and size]
-    return replace(table, bytes_per_row=known[0]) if known else table
+    averages = [size / count for count, size in statistics if count and size]
+    return replace(table, bytes_per_row=averages[0]) if averages else table
