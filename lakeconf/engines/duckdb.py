@@ -90,7 +90,7 @@ class DuckDBEngine:
         ((count, *nulls),) = self._writer.rows(f"SELECT count(*){counts} {staged.source}")
         if any(nulls):
             self.release(staged)
-            name = next(name for name, found in zip(required, nulls, strict=True) if found)
+            name = next(name for name, null_count in zip(required, nulls, strict=True) if null_count)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
             raise not_null_violation(name, request.table.full_name)
         return replace(staged, row_count=count)
@@ -99,8 +99,8 @@ class DuckDBEngine:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
         with self._connection.errors(), self._connection.errors_with_places():
             # Only the relation's own connection can run it. The connection that commits reads the table.
-            made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
-            self._connection.run_over(_ROWS, adopted, made)
+            creation = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
+            self._connection.run_over(_ROWS, adopted, creation)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:

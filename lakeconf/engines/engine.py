@@ -232,8 +232,8 @@ def is_announced(path: str, manifests: Iterable[str]) -> bool:
 
     A manifest announces the files in its staging folder, and files in partition folders beside it, by their names.
     """
-    found = _PLACED.fullmatch(path)
-    written = {path} if found is None else {path, f"{found['table']}{found['write']}.parquet"}
+    match = _PLACED.fullmatch(path)
+    written = {path} if match is None else {path, f"{match['table']}{match['write']}.parquet"}
     return any(
         manifest in written or path.startswith(manifest.removesuffix(".parquet") + "/") for manifest in manifests
     )
@@ -260,10 +260,10 @@ def announce(writer: Connection, folder: str, lake_id: str) -> None:
 def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
     """True if a file is a manifest of a write to a lake; False if it is damaged or missing."""
     try:
-        found = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
+        rows = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
     except LakeconfError:
         return False
-    return found == [(lake_id,)]
+    return rows == [(lake_id,)]
 
 
 # The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position

@@ -130,19 +130,19 @@ def _rows(alias: str, request: SortRequest) -> str:
     return f"SELECT {columns}, rowid AS {row_id} FROM {name} AT (VERSION => {request.snapshot_id}){where}"
 
 
-def _copy_options(found: Mapping[str, object], table: TableInfo) -> str:
-    if str(found.get("encrypted", "false")).lower() == "true":
+def _copy_options(options: Mapping[str, object], table: TableInfo) -> str:
+    if str(options.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(f"the files of {table.full_name} are encrypted, and would be written unencrypted")
-    given = []
+    clauses = []
     for name, option in _OPTIONS.items():
-        if name in found:
-            text = str(found[name])
+        if name in options:
+            text = str(options[name])
             text = f"V{text.lstrip('Vv')}" if name == "parquet_version" else text
             if name in _NUMBERS and not _NUMBER.fullmatch(text):
                 raise UnsupportedError(f"the lake's option {name} is {text!r}, which is not a number")
-            given.append(f", {option} {text if name in _NUMBERS else literal(text)}")
+            clauses.append(f", {option} {text if name in _NUMBERS else literal(text)}")
     ids = [*map(_field_id, table.columns), f"{literal(INTERNAL_ROW_ID.name)}: {INTERNAL_ROW_ID.field_id}"]
-    return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(given)}"
+    return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(clauses)}"
 
 
 def _field_id(column: Column) -> str:
@@ -156,11 +156,11 @@ def _copied(connection: Connection, query: str, path: str, table: TableInfo, set
     copied = connection.rows(f"COPY ({query}) TO {literal(path)} ({settings})")
     if len(copied) != 1:
         raise LakeconfError(f"DuckDB reported {len(copied)} files instead of one")
-    (_, count, size, footer_size, found, *_) = copied[0]
+    (_, count, size, footer_size, by_column, *_) = copied[0]
     leaves = dict(_leaves(table.columns))
-    if leaves.keys() - found.keys():
-        raise StorageError(f"DuckDB reported no statistics of {min(leaves.keys() - found.keys())} in {path}")
-    statistics = tuple(_statistics(column, found[name]) for name, column in leaves.items())
+    if leaves.keys() - by_column.keys():
+        raise StorageError(f"DuckDB reported no statistics of {min(leaves.keys() - by_column.keys())} in {path}")
+    statistics = tuple(_statistics(column, by_column[name]) for name, column in leaves.items())
     return Footer(path, int(count), int(size), int(footer_size), statistics)
 
 
@@ -174,15 +174,15 @@ def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, 
             yield name, column
 
 
-def _statistics(column: Column, found: Mapping[str, str]) -> ColumnStatistics:
-    low, high, has_nan = found.get("min"), found.get("max"), found.get("has_nan")
+def _statistics(column: Column, reported: Mapping[str, str]) -> ColumnStatistics:
+    low, high, has_nan = reported.get("min"), reported.get("max"), reported.get("has_nan")
     if "\0" in f"{low}{high}":  # no bound of a catalog can contain it
         low, high = WIDEST_TEXT
     return ColumnStatistics(
         column.field_id,
-        int(found.get("column_size_bytes", 0)),
-        int(found.get("num_values", 0)),
-        int(found["null_count"]) if "null_count" in found else None,
+        int(reported.get("column_size_bytes", 0)),
+        int(reported.get("num_values", 0)),
+        int(reported["null_count"]) if "null_count" in reported else None,
         low,
         high,
         None if has_nan is None else has_nan == "true",

@@ -202,13 +202,13 @@ class SparkEngine:
             planned = plan_with_inlined_rows(self._reader, table, snapshot_id, columns)
             return nw.from_native(read(self._spark, self._access, *planned, row_ids=row_ids))
         info = load_table(self._reader, table, snapshot_id)
-        wanted = selected(info, columns)
+        returned = selected(info, columns)
         predicate = predicate_of(where, info.columns)
         # The scan also reads the columns of the condition, and drops them after the filter.
-        names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
+        names = list(dict.fromkeys(column.name for column in (*returned, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
-        return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in wanted)], row_ids=row_ids)
+        return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in returned)], row_ids=row_ids)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)
@@ -220,8 +220,8 @@ class SparkEngine:
     def run_sql(
         self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:
-        found = {name: self.joinable(frame) for name, frame in frames.items()}
-        return nw.from_native(run_sql(self._spark, text, found, parameters))
+        joinable = {name: self.joinable(frame) for name, frame in frames.items()}
+        return nw.from_native(run_sql(self._spark, text, joinable, parameters))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)
@@ -248,10 +248,10 @@ class SparkEngine:
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:
         try:
-            found: int = nw.to_native(rows).count()
+            count: int = nw.to_native(rows).count()
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise SparkError(f"the Spark job that counts the rows failed: {first_line(error)}") from error
-        return found
+        return count
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:
         frame = self.scan(table, snapshot_id).to_native()

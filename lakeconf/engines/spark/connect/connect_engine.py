@@ -117,17 +117,17 @@ def _found(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
     return [path for (path,) in writer.rows(f"{listing_sql(folder, pattern)} ORDER BY file")]
 
 
-def _width(found: DataType) -> int:
+def _width(data_type: DataType) -> int:
     """Spark's default size of a value in bytes."""
-    if isinstance(found, StructType):
-        return sum(_width(field.dataType) for field in found.fields)
-    if isinstance(found, ArrayType):
-        return _width(found.elementType)
-    if isinstance(found, MapType):
-        return _width(found.keyType) + _width(found.valueType)
-    if isinstance(found, DecimalType):
-        return _WIDTH if found.precision <= _LONG_DECIMAL else 2 * _WIDTH
-    return _TEXT_WIDTH if isinstance(found, StringType) else _WIDTH
+    if isinstance(data_type, StructType):
+        return sum(_width(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _width(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _width(data_type.keyType) + _width(data_type.valueType)
+    if isinstance(data_type, DecimalType):
+        return _WIDTH if data_type.precision <= _LONG_DECIMAL else 2 * _WIDTH
+    return _TEXT_WIDTH if isinstance(data_type, StringType) else _WIDTH
 
 
 class ConnectEngine(DuckDBEngine):
@@ -153,16 +153,16 @@ class ConnectEngine(DuckDBEngine):
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        wanted = selected(info, columns)
+        returned = selected(info, columns)
         predicate = None if where is None else predicate_of(where, info.columns)
         # The scan also reads the columns of the condition, and drops them after the filter.
-        needed = [*wanted, *(columns_of(predicate) if predicate is not None else ())]
+        needed = [*returned, *(columns_of(predicate) if predicate is not None else ())]
         names = list(dict.fromkeys(column.name for column in needed))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         frame = read(self._spark, self._access, *planned)
         if predicate is None:
             return nw.from_native(frame)
-        return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in wanted)))
+        return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in returned)))
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)

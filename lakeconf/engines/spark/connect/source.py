@@ -21,7 +21,14 @@ from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
-from lakeconf.engines.spark.read.column_reader import Found, assumed_by_name, needs_footer, quoted, reading, requested
+from lakeconf.engines.spark.read.column_reader import (
+    ColumnPlace,
+    assumed_by_name,
+    needs_footer,
+    quoted,
+    reading,
+    requested,
+)
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.native_scan import inlined_frame, refuse_columns, refuse_timetz
@@ -75,14 +82,14 @@ def check_reading(settings: Mapping[str, str]) -> None:
 def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: str) -> None:
     """Rejects settings with other values than the needed ones."""
     for key, value in needed.items():
-        found = settings.get(key, value)
-        if found.strip().lower() != value.lower():
-            raise _refusal(key, found, verb)
+        actual = settings.get(key, value)
+        if actual.strip().lower() != value.lower():
+            raise _refusal(key, actual, verb)
 
 
-def _refusal(key: str, found: str, verb: str) -> UnsupportedError:
+def _refusal(key: str, actual: str, verb: str) -> UnsupportedError:
     return UnsupportedError(
-        f"the Spark session has {key} = {found}, with which Spark may {verb} other rows; lakeconf cannot override it "
+        f"the Spark session has {key} = {actual}, with which Spark may {verb} other rows; lakeconf cannot override it "
         "on Spark Connect",
         hint=f"reset it: spark.conf.unset({key!r}); or use another session: store.open(spark.newSession())",
     )
@@ -112,9 +119,9 @@ class ConnectSource:
         if len(self._files) < len(files):
             twice, _ = Counter(file.path for file in files).most_common(1)[0]
             raise StorageError(f"the catalog lists {twice} twice, and Spark would read it once")
-        found = self._listing(files) if files else {}
+        listing = self._listing(files) if files else {}
         for file in files:
-            listed = found.get(_key(spark_uri(file.path)))
+            listed = listing.get(_key(spark_uri(file.path)))
             if listed is None:
                 raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint=_DUCKDB)
             check_size(file, listed.size)
@@ -173,15 +180,15 @@ def _key(uri: str) -> str:
     return re.sub("^file:/+", "/", uri)
 
 
-def _plain(found: DataType) -> DataType:
+def _plain(data_type: DataType) -> DataType:
     """A type without nullability and metadata."""
-    if isinstance(found, StructType):
-        return StructType([StructField(field.name, _plain(field.dataType)) for field in found.fields])
-    if isinstance(found, ArrayType):
-        return ArrayType(_plain(found.elementType))
-    if isinstance(found, MapType):
-        return MapType(_plain(found.keyType), _plain(found.valueType))
-    return found
+    if isinstance(data_type, StructType):
+        return StructType([StructField(field.name, _plain(field.dataType)) for field in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_plain(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_plain(data_type.keyType), _plain(data_type.valueType))
+    return data_type
 
 
 def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
@@ -234,7 +241,7 @@ def _divided(plan: ScanPlan) -> tuple[list[DataFile], list[DataFile]]:
     for file in plan.files:
         is_plain = file.encryption_key is None and file.snapshot_filter is None
         is_whole = file.delete_file is None and not file.inlined_deletes
-        places: Sequence[Found | None] = assumed
+        places: Sequence[ColumnPlace | None] = assumed
         if file.mapping_id is not None:
             places = mapped_places(plan, file, contents[file.path].children) if file.path in contents else (None,)
         same = all(place in (None, at) for place, at in zip(places, assumed, strict=False)) and any(places)
@@ -272,14 +279,14 @@ def _check_types(parts: Sequence[DataFrame], schema: StructType) -> None:
     planned = _plain(schema)
     for part in parts:
         try:
-            found = part.schema
+            part_schema = part.schema
         except PySparkException as error:
             raise UnsupportedError(
                 f"Spark cannot read files of the table: {first_line(error)}", hint=_DUCKDB
             ) from error
-        if _plain(found) != planned:
+        if _plain(part_schema) != planned:
             raise UnsupportedError(
-                f"Spark would read files of the table as {found.simpleString()}, but the table is "
+                f"Spark would read files of the table as {part_schema.simpleString()}, but the table is "
                 f"{schema.simpleString()}",
                 hint="read the table with DuckDB, and report this as a bug of lakeconf",
             )

@@ -86,17 +86,17 @@ def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: 
 
 def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
     """The rows that changed in the range: the key of the change, followed by the table's columns."""
-    wanted = rows.where(F.col(snapshot).between(plan.since, plan.until))
+    changed = rows.where(F.col(snapshot).between(plan.since, plan.until))
     if plan.compactions:
-        wanted = wanted.where(~F.col(snapshot).isin(*plan.compactions))
+        changed = changed.where(~F.col(snapshot).isin(*plan.compactions))
     key = (F.col(snapshot).alias("snapshot_id"), F.col(engine.ROW_ID).alias("rowid"))
-    return wanted.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
+    return changed.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
 
 
 def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot: str) -> list[DataFrame]:
     """The inlined rows whose snapshot in a column is in the range."""
-    found = rows.column(snapshot).to_pylist()
-    within = [version is not None and plan.since <= version <= plan.until for version in found]
+    versions = rows.column(snapshot).to_pylist()
+    within = [version is not None and plan.since <= version <= plan.until for version in versions]
     chosen = rows.filter(pa.array(within, pa.bool_()))
     if not chosen.num_rows:
         return []
@@ -157,6 +157,6 @@ def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]
             "begin": pa.array([begin for _, begin in owners.values()], pa.int64()),
         }
     )
-    found = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
-    joined = join_known(found, private.createDataFrame(table), "file", "begin")
+    positions = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
+    joined = join_known(positions, private.createDataFrame(table), "file", "begin")
     return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

@@ -180,15 +180,15 @@ def remembered(
 ) -> list[Stored]:
     """The schema of each file; reads only those that this process does not know."""
     # Another thread may remove any of them from the cache at any time.
-    known = {file: found for file in files if (found := _cache.get(file)) is not None}
-    unknown = [file for file in files if file not in known]
+    schemas = {file: schema for file in files if (schema := _cache.get(file)) is not None}
+    unknown = [file for file in files if file not in schemas]
     read_now = dict(zip(unknown, read(unknown), strict=True)) if unknown else {}
-    known |= read_now
+    schemas |= read_now
     with _cache_lock:
         _cache.update(read_now)
         while len(_cache) > _CACHED_FILES:
             _cache.popitem(last=False)
-    return [known[file] for file in files]
+    return [schemas[file] for file in files]
 
 
 # Java puts it before the writer of a file whose dates and times Spark converts from a former calendar; DuckDB does not.

@@ -19,7 +19,7 @@ from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
 from lakeconf.engines.spark.read.column_reader import (
     IN_PATH,
     ROW_INDEX,
-    Found,
+    ColumnPlace,
     assumed,
     by_field_id,
     by_name,
@@ -64,7 +64,7 @@ def _schema(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> Store
 
 def _fields(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> tuple[Stored, ...] | None:
     """The columns that a mapping has; None if it is not sufficient for one of them."""
-    found = []
+    fields = []
     by_id = {mapping.field_id: mapping for mapping in mappings if not mapping.in_path}
     for column in columns:
         if column.field_id in by_id:
@@ -74,15 +74,15 @@ def _fields(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> tuple
             needed = min(len(column.children), 1) if column.type == "struct" else len(column.children)
             if children is None or len(children) < needed:
                 return None
-            found.append(Stored(mapping.source_name, None, column.type, children))
-    return tuple(found)
+            fields.append(Stored(mapping.source_name, None, column.type, children))
+    return tuple(fields)
 
 
 @dataclass(frozen=True)
 class Group:
     """Files that are read in the same way."""
 
-    places: tuple[Found | None, ...]  # location of each column of the plan in the files; None if they lack it
+    places: tuple[ColumnPlace | None, ...]  # location of each column of the plan in the files; None if they lack it
     is_mapped: bool  # True if their columns are matched by name
     is_assumed: bool  # True if their footers have not been read
     by_duckdb: bool  # True if Spark's reader cannot read them, and DuckDB does
@@ -95,14 +95,14 @@ class Group:
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
     contents = _contents(private, plan)
-    found: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
+    alike: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in plan.files:
         # Equal schemas are one object.
         schema = id(contents.get(file.path))
         state = (file.encryption_key is None, _has_deletes(file), _has_vector(file), file.snapshot_filter)
-        found[schema, file.mapping_id, state].append(file)
+        alike[schema, file.mapping_id, state].append(file)
     merged: defaultdict[Group, list[DataFile]] = defaultdict(list)
-    for files in found.values():
+    for files in alike.values():
         merged[_group(plan, files[0], contents.get(files[0].path))] += files
     return [replace(group, files=tuple(files)) for group, files in merged.items()]
 
@@ -144,11 +144,11 @@ def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
         for file in plan.files
         if (look or file.mapping_id is not None) and file.encryption_key is None and file.path not in contents
     ]
-    known = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
-    return contents | {file.path: stored for file, stored in zip(opened, known, strict=True)}
+    schemas = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
+    return contents | {file.path: stored for file, stored in zip(opened, schemas, strict=True)}
 
 
-def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[ColumnPlace | None, ...]:
     if file.mapping_id is None:
         if fields and all(field.field_id is None for field in fields):
             raise UnsupportedError(
@@ -160,7 +160,7 @@ def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[F
     return mapped_places(plan, file, fields)
 
 
-def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[ColumnPlace | None, ...]:
     """The location of each column of the plan in a file with a name mapping."""
     assert file.mapping_id is not None  # noqa: S101 - the caller has checked it
     mappings = plan.name_mappings[file.mapping_id]
@@ -172,7 +172,7 @@ def _has_readable_types(plan: ScanPlan) -> bool:
     return reads_file_with(plan.table.types)
 
 
-def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+def is_readable(plan: ScanPlan, places: Sequence[ColumnPlace | None]) -> bool:
     """True if Spark's reader returns what DuckDB returns for columns at these places."""
     if not _has_readable_types(plan):
         return False
@@ -190,7 +190,7 @@ def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     )
 
 
-def _has_milliseconds(place: Found) -> bool:
+def _has_milliseconds(place: ColumnPlace) -> bool:
     """True if timestamps are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
     return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)
 

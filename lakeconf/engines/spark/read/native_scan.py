@@ -230,12 +230,12 @@ def _columns(
 ) -> list[SparkColumn]:
     """The columns of the plan, in their Spark types, with their names and without metadata."""
     values: list[SparkColumn] = []
-    made = Columns(private)
+    factory = Columns(private)
     for column, place, how in zip(columns, group.places, readings, strict=True):
-        value = missing(column) if place is None else made.named(quoted(place.name if how else path_value(column)))
+        value = missing(column) if place is None else factory.named(quoted(place.name if how else path_value(column)))
         if how is not None and how.convert is not None:
             value = how.convert(value)
-        values.append(made.renamed(value, column.name))
+        values.append(factory.renamed(value, column.name))
     return values
 
 
@@ -298,8 +298,8 @@ def to_spark(predicate: Predicate) -> SparkColumn:
         column, values = _sides(predicate.column, predicate.values)
         return column.isin(values)
     column, (value,) = _sides(predicate.column, (predicate.value,))
-    found: SparkColumn = _OPERATORS[predicate.operator](column, value)
-    return found
+    condition: SparkColumn = _OPERATORS[predicate.operator](column, value)
+    return condition
 
 
 def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[SparkColumn]]:
@@ -359,13 +359,13 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
             frame = private.read.options(mergeSchema="true", **OPTIONS).parquet(*spark_paths(paths))
             if has_user_types(frame):  # a file names any class that it likes
                 return None
-            found = duckdb_schema(frame)
+            inferred = duckdb_schema(frame)
             # Spark leaves out files that are missing while it lists them, and those whose names it ignores.
             if len(frame.inputFiles()) != len(paths):
                 return None
         except (LakeconfError, PySparkException, Py4JJavaError):
             return None
-        return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None
+        return rebind(frame.select(*map(quoted, types)), spark) if _plain(inferred) == _plain(types) else None
 
 
 def _plain(types: Mapping[str, str]) -> dict[str, str]:

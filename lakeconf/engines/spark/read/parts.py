@@ -117,9 +117,9 @@ def changes_sql(connection: Connection, part: Changes) -> str:
     )
 
 
-def check_mapped(columns: Sequence[Column], found: Sequence[Column]) -> None:
+def check_mapped(columns: Sequence[Column], existing: Sequence[Column]) -> None:
     """Checks that rows with some columns can be returned with other columns of the same table."""
-    by_id = {column.field_id: column for column in found}
+    by_id = {column.field_id: column for column in existing}
     for column in columns:
         now = by_id.get(column.field_id)
         if now is not None and now.type != column.type and now.type not in column.former_types:
@@ -139,9 +139,9 @@ def constant_sql(text: str | None, column: Column) -> str:
     return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"
 
 
-def _value(column: Column, found: Sequence[Column]) -> str:
+def _value(column: Column, end_columns: Sequence[Column]) -> str:
     """A column of the query, from the columns that the table had at the end of the range."""
-    now = next((one for one in found if one.field_id == column.field_id), None)
+    now = next((end_column for end_column in end_columns if end_column.field_id == column.field_id), None)
     if now is None:
         value = constant_sql(column.initial_default, column)
     elif now.type != column.type:
@@ -221,13 +221,17 @@ def _place_deletes(connection: Connection, plan: ChangesPlan) -> None:
     queries += (
         [f"SELECT * FROM (VALUES {', '.join(places)}) AS places(filename, position, deleted_at)"] if places else []
     )
-    found = " UNION ALL ".join(queries) or "SELECT '' AS filename, 0 AS position, 0 AS deleted_at LIMIT 0"
+    positions = " UNION ALL ".join(queries) or "SELECT '' AS filename, 0 AS position, 0 AS deleted_at LIMIT 0"
     connection.execute(
         f"CREATE TEMP TABLE {_DELETED} AS SELECT filename, CAST(position AS BIGINT) AS "
-        f"file_row_number, CAST(min(deleted_at) AS BIGINT) AS deleted_at FROM ({found}) GROUP BY ALL"
+        f"file_row_number, CAST(min(deleted_at) AS BIGINT) AS deleted_at FROM ({positions}) GROUP BY ALL"
     )
     connection.execute(f"CREATE TEMP TABLE {_ENDED} (filename VARCHAR, ended_at BIGINT)")
-    ends = [f"({literal(one.path)}, {one.end_snapshot})" for one in plan.deletes if one.end_snapshot is not None]
+    ends = [
+        f"({literal(deletes.path)}, {deletes.end_snapshot})"
+        for deletes in plan.deletes
+        if deletes.end_snapshot is not None
+    ]
     if ends:
         connection.execute(f"INSERT INTO temp.main.{_ENDED} VALUES {', '.join(ends)}")
 
@@ -284,8 +288,8 @@ def _scan_sql(part: Files, source: str) -> str:
     inner = [_names(plan.table.columns)]
     if part.row_ids:
         ids = ", ".join(f"{literal(file.path)}: {file.data_file_id}" for file in plan.files)
-        known = f"coalesce(MAP {{{ids}}}[filename], error('an unknown file: ' || filename))::BIGINT"
-        sources = {ROW_ID: "rowid", SNAPSHOT_ID: "snapshot_id", FILENAME: "filename", FILE_ID: known}
+        file_id = f"coalesce(MAP {{{ids}}}[filename], error('an unknown file: ' || filename))::BIGINT"
+        sources = {ROW_ID: "rowid", SNAPSHOT_ID: "snapshot_id", FILENAME: "filename", FILE_ID: file_id}
         sources[FILE_ROW_NUMBER] = "file_row_number"
         inner += [f"{sql} AS {name}" for name, sql in sources.items()]
         values += sources

@@ -175,11 +175,11 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
     return leaf_type(stored, column.name), lambda value: value.cast(target)
 
 
-def casts_alike(stored: str, wanted: str) -> bool:
+def casts_alike(stored: str, target: str) -> bool:
     """True if Spark's cast returns the same value as DuckDB's."""
     if _WHOLE.fullmatch(stored):
-        numeric = integer_bits(wanted) or decimal_digits(wanted)
-        return bool(numeric) or wanted == "boolean" or has(wanted, Fact.FLOAT)
+        numeric = integer_bits(target) or decimal_digits(target)
+        return bool(numeric) or target == "boolean" or has(target, Fact.FLOAT)
     if decimal_digits(stored):
-        return decimal_digits(wanted) is not None
-    return (stored, wanted) == ("float32", "float64") or (stored == "date" and wanted in _NAIVE)
+        return decimal_digits(target) is not None
+    return (stored, target) == ("float32", "float64") or (stored == "date" and target in _NAIVE)

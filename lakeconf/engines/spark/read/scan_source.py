@@ -36,14 +36,14 @@ def file_number() -> Column:
 def of_file(private: SparkSession, values: Sequence[int]) -> Column:
     """A property of a row's file; a row of an unknown file fails the job."""
     content = struct.pack(f"<{len(values)}q", *values)
-    known = file_number().between(F.lit(0), F.lit(len(values) - 1))
-    found = F.get(long_array(private, content), file_number().cast("int"))
-    return F.when(known, found).otherwise(F.expr(FAILURE))
+    is_known = file_number().between(F.lit(0), F.lit(len(values) - 1))
+    value = F.get(long_array(private, content), file_number().cast("int"))
+    return F.when(is_known, value).otherwise(F.expr(FAILURE))
 
 
-def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
+def join_known(frame: DataFrame, properties: DataFrame, key: str, number: str) -> DataFrame:
     """Adds the properties of its file to each row; a row of an unknown file fails the job."""
-    joined = frame.join(F.broadcast(known), key, "left")
+    joined = frame.join(F.broadcast(properties), key, "left")
     return joined.where(F.col(number).isNotNull() | F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))
 
 
@@ -51,10 +51,10 @@ def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: Struc
     """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts."""
     planned = schema_type(private, schema)
     for part in parts:
-        found = frame_type(part)
-        if found != planned:
+        part_type = frame_type(part)
+        if part_type != planned:
             raise UnsupportedError(
-                f"Spark would read files of the table as {found}, but the table is {planned}",
+                f"Spark would read files of the table as {part_type}, but the table is {planned}",
                 hint="read the table with DuckDB, and report this as a bug of lakeconf",
             )
 

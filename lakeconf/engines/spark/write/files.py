@@ -104,11 +104,11 @@ def _values_sql(number: int, key: FolderKey) -> str:
 
 
 @contextmanager
-def placed(storage: LakeStorage, found: Mapping[str, str], request: StagingRequest) -> Iterator[dict[str, str]]:
+def placed(storage: LakeStorage, folder_of: Mapping[str, str], request: StagingRequest) -> Iterator[dict[str, str]]:
     """Moves staged files to their folders, and removes them if the block raises."""
     moved = {
-        path: placed_path(request.table, found[path], request.token, number)
-        for number, path in enumerate(sorted(found))
+        path: placed_path(request.table, folder_of[path], request.token, number)
+        for number, path in enumerate(sorted(folder_of))
     }
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -173,7 +173,7 @@ def _staged(
     """Decides how the commit uses files: it registers them, or inserts their rows."""
     types, folder = request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
-    filled = [path for path, found in files.items() if found]
+    filled = [path for path, rows in files.items() if rows]
     if not filled:
         remove_folder(storage.spark, folder)
         return no_rows(request)
@@ -181,10 +181,10 @@ def _staged(
     for path in files.keys() - set(filled):
         remove_folder(storage.spark, path)
     writer = storage.writer
-    found = folders(writer, filled, keys) if keys else {}
-    if found:
-        left = [path for path in filled if path not in found]
-        with placed(storage, found, request) as moved:
+    folder_of = folders(writer, filled, keys) if keys else {}
+    if folder_of:
+        left = [path for path in filled if path not in folder_of]
+        with placed(storage, folder_of, request) as moved:
             source = staged_source(writer, [*moved.values(), *left], types)
             rest = staged_source(writer, left, types) if left else None
             return Staged(source, tuple(moved.values()), rest, folder=folder, row_count=count)
@@ -212,9 +212,9 @@ def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest,
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
     """The query that reads staged files and casts them to a table's types."""
     files = files_sql("read_parquet", paths)
-    found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
-    source = f"SELECT {exact_casts(found, types)} FROM {files}"
-    rounded = rounded_columns(found, types)
+    file_types = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
+    source = f"SELECT {exact_casts(file_types, types)} FROM {files}"
+    rounded = rounded_columns(file_types, types)
     if rounded:
         writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
     return source
@@ -222,19 +222,19 @@ def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, 
 
 def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo) -> SparkColumn:
     """A column as it is written, with the table's type, name and field ids."""
-    value, found = F.col(quoted(name)), frame.schema[name].dataType
+    value, data_type = F.col(quoted(name)), frame.schema[name].dataType
     # The type of each value is known here: Spark would analyse the frame again for each column.
     if is_shared(column):
-        wanted = _stored(column)
-        if found != wanted:  # the types of nested fields have their field ids
-            value, found = in_order(value, found, wanted).cast(wanted), wanted
-    elif isinstance(found, NullType):
+        target = _stored(column)
+        if data_type != target:  # the types of nested fields have their field ids
+            value, data_type = in_order(value, data_type, target).cast(target), target
+    elif isinstance(data_type, NullType):
         # Parquet has no null type; DuckDB casts text to every type.
-        value, found = value.cast("string"), StringType()
-    value = without_placeholders(value, found, column.name)
+        value, data_type = value.cast("string"), StringType()
+    value = without_placeholders(value, data_type, column.name)
     if not column.nullable:
         message = f"{NULL_FOUND} {not_null_violation(column.name, table.full_name).message}"
-        value = F.coalesce(value, F.raise_error(F.lit(message)).cast(found))
+        value = F.coalesce(value, F.raise_error(F.lit(message)).cast(data_type))
     return value.alias(column.name, metadata={FIELD_ID: column.field_id})
 
 

@@ -77,8 +77,8 @@ def _checked(rows: DataFrame) -> DataFrame:
 def _value(frame: DataFrame, name: str, column: Column) -> SparkColumn:
     value = F.col(quoted(name))
     if is_shared(column):
-        wanted = spark_type(column)
-        value = in_order(value, frame.schema[name].dataType, wanted).cast(wanted)
+        target = spark_type(column)
+        value = in_order(value, frame.schema[name].dataType, target).cast(target)
     return value.alias(column.name)
 
 
@@ -96,9 +96,9 @@ def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingReques
         paths: dict[int, str] = {}
         written = storage.write(ordered, request, by=[FILE_ID], temporary=True)
         for path in written:
-            found = _FOLDER.search(path)
+            match = _FOLDER.search(path)
             # A task without rows writes a file too, outside these folders.
-            if found is not None and paths.setdefault(int(found[1]), path) != path:
+            if match is not None and paths.setdefault(int(match[1]), path) != path:
                 raise SparkError(f"Spark divided the deleted positions of one data file of {request.table.full_name}")
     folder = staging_folder(request.table, request.token)
     staged = Staged("", tuple(written), folder=folder, announced=False, row_count=0, keeps_files=False)

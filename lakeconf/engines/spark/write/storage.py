@@ -85,26 +85,26 @@ def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
             spark.sparkContext.cancelJobsWithTag(tag)
 
 
-def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
+def in_order(value: Column, source: DataType, target: DataType) -> Column:
     """The value with the fields of its structs, in another order; decimals that a DOUBLE holds, as such."""
-    if _is_in_order(found, wanted):
+    if _is_in_order(source, target):
         return value
-    if isinstance(found, DecimalType):
-        cast = value.cast(wanted)
+    if isinstance(source, DecimalType):
+        cast = value.cast(target)
         message = F.lit(f"{REFUSED_VALUE} a DECIMAL has values that DOUBLE would round")
-        return F.when(cast.try_cast(found).eqNullSafe(value), cast).otherwise(F.raise_error(message).cast(wanted))
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
-        given = {folded(field.name): field for field in found.fields}
+        return F.when(cast.try_cast(source).eqNullSafe(value), cast).otherwise(F.raise_error(message).cast(target))
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        source_fields = {folded(field.name): field for field in source.fields}
         fields = []
-        for field in wanted.fields:
-            same = given[folded(field.name)]
+        for field in target.fields:
+            same = source_fields[folded(field.name)]
             fields.append(in_order(value.getField(same.name), same.dataType, field.dataType).alias(field.name))
         return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        items = found.elementType, wanted.elementType
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        items = source.elementType, target.elementType
         return F.transform(value, lambda item: in_order(item, *items))
-    if isinstance(found, MapType) and isinstance(wanted, MapType):
-        keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
         if not _is_in_order(*keys):
             value = F.transform_keys(value, lambda key, _: in_order(key, *keys))
         if not _is_in_order(*values):
@@ -112,40 +112,40 @@ def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
     return value
 
 
-def _is_in_order(found: DataType, wanted: DataType) -> bool:
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
-        names = [[folded(name) for name in type_.fieldNames()] for type_ in (found, wanted)]
-        pairs = zip(found.fields, wanted.fields, strict=False)
-        return names[0] == names[1] and all(_is_in_order(one.dataType, other.dataType) for one, other in pairs)
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        return _is_in_order(found.elementType, wanted.elementType)
-    if isinstance(found, MapType) and isinstance(wanted, MapType):
-        return _is_in_order(found.keyType, wanted.keyType) and _is_in_order(found.valueType, wanted.valueType)
-    return not (isinstance(found, DecimalType) and isinstance(wanted, DoubleType))
+def _is_in_order(source: DataType, target: DataType) -> bool:
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        names = [[folded(name) for name in type_.fieldNames()] for type_ in (source, target)]
+        pairs = zip(source.fields, target.fields, strict=False)
+        return names[0] == names[1] and all(_is_in_order(left.dataType, right.dataType) for left, right in pairs)
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        return _is_in_order(source.elementType, target.elementType)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        return _is_in_order(source.keyType, target.keyType) and _is_in_order(source.valueType, target.valueType)
+    return not (isinstance(source, DecimalType) and isinstance(target, DoubleType))
 
 
 _NO = "false"
 
 
-def without_placeholders(value: Column, found: DataType, name: str) -> Column:
+def without_placeholders(value: Column, data_type: DataType, name: str) -> Column:
     """The value; a string in it that DuckLake would replace fails the job."""
-    holds = _holds(value, found)
+    holds = _holds(value, data_type)
     if holds is None:
         return value
     return F.when(holds, F.raise_error(F.lit(placeholder_message(name)))).otherwise(value)
 
 
-def _holds(value: Column, found: DataType) -> Column | None:
+def _holds(value: Column, data_type: DataType) -> Column | None:
     """The condition that a value contains such a string at any depth; None if its type has no string."""
-    if isinstance(found, (StringType, BinaryType)):
-        text = value if found == StringType() else value.cast("string")
+    if isinstance(data_type, (StringType, BinaryType)):
+        text = value if data_type == StringType() else value.cast("string")
         return text.contains("{") & text.rlike(PLACEHOLDER)
-    if isinstance(found, StructType):
-        parts = [_holds(value.getField(field.name), field.dataType) for field in found.fields]
-    elif isinstance(found, ArrayType):
-        parts = [_any(value, found.elementType)]
-    elif isinstance(found, MapType):
-        parts = [_any(F.map_keys(value), found.keyType), _any(F.map_values(value), found.valueType)]
+    if isinstance(data_type, StructType):
+        parts = [_holds(value.getField(field.name), field.dataType) for field in data_type.fields]
+    elif isinstance(data_type, ArrayType):
+        parts = [_any(value, data_type.elementType)]
+    elif isinstance(data_type, MapType):
+        parts = [_any(F.map_keys(value), data_type.keyType), _any(F.map_values(value), data_type.valueType)]
     else:
         return None
     conditions = [F.coalesce(part, F.expr(_NO)) for part in parts if part is not None]
@@ -163,8 +163,8 @@ def _any(values: Column, element: DataType) -> Column | None:
         return None
 
     def condition(value: Column) -> Column:
-        found = _holds(value, element)
-        return F.expr(_NO) if found is None else F.coalesce(found, F.expr(_NO))
+        holds = _holds(value, element)
+        return F.expr(_NO) if holds is None else F.coalesce(holds, F.expr(_NO))
 
     return F.exists(values, condition)
 
@@ -253,8 +253,8 @@ def translated(error: BaseException) -> BaseException:
         return unread
     text = str(error)
     if NULL_FOUND in text:
-        found = text.partition(NULL_FOUND)[2].splitlines()[0].strip()
-        return SchemaError(found, hint=not_null_violation("", "").hint)
+        message = text.partition(NULL_FOUND)[2].splitlines()[0].strip()
+        return SchemaError(message, hint=not_null_violation("", "").hint)
     refused = refused_value(text)
     if refused is not None:
         return refused
