@@ -36,14 +36,14 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     if server is None:
         return ()
     database = reader.metadata_database
-    found = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
+    identifiers = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
     try:
-        found.append(_ask(reader, server.server_id(database)))
+        identifiers.append(_ask(reader, server.server_id(database)))
     except ConnectionFailed:
         raise  # otherwise the marker would name another place
     except LakeconfError:
-        found.append("server not known")  # the role lacks the privilege
-    return (" of ".join(found),)
+        identifiers.append("server not known")  # the role lacks the privilege
+    return (" of ".join(identifiers),)
 
 
 def neighbours(backend: MetadataBackend) -> Sequence[str]:
@@ -100,8 +100,8 @@ class LakeGuard:
         if self._locks is None:
             yield None
             return
-        with self._locks.shared() as held, self._counted():
-            yield held
+        with self._locks.shared() as lock, self._counted():
+            yield lock
 
     @contextlib.contextmanager
     def removing(self, *, force: bool = False) -> Iterator[None]:
