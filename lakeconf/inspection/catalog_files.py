@@ -123,7 +123,7 @@ def _path(root: str, row: Sequence[Any]) -> str:
 def _listed(connection: Connection, root: str) -> frozenset[str]:
     if "://" not in root:
         # DuckDB reads some characters of the path as a pattern.
-        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-        return frozenset(path.as_posix() for path in found if path.suffix in _SUFFIXES)
+        paths = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        return frozenset(path.as_posix() for path in paths if path.suffix in _SUFFIXES)
     rows = connection.rows(listing_sql(root, "**"))
     return frozenset(str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES)

@@ -63,8 +63,8 @@ class Verification:
         lines.append(_line("rows", str(self.duckdb_rows), str(self.spark_rows)))
         lines += [_column_line(column) for column in self.columns]
         lines += [
-            f"  wrong number of rows: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
-            for found in self.wrong_counts
+            f"  wrong number of rows: {count.file_rows} in {escaped(count.path)}, {count.catalog_rows} in the catalog"
+            for count in self.wrong_counts
         ]
         if self.lost_deletes:
             lines.append(
@@ -88,13 +88,13 @@ def verify(lake: Lake, table: str) -> Verification:
     session, snapshot_id = lake._session, lake.snapshot_id  # noqa: SLF001 - reads by its engine
     plan = plan_scan(session.reader, table, snapshot_id, [])
     wrong_counts = _wrong_counts(session.reader, plan.table.full_name, plan.files)
-    found = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
+    comparison = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
     return Verification(
         table=plan.table.full_name,
         snapshot_id=snapshot_id,
-        duckdb_rows=found.duckdb_rows,
-        spark_rows=found.spark_rows,
-        columns=found.columns,
+        duckdb_rows=comparison.duckdb_rows,
+        spark_rows=comparison.spark_rows,
+        columns=comparison.columns,
         wrong_counts=wrong_counts,
         lost_deletes=lost_deletes(session.reader, snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
         repeated_ids=_repeated_ids(session.reader, plan.table, snapshot_id),
