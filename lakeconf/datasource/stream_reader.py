@@ -69,8 +69,8 @@ def latest_offset(
                 hint=f"{_RESTART}; this helps if the catalog was restored from a backup",
             )
         table = _same_table(lake, latest, start)
-        found = selected(table, options.names)
-        if [column.shape for column in found] != [column.shape for column in columns]:
+        current = selected(table, options.names)
+        if [column.shape for column in current] != [column.shape for column in columns]:
             raise SchemaError(
                 f"the columns of {table.full_name} have changed since the stream started",
                 hint="start the stream again, with the same checkpoint, to read with the new columns",
@@ -119,8 +119,8 @@ def _offset(lake: Opened, snapshot_id: int, table_id: int) -> dict[str, Any]:
 def _time(lake: Opened, snapshot_id: int) -> int | None:
     """The time of a snapshot in microseconds; None if it has expired or never existed."""
     with lake.session.reader.transaction() as transaction:
-        found = transaction.rows(_TIME, [snapshot_id])
-    return found[0][0] if found else None
+        rows = transaction.rows(_TIME, [snapshot_id])
+    return rows[0][0] if rows else None
 
 
 def _check_lake(lake: Opened, offset: Offset) -> None:
@@ -143,13 +143,13 @@ def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
     """The table at the end of the first batch."""
     reader, options = lake.session.reader, lake.options
     table = _table_then(lake, end)
-    found = selected(table, options.names)
-    if [column.shape for column in found] != [column.shape for column in columns]:
+    current = selected(table, options.names)
+    if [column.shape for column in current] != [column.shape for column in columns]:
         raise SchemaError(
             f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
         )
     return parts_of(
-        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), found
+        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), current
     )
 
 
