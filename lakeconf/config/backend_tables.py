@@ -99,13 +99,13 @@ _ALIASES = {
 }
 
 
-def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
+def unknown_key_hint(key: str, keys: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
-    known = tuple(known)
-    if key in _LIBPQ and "secret_parameters" in known:
+    keys = tuple(keys)
+    if key in _LIBPQ and "secret_parameters" in keys:
         return f"write secret_parameters = {{ {key} = … }}"
     alias = _ALIASES.get(key.lower().removeprefix("aws_"), key)
-    return suggestion(alias if alias in known else key, known, f"use one of: {', '.join(known)}")
+    return suggestion(alias if alias in keys else key, keys, f"use one of: {', '.join(keys)}")
 
 
 def _model(
@@ -157,7 +157,7 @@ def _types_in(annotation: Any) -> set[type]:
     if typing.get_origin(annotation) is Annotated:
         return _types_in(typing.get_args(annotation)[0])
     inner = typing.get_args(annotation)
-    return {found for part in inner for found in _types_in(part)} if inner else {annotation}
+    return {inner_type for part in inner for inner_type in _types_in(part)} if inner else {annotation}
 
 
 def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
@@ -166,12 +166,12 @@ def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[Backen
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
     faults: dict[tuple[str, ...], _Fault] = {}
-    for found in errors:
+    for detail in errors:
         # Below a key of secret_parameters, pydantic reports one error for each member of the union.
-        key = tuple(str(part) for part in found["loc"][:2])
-        context = found.get("ctx", {})
-        text = str(context["error"]) if "error" in context else found["msg"]
-        kind = "parameter" if key in faults and len(key) > 1 else found["type"]
+        key = tuple(str(part) for part in detail["loc"][:2])
+        context = detail.get("ctx", {})
+        text = str(context["error"]) if "error" in context else detail["msg"]
+        kind = "parameter" if key in faults and len(key) > 1 else detail["type"]
         faults[key] = _Fault(kind, key, text, context)
     # Report a misspelt key once, not again as a missing key.
     unknown = [fault.key[0] for fault in faults.values() if fault.kind == "extra_forbidden"]
@@ -217,12 +217,12 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
     if any((section, key) in draft.unresolved for key in named):
         return
     table = dotted(("stores", draft.name, section))
-    hint, wanted = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
+    hint, first_key = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
     if "keys" not in fault.context:
         named, hint = [], f"change the keys of [{table}]"
     elif hint is not None:
         hint = hint.replace("{table}", table)
-    elif wanted is not None:
-        hint = field_fix(wanted, model.model_fields[wanted])
+    elif first_key is not None:
+        hint = field_fix(first_key, model.model_fields[first_key])
     code = Code.CREDENTIALS if fault.context.get("credentials") else Code.FIELDS
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)

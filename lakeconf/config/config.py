@@ -62,8 +62,8 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
     except ConfigError as error:
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
-    found = [problem for name in names for problem in config.reading(name).problems]
-    return in_order([*config.problems, *found, *config.checked(names)])
+    of_stores = [problem for name in names for problem in config.reading(name).problems]
+    return in_order([*config.problems, *of_stores, *config.checked(names)])
 
 
 def read(source: FilePath | Table | None, *, trusted: bool = True) -> Config:
@@ -129,15 +129,15 @@ class Config:
         Raises:
             ConfigError: `default_store` references an unset variable or does not name a store.
         """
-        given = self._source.data.get("default_store")
-        if given is None:
+        default = self._source.data.get("default_store")
+        if default is None:
             return next(iter(self._tables)) if len(self._tables) == 1 else None
         key = ("default_store",)
-        if not isinstance(given, str):
-            message = f"must be a string, not {type_name(given)}"
+        if not isinstance(default, str):
+            message = f"must be a string, not {type_name(default)}"
             hint = "write the name of a store in quotes"
             raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
-        expansion = expand(given, self._environment or {})
+        expansion = expand(default, self._environment or {})
         if self._environment is None and expansion.variables:
             return None
         if expansion.faults:
@@ -145,7 +145,7 @@ class Config:
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
         if self._tables and expansion.text not in self._tables:
             # The value of a variable is neither shown nor used for a suggestion: the file may be untrusted.
-            raise ConfigError([self._unknown_store(given, key)])
+            raise ConfigError([self._unknown_store(default, key)])
         return expansion.text
 
     @property
@@ -165,8 +165,8 @@ class Config:
     @property
     def pipeline(self) -> Table:
         """The table `[pipeline]` as written in the file; empty if it is missing."""
-        found = self._source.data.get("pipeline")
-        return found if isinstance(found, Mapping) else {}
+        table = self._source.data.get("pipeline")
+        return table if isinstance(table, Mapping) else {}
 
     def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
         """Creates a problem with the position of a key."""
@@ -226,14 +226,14 @@ class Config:
             default = None
         secrets = self.secrets
         outlines = (outline_of(self.inheritance, name, is_default=name == default) for name in self.names)
-        return [Outline._make(hidden(tuple(one), secrets)) for one in outlines]
+        return [Outline._make(hidden(tuple(outline), secrets)) for outline in outlines]
 
     def _read(self, name: str) -> Reading:
-        known = self._read_before.get(name)
+        cached = self._read_before.get(name)
         environment = self._environment or {}
-        if known is None or any(environment.get(variable) != value for variable, value in known.variables.items()):
-            known = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
-        return known
+        if cached is None or any(environment.get(variable) != value for variable, value in cached.variables.items()):
+            cached = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
+        return cached
 
     def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
         for secret, other in shared_secrets(self.inheritance, name, self._read):
@@ -256,9 +256,9 @@ class Config:
 
     def _structure(self) -> Iterator[Problem]:
         yield from structure_problems(self._source)
-        given = self._source.data.get("default_store")
+        default = self._source.data.get("default_store")
         # Resolve its variables on access only: they may be unset if the default store is not used.
-        if given is not None and not (isinstance(given, str) and "$" in given):
+        if default is not None and not (isinstance(default, str) and "$" in default):
             yield from self._default_store_problems()
 
     def _default_store_problems(self) -> tuple[Problem, ...]:

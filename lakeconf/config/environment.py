@@ -56,7 +56,7 @@ def expand(text: str, environment: Environment) -> Expansion:
     """Resolves the variables in a value."""
     matches = list(_TOKEN.finditer(text))
     resolved = [_resolve(match, environment) for match in matches]
-    faults = [one for one in resolved if isinstance(one, Fault)]
+    faults = [part for part in resolved if isinstance(part, Fault)]
     following = iter(resolved)
     value = _TOKEN.sub(lambda _: str(next(following)), text) if not faults else ""
     # If a reference is malformed, the other faults are misleading.
@@ -65,12 +65,12 @@ def expand(text: str, environment: Environment) -> Expansion:
     variables = tuple(match["name"] for match in matches if match["name"])
     if not variables:
         return Expansion(value, faults=tuple(faults))
-    found = (variables, tuple(faults), _has_literal(text))
+    details = (variables, tuple(faults), _has_literal(text))
     if len(matches) > 1 or matches[0].span() != (0, len(text)):
-        return Expansion(value, "mixed", *found)
+        return Expansion(value, "mixed", *details)
     if matches[0]["operator"] == ":-":
-        return Expansion(value, "variable" if environment.get(variables[0]) else "default", *found)
-    return Expansion(FromVariable(value, variables[0]), "variable", *found)
+        return Expansion(value, "variable" if environment.get(variables[0]) else "default", *details)
+    return Expansion(FromVariable(value, variables[0]), "variable", *details)
 
 
 def _has_literal(text: str) -> bool:

@@ -86,19 +86,19 @@ def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> Source:
     root = repository_of(here) or here
     folders = [folder for folder in (here, *here.parents) if folder.is_relative_to(root)]
     for folder in folders:
-        found = _in_folder(folder, trusted=trusted)
-        if found is not None:
-            return found
+        in_folder = _in_folder(folder, trusted=trusted)
+        if in_folder is not None:
+            return in_folder
     raise _not_found(", ".join(map(str, folders)))
 
 
 def _explicit(path: Path, why: str, *, trusted: bool) -> Source:
     path = Path(os.path.abspath(path.expanduser()))
     if path.is_dir():
-        found = _in_folder(path, trusted=trusted)
-        if found is None:
+        source = _in_folder(path, trusted=trusted)
+        if source is None:
             raise _not_found(f"{path}{why}")
-        return found
+        return source
     if not path.exists():
         raise failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
     text = _text(path, trusted=trusted)
@@ -134,7 +134,7 @@ def _pyproject(path: Path, text: str, data: Table) -> Source:
 
 def repository_of(folder: Path) -> Path | None:
     """The root of the git repository that contains a folder; None if there is none."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
 
 
 def _text(path: Path, *, trusted: bool) -> str:

@@ -77,18 +77,22 @@ def read_store(
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
-    known = all(is_secret(path) or path[-1] in ("user", "key_id") for path in draft.unresolved)
-    located = store if known and not problems else None
+    is_known = all(is_secret(path) or path[-1] in ("user", "key_id") for path in draft.unresolved)
+    located = store if is_known and not problems else None
     whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
-    made = () if whole is None else tuple(one for one in whole.statements if isinstance(one, CreateSecret))
-    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, made)
+    created = (
+        ()
+        if whole is None
+        else tuple(statement for statement in whole.statements if isinstance(statement, CreateSecret))
+    )
+    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, created)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Sorts problems by position and removes duplicates; problems without a position come first."""
     once: dict[tuple[object, ...], Problem] = {}
-    for found in problems:
-        once.setdefault((found.code, found.line, found.column, found.key, found.message), found)
+    for problem in problems:
+        once.setdefault((problem.code, problem.line, problem.column, problem.key, problem.message), problem)
     return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
@@ -124,10 +128,10 @@ def allowed_name(name: str) -> str:
 
 
 def _committer(draft: Draft) -> str:
-    given = _text(draft, "committer")
-    if given in COMMITTERS:
-        return given
-    if given is not None:
+    committer = _text(draft, "committer")
+    if committer in COMMITTERS:
+        return committer
+    if committer is not None:
         hint = f"use one of: {', '.join(COMMITTERS)}"
         draft.report(Code.WRONG_VALUE, "unknown committer", ("committer",), hint=hint)
     return COMMITTERS[0]
@@ -135,13 +139,13 @@ def _committer(draft: Draft) -> str:
 
 def _options(draft: Draft, table: str) -> dict[str, Any]:
     """The valid options of a table."""
-    given = draft.values.get(table, {})
-    if not isinstance(given, dict):
-        message = f"must be a table, not {type_name(given)}"
+    options = draft.values.get(table, {})
+    if not isinstance(options, dict):
+        message = f"must be a table, not {type_name(options)}"
         draft.report(Code.WRONG_TYPE, message, (table,), hint=f"write {_TABLES[table]}")
         return {}
     checked: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in options.items():
         key, option = (table, name), OPTIONS[table].get(name)
         if key in draft.unresolved and option is not None:
             continue

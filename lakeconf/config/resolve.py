@@ -102,8 +102,8 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
 
 def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
     # Each store in a cycle finds the same cycle: report it once, at the first of them in the file.
-    known = set(members)
-    first = next(name for name in stores if name in known)
+    in_circle = set(members)
+    first = next(name for name in stores if name in in_circle)
     start = members.index(first)
     circle = " -> ".join([*members[start:], *members[:start], first])
     hint = "remove extends from one of these stores"
@@ -223,8 +223,8 @@ class Draft:
         for variable in expansion.variables:
             self.looked_up[variable] = self._environment.get(variable)
         if expansion.kind != "literal":
-            found = (expansion.kind, expansion.variables[0], expansion.has_literal)
-            self.origins[key] = Origin(self.origins[key].place, *found)
+            details = (expansion.kind, expansion.variables[0], expansion.has_literal)
+            self.origins[key] = Origin(self.origins[key].place, *details)
         for fault in expansion.faults:
             if not (self._is_untrusted and fault.code is Code.UNSET_VARIABLE):
                 self.report(fault.code, fault.message, key, hint=fault.hint)
@@ -240,14 +240,14 @@ def secret_texts(stores: Table) -> tuple[str, ...]:
 
 def secrets_of(texts: Iterable[str], environment: Environment) -> tuple[Secret, ...]:
     """Returns the secrets in values, and the value of every variable that a secret contains."""
-    found: dict[Secret, None] = {}
+    secrets: dict[Secret, None] = {}
     for text in texts:
         expansion = expand(text, environment)
         values = [(name, environment.get(name)) for name in expansion.variables]
-        found.update({Secret(value, variable=name): None for name, value in values if value})
+        secrets.update({Secret(value, variable=name): None for name, value in values if value})
         if expansion.text and not expansion.faults:
-            found.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
-    return tuple(found)
+            secrets.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
+    return tuple(secrets)
 
 
 def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
@@ -306,5 +306,5 @@ def secret_names(stores: Inheritance, name: str) -> tuple[str, ...]:
         values = stores.merged(name).values
     except ConfigError:
         return ()
-    found = (_text_at(values, (section, "secret_name")) for section in BACKENDS)
-    return tuple(secret for secret in found if secret is not None)
+    names = (_text_at(values, (section, "secret_name")) for section in BACKENDS)
+    return tuple(secret for secret in names if secret is not None)

@@ -108,9 +108,9 @@ class _Scanner:
         self.hidden += [(*comment.span(), "") for comment in comments]
 
     def _take(self, character: str) -> bool:
-        found = self.text.startswith(character, self.at)
-        self.at += found
-        return found
+        matches = self.text.startswith(character, self.at)
+        self.at += matches
+        return matches
 
     def _skip(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern, re.DOTALL).match(self.text, self.at)
@@ -183,7 +183,7 @@ def drawn(line: int, before: str, after: str) -> str:
 def _one_column_each(text: str) -> str:
     """Escapes the characters that control a terminal or are not one column wide."""
     plain = escaped(text.replace("\t", " ").replace("\r", " "))
-    return "".join(one if _is_one_column(one) else f"\\u{ord(one):04x}" for one in plain)
+    return "".join(character if _is_one_column(character) else f"\\u{ord(character):04x}" for character in plain)
 
 
 def _is_one_column(character: str) -> bool:

@@ -25,21 +25,23 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
             return []
     except ConfigError:
         return []
-    found = list(_of_config(config))
+    problems = list(_of_config(config))
     for name in stores or config.names:
         reading = config.reading(name)
-        found += [
+        problems += [
             *_literal_secrets(config, name, reading),
             *_without_tls(config, reading),
             *_catalog_without_tls(config, name, reading),
         ]
-        found += _bare_dollars(config, name)
+        problems += _bare_dollars(config, name)
     # The secret of an unresolved `$NAME` is a variable with a typing error: one problem, not two.
-    dollars = {one.key for one in found if one.code == Code.BARE_DOLLAR.code}
+    dollars = {problem.key for problem in problems if problem.code == Code.BARE_DOLLAR.code}
     unique = {
-        (one.code, one.key): one for one in found if one.code != Code.LITERAL_SECRET.code or one.key not in dollars
+        (problem.code, problem.key): problem
+        for problem in problems
+        if problem.code != Code.LITERAL_SECRET.code or problem.key not in dollars
     }
-    return sorted(unique.values(), key=lambda one: (one.line or 0, one.column or 0))
+    return sorted(unique.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
 def _of_config(config: Config) -> Iterator[Problem]:
@@ -74,8 +76,8 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
         place = reading.origins["storage_backend", "use_ssl"].place
         origin = reading.origins.get(("storage_backend", "endpoint"))
         # Do not show the value of a variable: the file may be untrusted.
-        known = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
-        message = f"credentials and data go to {known or 'the storage server'} without TLS"
+        shown = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+        message = f"credentials and data go to {shown or 'the storage server'} without TLS"
         yield config.problem(Code.WITHOUT_TLS, message, place, hint="remove use_ssl, or use a server on this machine")
 
 
@@ -85,8 +87,8 @@ def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterat
     if server is None or server.address is None or server.tls_hint is None:
         return
     origin = reading.origins.get(("metadata_backend", "host"))
-    known = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
-    message = f"nothing verifies that the server is {masked(known, config.secrets)}, which gets the password"
+    shown = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+    message = f"nothing verifies that the server is {masked(shown, config.secrets)}, which gets the password"
     place = ("stores", store, "metadata_backend") if origin is None else origin.place
     yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place, hint=server.tls_hint)
 
