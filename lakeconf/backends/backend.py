@@ -126,7 +126,7 @@ class Backend(BaseModel, ABC):
     def _what_is_shown_holds_no_credentials(self) -> Self:
         for name, value in self:
             # A path can have any name, and has no scheme.
-            texts = () if name in self.path_fields() else (one for one in _leaves(value) if isinstance(one, str))
+            texts = () if name in self.path_fields() else (leaf for leaf in _leaves(value) if isinstance(leaf, str))
             if any(holds_credentials(name, text) for text in texts):
                 raise fault(f"{name} contains a user or a password: use separate keys for them", name)
         return self

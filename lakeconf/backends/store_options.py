@@ -95,8 +95,8 @@ def creates_nothing(attach_options: Mapping[str, object]) -> bool:
 def check_options(store: str, table: str, values: Mapping[str, object]) -> None:
     """Checks each option of a table."""
     for key, value in values.items():
-        if (found := option_fault(table, key, value)) is not None:
-            raise StoreError(store, f"{table}.{key}", found.message, hint=found.hint)
+        if (fault := option_fault(table, key, value)) is not None:
+            raise StoreError(store, f"{table}.{key}", fault.message, hint=fault.hint)
 
 
 def check_attach_options(store: str, options: Mapping[str, object], alias: str) -> None:
@@ -142,13 +142,13 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
     if key not in _MAINTENANCE:
         return None
-    found: timedelta | float | None = _duration(str(value))
+    amount: timedelta | float | None = _duration(str(value))
     if key == "memory_limit":
         size = _SIZE.fullmatch(str(value))
-        found = None if size is None else float(size["number"])
-    if found is None:
+        amount = None if size is None else float(size["number"])
+    if amount is None:
         return f"is not {'a size' if key == 'memory_limit' else 'a duration'}"
-    return None if found else "must be more than 0"
+    return None if amount else "must be more than 0"
 
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
@@ -171,10 +171,10 @@ class MaintenanceLimits:
 
 
 def _duration(text: str) -> timedelta | None:
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         return None
-    return timedelta(**{name: int(found[unit] or 0) for unit, name in _UNITS.items()})
+    return timedelta(**{name: int(match[unit] or 0) for unit, name in _UNITS.items()})
 
 
 # The default, today that of `public`; DuckDB's statements; DuckLake's staged commit, if it can.

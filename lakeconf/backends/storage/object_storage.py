@@ -133,8 +133,8 @@ class ObjectStorage(StorageBackend):
         return self
 
     def _canonical(self, name: str, uri: str) -> str:
-        scheme, found, rest = uri.partition("://")
-        if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
+        scheme, separator, rest = uri.partition("://")
+        if not separator or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
             example = f"{self.scheme}://bucket/folder/"
             raise fault(f"{name} must be a URI such as {example}", name, hint=f'write {name} = "{example}"')
         return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
@@ -156,8 +156,8 @@ class ObjectStorage(StorageBackend):
     @property
     def provider(self) -> str | None:
         """The credential provider; None if the credentials are inline."""
-        found = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
-        return None if found is None else str(found)
+        provider = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
+        return None if provider is None else str(provider)
 
     @property
     def creates_secret(self) -> bool:
@@ -207,9 +207,9 @@ class ObjectStorage(StorageBackend):
         return self.endpoint
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
-        found = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
-        given = {**self._s3a_place(), **found, **self.s3_features}
-        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in given.items()}
+        credentials = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
+        settings = {**self._s3a_place(), **credentials, **self.s3_features}
+        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in settings.items()}
 
     def _s3a_place(self) -> dict[str, str | Secret]:
         place: dict[str, str | Secret] = {}
