@@ -100,10 +100,10 @@ def refused_version(text: str) -> str | None:
     return refused and version_sentence(refused["found"], refused["supported"], "the ducklake extension")
 
 
-def version_sentence(found: str, supported: str, by: str) -> str:
+def version_sentence(version: str, supported: str, by: str) -> str:
     """Describes an unsupported catalog version and the fix."""
-    mismatch = f"the catalog has DuckLake version {found}, but {by} supports {supported}"
-    has, needs = _order(found), _order(supported)
+    mismatch = f"the catalog has DuckLake version {version}, but {by} supports {supported}"
+    has, needs = _order(version), _order(supported)
     if has is None or needs is None:
         return f"{mismatch}: check that it is the catalog of a DuckLake"
     if has > needs:
@@ -118,10 +118,10 @@ def _order(version: str) -> tuple[int, int, bool] | None:
 
 def check_placeholders(text: str | None, what: str) -> None:
     """Rejects a string that contains a word that DuckLake replaces."""
-    found = _PLACEHOLDER.search(text or "")
-    if found:
+    match = _PLACEHOLDER.search(text or "")
+    if match:
         raise SchemaError(
-            f"{what} contains {found[0]}, which DuckLake would replace",
+            f"{what} contains {match[0]}, which DuckLake would replace",
             hint="write it differently, for example with a space after the brace",
         )
 
@@ -149,7 +149,7 @@ def commit_json(info: Mapping[str, object], extra: Mapping[str, object]) -> str:
 def escaped_json(text: str) -> str:
     """Rewrites JSON as equivalent JSON without such words."""
     # This only affects strings: the brace of an object is followed by a quote or a brace.
-    return _PLACEHOLDER.sub(lambda found: rf"\u007b{found[1]}}}", text)
+    return _PLACEHOLDER.sub(lambda match: rf"\u007b{match[1]}}}", text)
 
 
 def no_table(name: object) -> CatalogError:
