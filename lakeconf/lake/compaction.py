@@ -150,11 +150,11 @@ def plan_compaction(
     Files that a flush would create, and that could then be merged, are not counted.
     """
     with reader.transaction() as transaction:
-        found = _tables(transaction)
-        flushed = {table.table_id: _inlined(transaction, table.table_id) for table in found}
-    lost = lost_bounds(reader) if any(map(_rewritten, found)) else {}
+        tables = _tables(transaction)
+        flushed = {table.table_id: _inlined(transaction, table.table_id) for table in tables}
+    lost = lost_bounds(reader) if any(map(_rewritten, tables)) else {}
     planned = []
-    for table in found:
+    for table in tables:
         name, files = joined_name(table.schema, table.name), _rewritten(table)
         is_lost = bool(files) and (table.schema, table.name) in lost
         rewritten = replaced(_rewritten_files(table, files)) if is_lost else len(files)
@@ -163,7 +163,11 @@ def plan_compaction(
         if small is not None and merged and _is_numbered_again(reader, table):
             merged = replaced(small.replaced)
         planned.append(TableCompaction(name, flushed[table.table_id], rewritten, merged))
-    return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
+    return [
+        compaction
+        for compaction in planned
+        if compaction.flushed_rows or compaction.rewritten_files or compaction.merged_files
+    ]
 
 
 def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
@@ -241,13 +245,13 @@ def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int
 def _tables(transaction: MetadataTransaction) -> list[_Table]:
     options, files = _options(transaction), _files(transaction)
     is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
-    found = []
+    tables = []
     for table_id, schema, name in transaction.rows(_TABLES):
         target = _target(options, table_id)
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
-        found.append(_Table(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted))
-    return found
+        tables.append(_Table(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted))
+    return tables
 
 
 def _rewritten(table: _Table) -> list[_File]:

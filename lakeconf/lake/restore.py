@@ -86,24 +86,26 @@ class Restores:
 
     def plan(self, name: str, version: int | None, timestamp: datetime | str | None) -> RestorePlan:
         """What a restore would do; see `Lake.plan_restore`."""
-        found = self._chosen(version, timestamp)
-        return self._planned(name, self._then(name, found), found)
+        target = self._chosen(version, timestamp)
+        return self._planned(name, self._then(name, target), target)
 
     def restore(self, name: str, version: int | None, timestamp: datetime | str | None) -> int:
         """Restores a table; see `Lake.restore`."""
-        found = self._chosen(version, timestamp)
-        then = self._then(name, found)
-        plan = self._planned(name, then, found)
+        target = self._chosen(version, timestamp)
+        then = self._then(name, target)
+        plan = self._planned(name, then, target)
         if plan.action is RestoreAction.NOTHING:
             self._check_unchanged(then)
             return self._scope.snapshot_id
-        message = f"restore {plan.table} to version {found}"
-        with self._scope.transacting(message, None, {"restored_version": found, "restored_table": plan.table}) as scope:
-            rows = Table(Scope(self._session, at=found), then.full_name).scan()
+        message = f"restore {plan.table} to version {target}"
+        with self._scope.transacting(
+            message, None, {"restored_version": target, "restored_table": plan.table}
+        ) as scope:
+            rows = Table(Scope(self._session, at=target), then.full_name).scan()
             if plan.action is RestoreAction.REPLACE:
                 Table(scope, name).overwrite(rows)
             else:
-                declared = declared_at(self._session.reader, then, found)
+                declared = declared_at(self._session.reader, then, target)
                 create_declared(scope, name, declared, exists=plan.rows_now is not None)
                 Table(scope, name).append(rows)
             self._record(scope, plan)
@@ -119,13 +121,13 @@ class Restores:
             scope.transaction.events.append(run.event())
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
-        found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
-        if found > own:
+        target, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
+        if target > own:
             raise CommitConflictError(
-                f"version {found} is newer than snapshot {own}, which the lake reads: others have written since",
+                f"version {target} is newer than snapshot {own}, which the lake reads: others have written since",
                 hint="call lake.refresh() first",
             )
-        return found
+        return target
 
     def _check_unchanged(self, table: TableInfo) -> None:
         """Refuses to do nothing for a table that another writer has changed since the lake's snapshot."""
@@ -170,9 +172,9 @@ class Restores:
             now = self._now(name)
             if now is None:
                 raise
-            for one in names_of(reader, now.table_id)[1]:
-                if one.is_at(version):
-                    table = one.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
+            for period in names_of(reader, now.table_id)[1]:
+                if period.is_at(version):
+                    table = period.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
                     return load_table(reader, joined_name(now.schema_name, table), version)
             raise
 
@@ -211,8 +213,8 @@ class Declared:
 def declared_at(reader: CatalogReader, table: TableInfo, version: int) -> Declared:
     """What a table was at a snapshot."""
     options, described = table_options(reader, table, version), comments(reader, table, version)
-    found = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
-    types = {name: type_name for name, type_name, *_ in found}
+    described_columns = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
+    types = {name: type_name for name, type_name, *_ in described_columns}
     columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in table.columns}
     keys = _partition_keys(table)
     definition = Definition(columns, keys, options.sorted_by, described.table, described.columns)
@@ -226,13 +228,13 @@ def relation_at(reader: CatalogReader, table: TableInfo, version: int) -> str:
 
 def create_declared(scope: Scope, name: str, declared: Declared, *, exists: bool) -> None:
     """Creates an empty table in the open transaction, in place of one that exists."""
-    transaction, wanted = scope.transaction, declared.definition
+    transaction, definition = scope.transaction, declared.definition
     assert transaction is not None  # noqa: S101 - the caller opened it
     if exists:
         schema_changes.drop(scope, name)
-    schema_changes.create(scope, name, wanted)
-    if _partition_keys(transaction.targets[table_key(name)].info) != wanted.partitioned_by:
-        keys = ", ".join(wanted.partitioned_by)
+    schema_changes.create(scope, name, definition)
+    if _partition_keys(transaction.targets[table_key(name)].info) != definition.partitioned_by:
+        keys = ", ".join(definition.partitioned_by)
         raise UnsupportedError(f"the partition keys of {name} cannot be declared again: {keys}")
     schema_changes.set_defaults(transaction, name, declared.defaults)
 
