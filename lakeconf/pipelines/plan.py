@@ -21,7 +21,7 @@ from lakeconf.pipelines.new_files import new_files
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.recorded_runs import (
     SHOWN,
-    Known,
+    RecordedState,
     arguments,
     as_of_lookback,
     changed_inputs,
@@ -56,23 +56,27 @@ class ColumnChanges:
 
 
 def column_changes(
-    model: Model, existing: Mapping[str, str], wanted: Mapping[str, str], *, replaces: bool = False
+    model: Model, existing: Mapping[str, str], columns: Mapping[str, str], *, replaces: bool = False
 ) -> ColumnChanges:
     """Compares the columns of a model's table with those of its rows, ignoring case.
 
     If the rows replace all others, a column whose type cannot hold them is created again.
     """
-    _check_renamed(model, wanted)
-    known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
+    _check_renamed(model, columns)
+    by_folded, new = {folded(name): name for name in existing}, {folded(name) for name in columns}
     renamed = {
-        known[folded(old)]: name
+        by_folded[folded(old)]: name
         for old, name in model.renamed.items()
-        if folded(old) in known and folded(name) not in known
+        if folded(old) in by_folded and folded(name) not in by_folded
     }
     kept = {renamed.get(name, name): kind for name, kind in existing.items()}
-    evolution = evolution_for(wanted, kept)
-    types = {folded(name): kind for name, kind in wanted.items()}
-    added = {name: kind for name, kind in wanted.items() if folded(name) not in {folded(one) for one in kept}}
+    evolution = evolution_for(columns, kept)
+    types = {folded(name): kind for name, kind in columns.items()}
+    added = {
+        name: kind
+        for name, kind in columns.items()
+        if folded(name) not in {folded(column_name) for column_name in kept}
+    }
     retyped = {
         name: (kind, types[folded(name)]) for name, kind in kept.items() if identifier(name) in evolution.promote
     }
@@ -128,13 +132,13 @@ def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[s
     raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {model.table}", hint=hint)
 
 
-def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
-    names = {folded(name) for name in wanted}
+def _check_renamed(model: Model, columns: Mapping[str, str]) -> None:
+    names = {folded(name) for name in columns}
     for old, new in model.renamed.items():
         if folded(new) not in names:
             raise PipelineError(
                 f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model has no column {new!r}",
-                hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(wanted)}',
+                hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(columns)}',
             )
         if folded(old) in names:
             raise PipelineError(
@@ -186,11 +190,11 @@ class Step:
         return isinstance(kind, Full | Seed) or (self.rebuild and isinstance(kind, Append | Merge))
 
 
-def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
+def decide(pipeline: Pipeline, model: Model, recorded: RecordedState, bounds: Bounds, late: Late) -> Step:
     """Plans the run of a model."""
-    step = replace(_decided(pipeline, model, known, bounds, late), earlier=known.earlier)
-    is_former = known.history.is_former and reads_changes(model)
-    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and _keeps_rows(model, known)
+    step = replace(_decided(pipeline, model, recorded, bounds, late), earlier=recorded.earlier)
+    is_former = recorded.history.is_former and reads_changes(model)
+    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and _keeps_rows(model, recorded)
     if is_unasked and is_former:
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
@@ -200,16 +204,16 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     if is_unasked:
         # The inputs may no longer have the rows from which earlier runs computed those of the table.
         step = replace(step, needs_rebuild=True, reason=f"{step.reason}; needs --rebuild, which replaces all rows")
-    if not known.exists or not known.history.undone or (step.runs and step.rebuild and not step.batches):
+    if not recorded.exists or not recorded.history.undone or (step.runs and step.rebuild and not step.batches):
         return step
-    warnings = undone_warnings(model, known.history, step.batches)
+    warnings = undone_warnings(model, recorded.history, step.batches)
     return replace(step, warnings=[*warnings, *step.warnings])
 
 
-def _keeps_rows(model: Model, known: Known) -> bool:
+def _keeps_rows(model: Model, recorded: RecordedState) -> bool:
     """True if the table has rows that a model of its kind keeps. The answer can read files, and is a read of it."""
-    keeps = known.exists and isinstance(model.kind, Append | Merge)
-    return keeps and bool(known.lake.table(model.table).count())
+    keeps = recorded.exists and isinstance(model.kind, Append | Merge)
+    return keeps and bool(recorded.lake.table(model.table).count())
 
 
 def check_rebuild(step: Step) -> None:
@@ -222,9 +226,9 @@ def check_rebuild(step: Step) -> None:
         )
 
 
-def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
-    runs = known.history.runs
-    last = runs[-1] if runs and known.exists else None
+def _decided(pipeline: Pipeline, model: Model, recorded: RecordedState, bounds: Bounds, late: Late) -> Step:
+    runs = recorded.history.runs
+    last = runs[-1] if runs and recorded.exists else None
     fresh = _changed_definition(pipeline, model, last)
     if isinstance(model.kind, View):
         if not isinstance(model.body, Query):
@@ -233,10 +237,10 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
     if bounds.rebuild:
         by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
         # The intervals follow later.
-        is_replaced = known.exists and not isinstance(model.kind, Incremental)
+        is_replaced = recorded.exists and not isinstance(model.kind, Incremental)
         fresh = f"{_REQUESTED}: replaces all rows{by}" if is_replaced else _REQUESTED
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        step = _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
+        step = _files(model, model.kind.files, recorded, () if last is None or bounds.rebuild else runs, bounds)
         # Rows that a run of another kind wrote may be those of the files.
         is_other = step.runs and not bounds.rebuild and last is not None and not last.files
         return replace(step, reason=str(fresh), rebuild=True) if is_other else step
@@ -244,15 +248,17 @@ def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, lat
         if last is not None and fresh is None:
             last = as_of_lookback(model.kind, runs, last)
         inputs = None if last is None else last.inputs
-        changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
-        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
-    return _tables(pipeline, model, known, last, fresh)
+        changed, _ = changed_inputs(pipeline.stored_inputs(model), recorded.lake, inputs, recorded.pending)
+        return _intervals(pipeline, model, model.kind, recorded, bounds, fresh, changed, late)
+    return _tables(pipeline, model, recorded, last, fresh)
 
 
-def _tables(pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None, fresh: str | None) -> Step:
+def _tables(
+    pipeline: Pipeline, model: Model, recorded: RecordedState, last: ModelRun | None, fresh: str | None
+) -> Step:
     """Plans a model that reads all rows of its inputs, or their changes since the last run."""
     inputs = None if last is None else last.inputs
-    changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
+    changed, lost = changed_inputs(pipeline.stored_inputs(model), recorded.lake, inputs, recorded.pending)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
@@ -276,11 +282,11 @@ def _changed_definition(pipeline: Pipeline, model: Model, last: ModelRun | None)
     return None
 
 
-def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
+def _files(model: Model, pattern: str, recorded: RecordedState, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
     """Plans the load of files that the current rows do not contain."""
     # Loaded files may have been deleted since: a new definition applies to new files only.
-    new, warnings = new_files(known.lake, model, pattern, runs)
-    replaces = bounds.rebuild and known.exists
+    new, warnings = new_files(recorded.lake, model, pattern, runs)
+    replaces = bounds.rebuild and recorded.exists
     if not new:
         kept = f"no file of {pattern} exists, so the table keeps its rows"
         return Step(model, kept if replaces else f"no new file matches {pattern}", runs=False, warnings=warnings)
@@ -294,7 +300,7 @@ def _intervals(
     pipeline: Pipeline,
     model: Model,
     kind: Incremental,
-    known: Known,
+    recorded: RecordedState,
     bounds: Bounds,
     fresh: str | None,
     changed: Sequence[str],
@@ -302,19 +308,19 @@ def _intervals(
 ) -> Step:
     start = _start(model, kind, bounds)
     done: list[Range] = []
-    if known.exists and bounds.since is None and not bounds.rebuild:
-        done = done_ranges(kind, known.history.runs, pipeline.definition(model))
-    found = batches(kind, start, bounds.until, done, late=bool(changed))
-    left = without(late.ranges, [(one.start, one.end) for one in found])
+    if recorded.exists and bounds.since is None and not bounds.rebuild:
+        done = done_ranges(kind, recorded.history.runs, pipeline.definition(model))
+    planned = batches(kind, start, bounds.until, done, late=bool(changed))
+    left = without(late.ranges, [(batch.start, batch.end) for batch in planned])
     warnings = [] if bounds.rebuild else list(late.unknown)
     if left:
         warnings.append(f"{' and '.join(late.since)} changed in done intervals: run with {arguments(left)}")
-    if not found:
+    if not planned:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
-    ranges = listed([*map(str, found)], SHOWN)
-    why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
+    ranges = listed([*map(str, planned)], SHOWN)
+    why = fresh or (f"{' and '.join(changed)} changed" if all(batch.redone for batch in planned) else "missing")
     return Step(
-        model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None,
+        model, f"{why}: {ranges}", batches=planned, rebuild=fresh is not None,
         late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,
     )  # fmt: skip
 

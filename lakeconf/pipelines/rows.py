@@ -55,7 +55,7 @@ def _input(
     table = pipeline.inputs(model)[name]
     below = pipeline.by_table.get(table)
     if below is not None and isinstance(below.kind, View):
-        inputs = {one: _input(pipeline, below, one, lake, None, delta) for one in pipeline.inputs(below)}
+        inputs = {argument: _input(pipeline, below, argument, lake, None, delta) for argument in pipeline.inputs(below)}
         return adopted(lake, computed(below, lake, inputs, {}))
     if table in delta:
         return delta[table]
@@ -70,8 +70,8 @@ def _input(
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
     """Returns rows as a lazy frame that joins with those of a lake's engine."""
-    found: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
-    return found
+    lazy: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
+    return lazy
 
 
 def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None) -> nw.LazyFrame[Any]:
@@ -86,9 +86,11 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
     if not isinstance(model.kind, Append):
         return changes
     # A merge of files gives updated rows new row ids, so that they look like new ones.
-    found = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
-    if found is not None:
-        why = f"snapshot {found[0]} updated rows, and snapshot {found[1]} gave them new ids when it merged their files"
+    update = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
+    if update is not None:
+        why = (
+            f"snapshot {update[0]} updated rows, and snapshot {update[1]} gave them new ids when it merged their files"
+        )
     elif (replaced := _replaced(lake, table, changes, since)) is not None:
         why = f"snapshot {replaced} wrote rows again, as an overwrite and a restore do"
     else:
@@ -143,14 +145,14 @@ def computed(
             f"the model {model.table} has neither code nor files", hint="add sql or files, or declare it in Python"
         )
     try:
-        made = model.body.rows(lake, frames, bounds)
+        result = model.body.rows(lake, frames, bounds)
     except LakeconfError:
         raise
     except Exception as error:
         text = f"the model {model.table} failed: {type(error).__name__}: {error}"
         raise PipelineError(f"{model.body.at(error)}{text}") from error
-    found: nw.LazyFrame[Any] = made.lazy() if isinstance(made, nw.DataFrame) else made
-    return found
+    lazy: nw.LazyFrame[Any] = result.lazy() if isinstance(result, nw.DataFrame) else result
+    return lazy
 
 
 def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | datetime]:

@@ -22,7 +22,7 @@ from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
-from lakeconf.pipelines.recorded_runs import Known, history
+from lakeconf.pipelines.recorded_runs import RecordedState, history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
@@ -157,7 +157,7 @@ def _run_model(
     end: Callable[[ModelResult], None],
 ) -> ModelResult:
     """Runs a model whose inputs have run. If it is interrupted after its last commit, `end` receives the result."""
-    start, one, reason = time.monotonic(), None, "cannot be planned"
+    start, step_run, reason = time.monotonic(), None, "cannot be planned"
     try:
         with in_utc(lake):
             step = _planned(pipeline, model, lake, bounds)
@@ -167,24 +167,24 @@ def _run_model(
                 return ModelResult(model.table, "skipped", reason, seconds=took, warnings=step.warnings)
             check_rebuild(step)
             began(model)
-            one = StepRun(pipeline, step, lake, run_id, bounds.allow_drop_columns)
-            one.carry_out()
+            step_run = StepRun(pipeline, step, lake, run_id, bounds.allow_drop_columns)
+            step_run.carry_out()
     except LakeconfError as error:
         _log.debug("model %s failed", model.table, exc_info=True)
-        snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
+        snapshot_id, rows = (None, 0) if step_run is None else (step_run.snapshot_id, step_run.rows)
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - start, error)
     except BaseException:
-        if one is not None and one.is_complete:
-            end(_done(one))
-        elif one is not None and one.unknown is not None:
-            end(ModelResult(model.table, "failed", reason, one.snapshot_id, one.rows, error=one.unknown))
+        if step_run is not None and step_run.is_complete:
+            end(_done(step_run))
+        elif step_run is not None and step_run.unknown is not None:
+            end(ModelResult(model.table, "failed", reason, step_run.snapshot_id, step_run.rows, error=step_run.unknown))
         raise
-    return replace(_done(one), seconds=time.monotonic() - start)
+    return replace(_done(step_run), seconds=time.monotonic() - start)
 
 
-def _done(one: StepRun) -> ModelResult:
-    table, reason = one.step.model.table, one.step.reason
-    return ModelResult(table, "done", reason, one.snapshot_id, one.rows, warnings=one.warnings)
+def _done(step_run: StepRun) -> ModelResult:
+    table, reason = step_run.step.model.table, step_run.step.reason
+    return ModelResult(table, "done", reason, step_run.snapshot_id, step_run.rows, warnings=step_run.warnings)
 
 
 def computing(model: Model, lake: Lake) -> Lake:
@@ -204,10 +204,10 @@ def _planned(
     events = lake.runs.committed(model.table)
     lake.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
-    found = history(events, lake.runs.created(model.table) if exists else None)
-    known = Known(lake, exists, found, len(events), pending)
-    late = late_intervals(pipeline, model, known)
-    return decide(pipeline, model, known, bounds, late)
+    record = history(events, lake.runs.created(model.table) if exists else None)
+    recorded = RecordedState(lake, exists, record, len(events), pending)
+    late = late_intervals(pipeline, model, recorded)
+    return decide(pipeline, model, recorded, bounds, late)
 
 
 def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
@@ -220,14 +220,14 @@ def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
         batch, files = next(iter(step.batches), None), files_of(model, step.files)
         frame = rows_of(pipeline, model, lake, batch, files=files, since=step.since)
         rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
-        schema, wanted = lake.table(model.table).schema, lake.columns_of(rows)
-        return replace(step, columns=column_changes(model, schema, wanted, replaces=step.replaces_all))
+        schema, columns = lake.table(model.table).schema, lake.columns_of(rows)
+        return replace(step, columns=column_changes(model, schema, columns, replaces=step.replaces_all))
     except LakeconfError as error:
         # The columns of an input may be unknown before that input has run.
         warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
         return replace(step, warnings=[*step.warnings, warning])
 
 
-def _bounds(since: date | datetime | None, until: date | datetime | None, **given: bool) -> Bounds:
+def _bounds(since: date | datetime | None, until: date | datetime | None, **flags: bool) -> Bounds:
     end = datetime.now(UTC) if until is None else until
-    return Bounds(None if since is None else moment(since), moment(end), **given)
+    return Bounds(None if since is None else moment(since), moment(end), **flags)

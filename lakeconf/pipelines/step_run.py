@@ -87,27 +87,28 @@ _TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZO
 def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, str]) -> str:
     """Returns the SQL condition for the time range of a batch."""
     column = kind.time_column
-    found = {folded(name): text for name, text in types.items()}.get(folded(column))
-    if found is None:
+    column_type = {folded(name): text for name, text in types.items()}.get(folded(column))
+    if column_type is None:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is not in the table",
             hint=f"use one of its columns: {', '.join(types)}",
         )
-    if found not in _TIME_TYPES:
+    if column_type not in _TIME_TYPES:
         raise SchemaError(
-            f"the time column {column!r} of the model {model.table} has type {found}", hint="use DATE or TIMESTAMP"
+            f"the time column {column!r} of the model {model.table} has type {column_type}",
+            hint="use DATE or TIMESTAMP",
         )
-    if found == "DATE" and kind.interval == "hour":
+    if column_type == "DATE" and kind.interval == "hour":
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is a DATE, which has no hours",
             hint='set interval = "day", or make it a TIMESTAMP',
         )
     # A day that has begun is a whole DATE.
     end_of_day = batch.end + timedelta(days=1) - timedelta.resolution
-    bounds = (batch.start, end_of_day if found == "DATE" else batch.end)
-    texts = (str(one.date()) if found == "DATE" else one.isoformat(" ") for one in bounds)
-    zone = "+00:00" if found not in ("DATE", "TIMESTAMP") else ""
-    start, end = (f"{_TIME_TYPES[found]} {literal(text + zone)}" for text in texts)
+    bounds = (batch.start, end_of_day if column_type == "DATE" else batch.end)
+    texts = (str(bound.date()) if column_type == "DATE" else bound.isoformat(" ") for bound in bounds)
+    zone = "+00:00" if column_type not in ("DATE", "TIMESTAMP") else ""
+    start, end = (f"{_TIME_TYPES[column_type]} {literal(text + zone)}" for text in texts)
     return f"{identifier(column)} >= {start} AND {identifier(column)} < {end}"
 
 

@@ -80,8 +80,8 @@ def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None
         try:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:
-            found = reported(error.message)
-            return None if found is None or found.position is None else found.position - len(_EXPLAIN)
+            report = reported(error.message)
+            return None if report is None or report.position is None else report.position - len(_EXPLAIN)
     return None
 
 
@@ -121,13 +121,13 @@ class Function:
         return f"{shown_place(Path(file))}:{line}: "
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - as in other bodies
-        wanted = inspect.signature(self.function).parameters
-        made = self.function(**frames, **{name: value for name, value in bounds.items() if name in wanted})
+        parameters = inspect.signature(self.function).parameters
+        result = self.function(**frames, **{name: value for name, value in bounds.items() if name in parameters})
         try:
-            return nw.from_native(made)
+            return nw.from_native(result)
         except TypeError as error:
             raise SchemaError(
-                f"{self.function.__qualname__} returned a {type(made).__name__}", hint="return a narwhals frame"
+                f"{self.function.__qualname__} returned a {type(result).__name__}", hint="return a narwhals frame"
             ) from error
 
 
@@ -168,31 +168,31 @@ class Query:
         if deep is not None:
             raise self._refused("the SQL is nested too deeply", deep, hint=_DEEP)
         try:
-            found = parse_query(self.text)
+            query = parse_query(self.text)
         except NotOneQuery as error:
             # The message may quote the file, which may be any file.
             reason = error.message if self._is_shown else "it cannot be parsed"
             raise self._refused(f"the SQL is not a single DuckDB query: {reason}", error.offset, hint=_QUERY) from None
-        if found.describes:
+        if query.describes:
             raise self._refused("the SQL describes tables, and has no rows of them", hint=_QUERY)
-        for name, offset in found.functions:
+        for name, offset in query.functions:
             if name.lower() not in _SERIES:
                 raise self._refused(f"the function {name} is not an input of a model", offset, hint=_FUNCTION)
-        return found
+        return query
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         views = {unique_view(): name for name in frames}
         changes = self._changes({name: view for view, name in views.items()}, bounds)
         inputs = {view: frames[name] for view, name in views.items()}
         try:
-            found = lake.sql(replaced(self.text, changes), **inputs)
+            rows = lake.sql(replaced(self.text, changes), **inputs)
         except (QueryError, SchemaError) as error:
             raise self._placed(error, lake, changes, views) from error
         try:
-            check_distinct(found.to_native().columns, "the result of the SQL")
+            check_distinct(rows.to_native().columns, "the result of the SQL")
         except SchemaError as error:
             raise self._refused(error.message, hint=error.hint) from None
-        return found
+        return rows
 
     def write_error(self, error: LakeconfError, bounds: Mapping[str, date | datetime]) -> LakeconfError:
         """Returns an error of a write of the rows, with its place if DuckDB names a cast of the query."""
@@ -244,11 +244,11 @@ class Query:
 
     def _refused(self, message: str, offset: int | None = None, *, hint: str | None) -> ModelSqlError:
         """The error for a string that is no query of a model, with its place if it is known."""
-        found = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
+        problem = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
         if offset is not None:
             line, column = self._line_and_column(offset)
-            found = found._replace(line=line, column=column, excerpt=self._excerpt(offset))
-        return ModelSqlError(found)
+            problem = problem._replace(line=line, column=column, excerpt=self._excerpt(offset))
+        return ModelSqlError(problem)
 
     def _line_and_column(self, offset: int) -> tuple[int, int]:
         start = self.text.rfind("\n", 0, offset) + 1
@@ -307,8 +307,8 @@ Body: TypeAlias = Function | Query | SparkQuery
 
 def _bound(name: str, bounds: Mapping[str, date | datetime]) -> str:
     if name not in bounds:
-        known = ", ".join(f"${one}" for one in bounds)
-        hint = f"use one of: {known}" if known else 'set kind = "incremental", or remove it'
+        existing = ", ".join(f"${bound}" for bound in bounds)
+        hint = f"use one of: {existing}" if existing else 'set kind = "incremental", or remove it'
         raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=hint)
     value = bounds[name]
     return f"CAST('{value}' AS {'TIMESTAMP' if isinstance(value, datetime) else 'DATE'})"

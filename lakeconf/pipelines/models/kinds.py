@@ -19,8 +19,8 @@ Interval: TypeAlias = Literal["hour", "day", "month", "year"]
 
 def key(meaning: str, example: Any, **limits: Any) -> FieldInfo:
     """A key: the checks, the JSON Schema, the reference of keys and the hints come from here."""
-    found: FieldInfo = Field(description=meaning, examples=[example], **limits)
-    return found
+    field: FieldInfo = Field(description=meaning, examples=[example], **limits)
+    return field
 
 
 def _not_a_number(value: Any) -> Any:

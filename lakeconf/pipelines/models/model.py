@@ -43,11 +43,11 @@ def unique(*columns: str) -> ColumnTest:
     if not columns:
         raise PipelineError("the test unique names no column", hint='write unique("id")')
     names = ", ".join(map(identifier, columns))
-    known = " AND ".join(f"{identifier(column)} IS NOT NULL" for column in columns)
+    filled = " AND ".join(f"{identifier(column)} IS NOT NULL" for column in columns)
     return ColumnTest(
         f"unique {', '.join(columns)}",
         lambda table: (
-            f"SELECT {names}, count(*) AS lakeconf_rows FROM {table} WHERE {known} GROUP BY {names} HAVING count(*) > 1"
+            f"SELECT {names}, count(*) AS lakeconf_rows FROM {table} WHERE {filled} GROUP BY {names} HAVING count(*) > 1"
         ),
     )
 
@@ -119,13 +119,15 @@ class DeclaredTests(BaseModel):
 
     def tests(self) -> list[ColumnTest]:
         """The declared tests."""
-        found = [*map(not_null, self.not_null)]
-        found += [unique(*([one] if isinstance(one, str) else one)) for one in self.unique]
-        found += [accepted_values(column, values) for column, values in self.accepted_values.items()]
+        tests = [*map(not_null, self.not_null)]
+        tests += [
+            unique(*([key_columns] if isinstance(key_columns, str) else key_columns)) for key_columns in self.unique
+        ]
+        tests += [accepted_values(column, values) for column, values in self.accepted_values.items()]
         for column, target in self.relationships.items():
             table, _, to = target.rpartition(".")
-            found.append(relationships(column, table, to))
-        return found
+            tests.append(relationships(column, table, to))
+        return tests
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,8 @@ class Model:
         """The names of the inputs in the body."""
         if self.body is None:
             return ()
-        found = self.body.arguments()
-        return found[1:] if isinstance(self.kind, Append) and self.kind.files is not None else found
+        names = self.body.arguments()
+        return names[1:] if isinstance(self.kind, Append) and self.kind.files is not None else names
 
     @property
     def checks(self) -> Sequence[tuple[str, str]]:

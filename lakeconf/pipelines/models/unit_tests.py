@@ -120,16 +120,16 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
         raise PipelineError(f"unknown model {declared.model!r}", hint=hint)
     if model.body is None:
         raise PipelineError(f"the model {model.table} has no code to test", hint="select a model that reads it")
-    known = _inputs(pipeline, model)
-    given = {folded(table) for table in declared.given}
+    inputs = _inputs(pipeline, model)
+    provided = {folded(table) for table in declared.given}
     for table in declared.given:
-        if folded(table) not in map(folded, known.values()):
+        if folded(table) not in map(folded, inputs.values()):
             hint = suggestion(
-                table, known.values(), f"name one of its inputs: {', '.join(known.values()) or 'it has none'}"
+                table, inputs.values(), f"name one of its inputs: {', '.join(inputs.values()) or 'it has none'}"
             )
             raise PipelineError(f"the model {model.table} has no input {table!r}", hint=hint)
-    for table in known.values():
-        if folded(table) not in given:
+    for table in inputs.values():
+        if folded(table) not in provided:
             raise PipelineError(f"the test gives no rows of the input {table}", hint=f'write given."{table}" = [ … ]')
     if isinstance(model.kind, Incremental) and None in (declared.start, declared.end):
         raise PipelineError(f"the model {model.table} is incremental", hint="set start and end of the time range")
@@ -138,8 +138,8 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
 
 def chosen_tests(pipeline: Pipeline, tests: Sequence[UnitTest], names: Sequence[str]) -> list[UnitTest]:
     """Returns the selected tests; all if `names` is empty."""
-    wanted = _named(pipeline, tests, names) if names else {test.name for test in tests}
-    return [test for test in tests if test.name in wanted]
+    chosen = _named(pipeline, tests, names) if names else {test.name for test in tests}
+    return [test for test in tests if test.name in chosen]
 
 
 def run_unit_tests(
@@ -193,8 +193,10 @@ def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:
 
 
 def _given_sql(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, table: str) -> str:
-    given = next(one for name, one in test.given.items() if folded(name) == folded(table))
-    rows, types = (given, {}) if isinstance(given, list) else (given.rows, given.columns)
+    declared_rows = next(table_rows for name, table_rows in test.given.items() if folded(name) == folded(table))
+    rows, types = (
+        (declared_rows, {}) if isinstance(declared_rows, list) else (declared_rows.rows, declared_rows.columns)
+    )
     source = model if table == FILES else pipeline.by_table.get(table)
     declared = source.kind.columns if source is not None and isinstance(source.kind, Append | Seed) else {}
     # A type for a declared column does not change its name: models in Python distinguish upper and lower case.
@@ -214,28 +216,30 @@ def _given_sql(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, table: 
 
 
 def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) -> set[str]:
-    found: set[str] = set()
+    chosen: set[str] = set()
     for name in names:
         if any(test.name == name for test in tests):
-            found.add(name)
+            chosen.add(name)
             continue
         if not set(name) & set("+*?[:") and name not in pipeline.by_table:
-            known = [test.name for test in tests]
+            test_names = [test.name for test in tests]
             otherwise = (
-                f"use one of the tests: {', '.join(known)}" if known else "declare tests in [pipeline.tests.NAME]"
+                f"use one of the tests: {', '.join(test_names)}"
+                if test_names
+                else "declare tests in [pipeline.tests.NAME]"
             )
-            hint = suggestion(name, [*known, *pipeline.by_table], otherwise)
+            hint = suggestion(name, [*test_names, *pipeline.by_table], otherwise)
             raise PipelineError(f"no test and no model is named {name!r}", hint=hint)
         tables = {model.table for model in pipeline.chosen([name])}
-        found |= {test.name for test in tests if test.declared.model in tables}
-    return found
+        chosen |= {test.name for test in tests if test.declared.model in tables}
+    return chosen
 
 
 def declared_unit_tests(config: Config) -> list[UnitTest]:
     """Loads the unit tests, without the models."""
     tests, problems, tables = list[UnitTest](), list[Problem](), ("pipeline", "tests")
-    given = config.pipeline.get("tests", {})
-    for name, table in given.items() if isinstance(given, Mapping) else ():
+    declarations = config.pipeline.get("tests", {})
+    for name, table in declarations.items() if isinstance(declarations, Mapping) else ():
         try:
             check_quotes(config, tables, name, table, DeclaredUnitTest.model_fields)
             declared = checked_table(config, (*tables, name), DeclaredUnitTest, table)
@@ -262,8 +266,8 @@ def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
         twice = [name for name in row if sum(folded(name) == folded(other) for other in row) > 1]
         if twice:
             raise PipelineError(f"a row has the column {twice[-1]!r} twice", hint="remove one: names ignore case")
-        known = set(map(folded, columns))
-        columns |= {name: None for name in row if folded(name) not in known}
+        column_names = set(map(folded, columns))
+        columns |= {name: None for name in row if folded(name) not in column_names}
     if not columns:
         raise PipelineError("the columns of a table without rows are unknown", hint="write { columns = { id = … } }")
     names = [f"lakeconf_{index}" for index in range(len(columns))]
@@ -298,9 +302,9 @@ def _kind(value: Any) -> str | None:
 def _sql(value: Any, *, typed: bool) -> str:
     """A value as SQL. Casts of text are exact: `9.99` becomes a DECIMAL without a rounded DOUBLE in between."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{literal(str(key))}: {_sql(one, typed=typed)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{literal(str(key))}: {_sql(item, typed=typed)}' for key, item in value.items())}}}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(_sql(one, typed=typed) for one in value)}]"
+        return f"[{', '.join(_sql(item, typed=typed) for item in value)}]"
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else literal(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -333,8 +337,8 @@ def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Seque
     texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in columns)
 
     def rows(source: str) -> list[list[str | None]]:
-        found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", **{_RETURNED: frame})
-        return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in found]
+        result = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", **{_RETURNED: frame})
+        return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in result]
 
     missing, unexpected = ("expected EXCEPT ALL FROM returned", "returned EXCEPT ALL FROM expected")
     return RowDifference(list(columns), rows(f"(FROM {missing})"), rows(f"(FROM {unexpected})"))
@@ -360,33 +364,33 @@ def _expected(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
     if kind.id in NESTED_IDS:
         return _expected_nested(value, kind)
     number = _number(value) if kind.id in _NUMBERS else None
-    given = _sql(value, typed=False) if number is None else number
-    cast = f"TRY_CAST({given} AS {kind})"
+    text = _sql(value, typed=False) if number is None else number
+    cast = f"TRY_CAST({text} AS {kind})"
     if kind.id in _FLOATS:
         return _key(cast, kind), f"{cast} IS NOT NULL"
     if isinstance(value, str) and number is None:
-        return cast, f"coalesce(CAST({cast} AS VARCHAR) = {given}, false)"
+        return cast, f"coalesce(CAST({cast} AS VARCHAR) = {text}, false)"
     fits = kind.id == "boolean" if isinstance(value, bool) else kind.id.startswith(("date", "time"))
     is_other = number is None and (not fits or isinstance(value, int | float) is not isinstance(value, bool))
-    return cast, "false" if is_other else f"coalesce({cast} = {given}, false)"
+    return cast, "false" if is_other else f"coalesce({cast} = {text}, false)"
 
 
 def _expected_nested(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
     types = fields_of(kind)
     if isinstance(value, Mapping) and kind.id == "struct" and value.keys() <= types.keys():
         cells = [_expected(value.get(name), child) for name, child in types.items()]
-        made = f"{{{', '.join(f'{literal(name)}: {cell}' for name, (cell, _) in zip(types, cells, strict=True))}}}"
+        built = f"{{{', '.join(f'{literal(name)}: {cell}' for name, (cell, _) in zip(types, cells, strict=True))}}}"
     elif isinstance(value, Mapping) and kind.id == "map":
-        keys = [_expected(one, types["key"]) for one in value]
-        values = [_expected(one, types["value"]) for one in value.values()]
-        made = f"MAP([{', '.join(cell for cell, _ in keys)}], [{', '.join(cell for cell, _ in values)}])"
+        keys = [_expected(map_key, types["key"]) for map_key in value]
+        values = [_expected(item, types["value"]) for item in value.values()]
+        built = f"MAP([{', '.join(cell for cell, _ in keys)}], [{', '.join(cell for cell, _ in values)}])"
         cells = keys + values
     elif isinstance(value, list) and kind.id in ("list", "array"):
-        cells = [_expected(one, types["element"]) for one in value]
-        made = f"[{', '.join(cell for cell, _ in cells)}]"
+        cells = [_expected(item, types["element"]) for item in value]
+        built = f"[{', '.join(cell for cell, _ in cells)}]"
     else:
         return f"CAST(NULL AS {kind})", "false"
-    return f"TRY_CAST({made} AS {kind})", " AND ".join(["true", *(condition for _, condition in cells)])
+    return f"TRY_CAST({built} AS {kind})", " AND ".join(["true", *(condition for _, condition in cells)])
 
 
 def _number(value: Any) -> str | None:
@@ -394,12 +398,12 @@ def _number(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
         return None
-    return f"{found:f}" if found.is_finite() else None
+    return f"{number:f}" if number.is_finite() else None
 
 
 def _shown(row: Row, columns: Mapping[str, str]) -> list[str | None]:
-    found = [_value(row, name) for name in columns]
-    return [None if value is None else str(value) for value in found]
+    values = [_value(row, name) for name in columns]
+    return [None if value is None else str(value) for value in values]
