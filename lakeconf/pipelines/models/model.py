@@ -43,11 +43,12 @@ def unique(*columns: str) -> ColumnTest:
     if not columns:
         raise PipelineError("the test unique names no column", hint='write unique("id")')
     names = ", ".join(map(identifier, columns))
-    filled = " AND ".join(f"{identifier(column)} IS NOT NULL" for column in columns)
+    are_set = " AND ".join(f"{identifier(column)} IS NOT NULL" for column in columns)
     return ColumnTest(
         f"unique {', '.join(columns)}",
         lambda table: (
-            f"SELECT {names}, count(*) AS lakeconf_rows FROM {table} WHERE {filled} GROUP BY {names} HAVING count(*) > 1"
+            f"SELECT {names}, count(*) AS lakeconf_rows FROM {table} "
+            f"WHERE {are_set} GROUP BY {names} HAVING count(*) > 1"
         ),
     )
 
