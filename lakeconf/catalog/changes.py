@@ -177,7 +177,7 @@ class ChangesPlan:
 
 
 @dataclass(frozen=True)
-class _File:
+class _FeedFile:
     """A data file and the snapshots of its rows, from the catalog."""
 
     file: DataFile
@@ -240,14 +240,14 @@ def _check_deleted_rows(
         )
 
 
-def _may_insert(file: _File, since: int, compactions: Sequence[int]) -> bool:
+def _may_insert(file: _FeedFile, since: int, compactions: Sequence[int]) -> bool:
     begin = file.file.begin_snapshot
     if file.partial_max is not None:
         return file.partial_max >= since
     return begin >= since and begin not in compactions
 
 
-def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) -> Deletes | None:
+def _deletes(file: _FeedFile, since: int, until: int, compactions: Sequence[int]) -> Deletes | None:
     """Returns the deletes from a file; None if the range deleted no rows of it."""
     end = file.end_snapshot
     ends = end is not None and since <= end <= until
@@ -270,7 +270,7 @@ def _deletes(file: _File, since: int, until: int, compactions: Sequence[int]) ->
     )
 
 
-def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until: int) -> list[_File]:
+def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until: int) -> list[_FeedFile]:
     """Returns the table's files until the snapshot, including removed ones, that the range may have changed."""
     delete_files = _delete_files(transaction, table, until)
     inlined = _inlined_deletes(transaction, table, until)
@@ -278,7 +278,7 @@ def _files(transaction: MetadataTransaction, table: TableInfo, since: int, until
     touched += [i for i, pairs in inlined.items() if any(snapshot >= since for _, snapshot in pairs)]
     rows = transaction.rows(_DATA_FILES, [until, table.table_id, since, touched])
     return [
-        _File(to_data_file(table, row), partial_max, end, delete_files[row[0]], inlined[row[0]])
+        _FeedFile(to_data_file(table, row), partial_max, end, delete_files[row[0]], inlined[row[0]])
         for *row, partial_max, end in rows
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import Amount, Change, change_options, store_option
+from lakeconf.cli.options import ChangeOptions, Days, change_options, store_option
 from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.lake.maintenance_plan import maintain
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
-@click.option("--expire-days", type=Amount(), default=30, show_default=True, help="Expire older snapshots.")
+@click.option("--expire-days", type=Days(), default=30, show_default=True, help="Expire older snapshots.")
 @click.option(
     "--cleanup-days",
-    type=Amount(),
+    type=Days(),
     default=2,
     show_default=True,
     help="Remove unused files older than this; must be longer than the longest job.",
@@ -42,7 +42,7 @@ def maintain_command(
     cleanup_days: float,
     keep: int,
     source: str | None,
-    change: Change,
+    change: ChangeOptions,
     *,
     force: bool,
 ) -> None:
@@ -79,7 +79,12 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 @store_option
 @change_options
 def restore_command(
-    table: str, version: int | None, timestamp: datetime | None, store: str | None, source: str | None, change: Change
+    table: str,
+    version: int | None,
+    timestamp: datetime | None,
+    store: str | None,
+    source: str | None,
+    change: ChangeOptions,
 ) -> None:
     """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
 
@@ -125,7 +130,7 @@ def _show(plan: RestorePlan) -> None:
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @change_options
 def copy_command(
-    source_store: str, target_store: str, tables: tuple[str, ...], source: str | None, change: Change
+    source_store: str, target_store: str, tables: tuple[str, ...], source: str | None, change: ChangeOptions
 ) -> None:
     """Copy each TABLE, by default all, from the store SOURCE to the store TARGET, with columns, partition keys, sort
     order and comments.

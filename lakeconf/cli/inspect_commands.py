@@ -34,7 +34,7 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
-from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
+from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
@@ -79,7 +79,7 @@ def _confirm_repair(error: CatalogError, question: str, *, yes: bool) -> None:
     confirm(question, yes=yes)
 
 
-def _verdict(store: str, steps: Sequence[Step]) -> str:
+def _verdict(store: str, steps: Sequence[StepResult]) -> str:
     failed = [step.name for step in steps if step.status == FAILED]
     warned = [step.name for step in steps if step.status == WARNING]
     if failed:
@@ -91,7 +91,7 @@ def _verdict(store: str, steps: Sequence[Step]) -> str:
     return style(f"{store} works", fg="green")
 
 
-def _show_findings(step: Step) -> None:
+def _show_findings(step: StepResult) -> None:
     mark, colour = _MARKS[step.status]
     # A line break would be escaped.
     result = " ".join(filter(None, map(str.strip, step.found.splitlines())))

@@ -109,7 +109,7 @@ def _listen(level: int, context: click.Context, _: click.Parameter, value: bool)
     logger.setLevel(min(level, before or level))
 
 
-class Amount(click.FloatRange):
+class Days(click.FloatRange):
     """A number of days; NaN is in each range of click."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeOptions:
     """How a command changes a lake: it shows a plan, asks, carries out the plan, and prints JSON at the end."""
 
     format_name: str
@@ -218,10 +218,10 @@ class Change:
 
 
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a command that changes a lake; the command receives a `Change` as `change`."""
+    """Adds the options of a command that changes a lake; the command receives a `ChangeOptions` as `change`."""
 
     def changing(*, format_name: str, dry_run: bool, yes: bool, **others: Any) -> Any:
-        return command(change=Change(format_name, dry_run, yes), **others)
+        return command(change=ChangeOptions(format_name, dry_run, yes), **others)
 
     decorated: Callable[..., Any] = functools.wraps(command)(changing)
     dry_run = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeconf.cli.options import (
-    Change,
+    ChangeOptions,
     change_options,
     confirm,
     models_options,
@@ -322,7 +322,7 @@ def _types(context: click.Context, parameter: click.Parameter, values: Sequence[
 @store_option
 @change_options
 def load_command(
-    file: Path, table: str, types: Mapping[str, str], store: str | None, source: str | None, change: Change
+    file: Path, table: str, types: Mapping[str, str], store: str | None, source: str | None, change: ChangeOptions
 ) -> None:
     """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.server import ServerAddress
 from lakeconf.config.codes import Code
-from lakeconf.config.file import Source
-from lakeconf.config.read_store import Reading
+from lakeconf.config.file import ConfigSource
+from lakeconf.config.read_store import StoreReading
 from lakeconf.config.resolve import Inheritance, secret_names
 from lakeconf.errors import Problem
 from lakeconf.sql import CreateSecret
@@ -32,7 +32,7 @@ Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
 Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 
 
-def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
+def data_path_problems(source: ConfigSource, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
     """Reports data paths that overlap that of another catalog, or differ from that of the same catalog."""
     pairs = [
         *((name, other, Code.SHARED_DATA_PATH) for name, other in shared_data_paths(stores)),
@@ -126,7 +126,7 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> t
 
 
 def shared_secrets(
-    stores: Inheritance, name: str, read: Callable[[str], Reading]
+    stores: Inheritance, name: str, read: Callable[[str], StoreReading]
 ) -> Iterator[tuple[CreateSecret, str]]:
     """Yields the secrets of a store that another store defines differently, with the name of that store."""
     for secret in read(name).secrets:

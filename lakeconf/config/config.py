@@ -13,8 +13,8 @@ from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import data_path_problems, shared_secrets
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, ProcessVariables, expand
-from lakeconf.config.file import Source, Table, check_limits, find
-from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
+from lakeconf.config.file import ConfigSource, Table, check_limits, find
+from lakeconf.config.read_store import StoreReading, in_order, read_store, structure_problems
 from lakeconf.config.resolve import Inheritance, Outline, outline_of, secret_texts, secrets_of
 from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
@@ -75,7 +75,7 @@ def read(source: FilePath | Table | None, *, trusted: bool = True) -> Config:
     if not isinstance(source, Mapping):
         return Config(find(source, trusted=trusted), variables)
     check_limits(source)
-    return Config(Source(source), variables)
+    return Config(ConfigSource(source), variables)
 
 
 def _storage_of(path: str | None, name: str) -> StorageBackend | None:
@@ -98,13 +98,13 @@ class Config:
         problems: The problems outside the tables of the stores; `init()` raises them.
     """
 
-    def __init__(self, source: Source, environment: Environment | None) -> None:
+    def __init__(self, source: ConfigSource, environment: Environment | None) -> None:
         self._source = source
         self._environment = environment
         stores = source.data.get("stores")
         self._tables: Table = stores if isinstance(stores, Mapping) else {}
-        self._readings: dict[str, Reading] = {}
-        self._read_before: dict[str, Reading] = {}
+        self._readings: dict[str, StoreReading] = {}
+        self._read_before: dict[str, StoreReading] = {}
         self.inheritance = Inheritance(source, self._tables)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
@@ -202,7 +202,7 @@ class Config:
             raise ConfigError([self._unknown_store(name)])
         return name
 
-    def reading(self, name: str) -> Reading:
+    def reading(self, name: str) -> StoreReading:
         """Returns the values and the problems of the table of a store that exists."""
         if name not in self._readings:
             reading = self._read(name)
@@ -228,14 +228,14 @@ class Config:
         outlines = (outline_of(self.inheritance, name, is_default=name == default) for name in self.names)
         return [Outline._make(hidden(tuple(outline), secrets)) for outline in outlines]
 
-    def _read(self, name: str) -> Reading:
+    def _read(self, name: str) -> StoreReading:
         cached = self._read_before.get(name)
         environment = self._environment or {}
         if cached is None or any(environment.get(variable) != value for variable, value in cached.variables.items()):
             cached = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
         return cached
 
-    def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
+    def _shared_secrets(self, name: str, reading: StoreReading) -> Iterator[Problem]:
         for secret, other in shared_secrets(self.inheritance, name, self._read):
             path = ((secret.key or "").rpartition(".")[2], "secret_name")
             origin = reading.origins.get(path)
@@ -275,5 +275,5 @@ class Config:
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)
 
 
-def _unpickled(source: Source) -> Config:
+def _unpickled(source: ConfigSource) -> Config:
     return Config(source, ProcessVariables())

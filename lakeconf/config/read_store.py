@@ -14,7 +14,7 @@ from lakeconf.backends.store_options import COMMITTERS, OPTIONS, RESERVED_NAMES,
 from lakeconf.config.backend_tables import build_backend, type_name, typed, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
-from lakeconf.config.file import Source
+from lakeconf.config.file import ConfigSource
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path, value_at
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
@@ -28,7 +28,7 @@ _KINDS = {"key": Code.UNKNOWN_KEY, "type": Code.WRONG_TYPE, "value": Code.WRONG_
 _TABLES = {"attach_options": "{ read_only = true }", "maintenance": '{ deadline = "30m" }'}
 
 
-class Reading(NamedTuple):
+class StoreReading(NamedTuple):
     """The result of reading a store."""
 
     store: Store | None  # the store; None if it has problems
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
     secrets: tuple[CreateSecret, ...] = ()  # the secrets that the store creates in DuckDB
 
     def __repr__(self) -> str:
-        return f"Reading({self.store!r}, {self.problems})"
+        return f"StoreReading({self.store!r}, {self.problems})"
 
     def value(self, path: Path) -> Any:
         """The value of a key, at any depth; None if it is not set."""
@@ -54,12 +54,12 @@ class Reading(NamedTuple):
 
 def read_store(
     stores: Inheritance, name: str, environment: Environment | None, secrets: Sequence[Secret] = ()
-) -> Reading:
+) -> StoreReading:
     """Reads a store."""
     try:
         draft = Draft(stores, name, environment, secrets)
     except ConfigError as error:
-        return Reading(None, error.problems)
+        return StoreReading(None, error.problems)
     for key in draft.values:
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
@@ -85,7 +85,7 @@ def read_store(
         if whole is None
         else tuple(statement for statement in whole.statements if isinstance(statement, CreateSecret))
     )
-    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, created)
+    return StoreReading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, created)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -212,7 +212,7 @@ TOP_KEYS = ("default_store", *_TOP_TABLES)
 STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-def structure_problems(source: Source) -> Iterator[Problem]:
+def structure_problems(source: ConfigSource) -> Iterator[Problem]:
     """Reports unknown keys, tables of the wrong type, and invalid store names."""
     problem, data = source.problem, source.data
     for key in data:

@@ -11,7 +11,7 @@ from lakeconf.backends.registry import UnknownTypeError, metadata_backend
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, Kind, expand
-from lakeconf.config.file import Source, Table
+from lakeconf.config.file import ConfigSource, Table
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, masked
@@ -45,7 +45,7 @@ class Inheritance:
     because the keys of another type have other meanings.
     """
 
-    def __init__(self, source: Source, stores: Table) -> None:
+    def __init__(self, source: ConfigSource, stores: Table) -> None:
         self.source = source
         self.stores = stores
         self._merged: dict[str, Merged] = {}
@@ -72,7 +72,7 @@ class Inheritance:
         return self._merged[name]
 
 
-def _parent(source: Source, stores: Table, chain: Collection[str], name: str) -> str | None:
+def _parent(source: ConfigSource, stores: Table, chain: Collection[str], name: str) -> str | None:
     asked = next(iter(chain))
     key = ("stores", name, "extends")
     table = stores[name]
@@ -100,7 +100,7 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 
-def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
+def _circle(source: ConfigSource, stores: Table, members: list[str]) -> NoReturn:
     # Each store in a cycle finds the same cycle: report it once, at the first of them in the file.
     in_circle = set(members)
     first = next(name for name in stores if name in in_circle)

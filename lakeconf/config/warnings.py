@@ -11,7 +11,7 @@ from lakeconf.backends.server import is_loopback
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config, init
 from lakeconf.config.file import Table
-from lakeconf.config.read_store import Reading
+from lakeconf.config.read_store import StoreReading
 from lakeconf.config.resolve import value_at
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import masked
@@ -54,7 +54,7 @@ def _of_config(config: Config) -> Iterator[Problem]:
         yield config.problem(Code.WITHOUT_DEFAULT, "several stores are declared, but no default_store", (), hint=hint)
 
 
-def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+def _literal_secrets(config: Config, store: str, reading: StoreReading) -> Iterator[Problem]:
     for path, origin in reading.origins.items():
         key = path[-1] if path else None
         value = reading.value(path)
@@ -67,7 +67,7 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
             yield config.problem(Code.LITERAL_SECRET, f"the file contains {part}", origin.place, hint=hint)
 
 
-def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
+def _without_tls(config: Config, reading: StoreReading) -> Iterator[Problem]:
     backend = reading.values.get("storage_backend")
     if not isinstance(backend, Mapping) or str(backend.get("use_ssl")).lower() not in ("false", "0"):
         return
@@ -81,7 +81,7 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
         yield config.problem(Code.WITHOUT_TLS, message, place, hint="remove use_ssl, or use a server on this machine")
 
 
-def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+def _catalog_without_tls(config: Config, store: str, reading: StoreReading) -> Iterator[Problem]:
     """Warns if connections to the catalog's server may lack TLS."""
     server = None if reading.store is None else reading.store.metadata_backend.server()
     if server is None or server.address is None or server.tls_hint is None:

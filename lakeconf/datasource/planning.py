@@ -21,7 +21,7 @@ from lakeconf.commit.session import Session
 from lakeconf.config.config import init
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
-from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
+from lakeconf.engines.spark.read.parts import FilePart, Part, RowPart, divided, stream_of
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Access, Store, for_reading
@@ -181,9 +181,9 @@ def parts_of(access: Access, scan_plan: ScanPlan, inlined: pa.Table, columns: Se
     """Divides a plan into parts."""
     refuse_columns(columns)
     refuse_encrypted(scan_plan)
-    parts: list[Part] = [Files(access, part) for part in divided(replace(scan_plan, columns=tuple(columns)))]
+    parts: list[Part] = [FilePart(access, part) for part in divided(replace(scan_plan, columns=tuple(columns)))]
     if inlined.num_rows:
         condition = to_duckdb_sql(scan_plan.predicate) if scan_plan.predicate else "true"
         rows = exact_rows(columns, inlined, condition=condition, time_zone=scan_plan.time_zone)
-        parts.append(Rows(stream_of(rows)))
+        parts.append(RowPart(stream_of(rows)))
     return parts

@@ -18,7 +18,7 @@ from lakeconf.catalog.tables import Column, TableInfo, tables
 from lakeconf.datasource.planning import Opened, Options, opened, parts_of
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
-from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
+from lakeconf.engines.spark.read.parts import ChangePart, Part, check_mapped, stream_of
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.write.writes import quoted_name
 
@@ -167,7 +167,7 @@ def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -
     _refuse_encrypted(plan)
     if inlined.num_rows:
         refuse_timetz(columns)
-    return Changes(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
+    return ChangePart(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
 
 
 def _refuse_encrypted(plan: ChangesPlan) -> None:

@@ -42,7 +42,7 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """The outcome of one step."""
 
     name: str  # the name of the step
@@ -69,7 +69,7 @@ class Examination:
         return reader_of(self.store.metadata_backend, self.store.names, self.connection)
 
 
-def diagnose(store: Store) -> list[Step]:
+def diagnose(store: Store) -> list[StepResult]:
     """Tests everything that a job with this store needs, without changing the lake.
 
     It creates no catalog. It writes, reads and removes a file below the data path, unless the store is read-only. It
@@ -111,11 +111,13 @@ def repair_marker(store: Store, confirm: Callable[[CatalogError, str], None]) ->
             marker.confirm_move()
 
 
-def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:
+def _carry_out(
+    examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]
+) -> StepResult:
     missing = [need for need in needs if need in examination.failed]
     if missing:
         examination.failed.add(name)
-        return Step(name, SKIPPED, f"after {missing[0]!r} failed")
+        return StepResult(name, SKIPPED, f"after {missing[0]!r} failed")
     started = time.monotonic()
     hint = None
     try:
@@ -130,7 +132,7 @@ def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run:
     except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything
         examination.failed.add(name)
         status, result = FAILED, scrub(f"{type(error).__name__}: {error}", examination.store.secrets)
-    return Step(name, status, result, hint, round(time.monotonic() - started, 3))
+    return StepResult(name, status, result, hint, round(time.monotonic() - started, 3))
 
 
 def _load_extensions(examination: Examination) -> None:

@@ -76,7 +76,7 @@ class TableCompaction:
         return f"{self.table}: {self.steps}"
 
 
-class _File(NamedTuple):
+class _CompactedFile(NamedTuple):
     file_id: int
     rows: int
     size: int
@@ -92,7 +92,7 @@ class _Table(NamedTuple):
     name: str
     target: int
     threshold: float
-    files: list[_File]
+    files: list[_CompactedFile]
     is_sorted: bool
 
 
@@ -177,7 +177,7 @@ def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
     return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
 
 
-def _rewritten_files(table: _Table, files: Sequence[_File]) -> RewrittenFiles:
+def _rewritten_files(table: _Table, files: Sequence[_CompactedFile]) -> RewrittenFiles:
     ordered = sorted(files, key=lambda file: (file.deleted / file.rows, file.size), reverse=True)
     shares = tuple((file.deleted / file.rows, file.size) for file in ordered)
     return RewrittenFiles(table.schema, table.name, shares, tuple(file.file_id for file in ordered))
@@ -254,7 +254,7 @@ def _tables(transaction: MetadataTransaction) -> list[_Table]:
     return tables
 
 
-def _rewritten(table: _Table) -> list[_File]:
+def _rewritten(table: _Table) -> list[_CompactedFile]:
     return [file for file in table.files if file.deleted > 0 and file.deleted >= table.threshold * file.rows]
 
 
@@ -299,25 +299,25 @@ def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
     return rows == [(following,)] and not _inlined(transaction, table.table_id)
 
 
-def _groups(table: _Table) -> list[list[_File]]:
+def _groups(table: _Table) -> list[list[_CompactedFile]]:
     """The small files that share a group with another small file."""
-    groups: dict[tuple[object, ...], list[_File]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[_CompactedFile]] = defaultdict(list)
     for file in table.files:
         if not file.deleted and file.size < table.target:
             groups[file.group].append(file)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:
+def _files(transaction: MetadataTransaction) -> dict[int, list[_CompactedFile]]:
     deleted = dict(transaction.rows(_DELETED))
     partitions: dict[int, list[object]] = defaultdict(list)
     for file_id, index, value in transaction.rows(_PARTITIONS):
         partitions[file_id].append((index, value))
-    files: dict[int, list[_File]] = defaultdict(list)
+    files: dict[int, list[_CompactedFile]] = defaultdict(list)
     for table_id, file_id, rows, size, version, partition_id, path, start in transaction.rows(_FILES):
         group = (version, partition_id, *partitions[file_id])
         folder = "" if partition_id is None else path.rpartition("/")[0]
-        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
+        files[table_id].append(_CompactedFile(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
     return files
 
 

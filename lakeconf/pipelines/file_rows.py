@@ -118,11 +118,11 @@ _DIGITS = "|".join(
 )
 
 
-def _value(files: Files, path: str, column: str, text: str) -> str:
+def _value(files: ModelFiles, path: str, column: str, text: str) -> str:
     return f"{files.place}the column {column!r} of {files.named(path)} has the value {text!r}"
 
 
-def _guess(files: Files, path: str, column: str, text: str, kind: str) -> SchemaError:
+def _guess(files: ModelFiles, path: str, column: str, text: str, kind: str) -> SchemaError:
     """Returns the error about a string."""
     message = f"{_value(files, path, column, text)}, which is no {kind}"
     type_id = parsed_type(kind).id
@@ -146,7 +146,7 @@ _FILE = "lakeconf_file"
 
 
 @dataclass(frozen=True)
-class Files:
+class ModelFiles:
     """Files of one type that a model loads together."""
 
     model: Model
@@ -199,14 +199,14 @@ class Files:
         return files_sql(READERS[self.ending], paths, *options, *file)
 
 
-def files_of(model: Model, files: Sequence[str]) -> Files | None:
+def files_of(model: Model, files: Sequence[str]) -> ModelFiles | None:
     """Returns the files that a run of a model reads; None if it reads tables only."""
     if isinstance(model.kind, Seed):
-        return Files(model, [model.kind.csv], model.kind.columns)
-    return Files(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
+        return ModelFiles(model, [model.kind.csv], model.kind.columns)
+    return ModelFiles(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
 
 
-def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
+def read_files(files: ModelFiles, lake: Lake) -> nw.LazyFrame[Any]:
     """Returns the rows of files as a lazy frame. `check_files` then checks the values."""
     ending = files.ending
     _check_paths(files)
@@ -233,7 +233,7 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
     return lake.sql(f"SELECT {selected} FROM {source}")
 
 
-def check_files(files: Files, lake: Lake) -> None:
+def check_files(files: ModelFiles, lake: Lake) -> None:
     """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files."""
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
     file_types = dict(files.file_types)
@@ -263,7 +263,7 @@ def check_files(files: Files, lake: Lake) -> None:
 
 
 def _check_values(
-    files: Files, lake: Lake, file_types: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]
+    files: ModelFiles, lake: Lake, file_types: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]
 ) -> None:
     """Rejects values that another type would change."""
     whens, checked = [], set()
@@ -291,7 +291,7 @@ def _check_values(
         raise error(files, path, name, value, pairs[name][1])
 
 
-def _check_floats(files: Files, lake: Lake, every: Mapping[str, str]) -> None:
+def _check_floats(files: ModelFiles, lake: Lake, every: Mapping[str, str]) -> None:
     """Rejects Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
     if len(files.paths) == 1:
         return
@@ -314,7 +314,7 @@ def _has_no_float(source: DuckDBPyType, read: DuckDBPyType) -> bool:
     )
 
 
-def _check_paths(files: Files) -> None:
+def _check_paths(files: ModelFiles) -> None:
     """Rejects folders, and files without a single byte, which have no columns."""
     for name, path in zip(files.names, files.paths, strict=True):
         if "://" in path:
@@ -338,7 +338,7 @@ def _check_paths(files: Files) -> None:
             )
 
 
-def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
+def _matched(files: ModelFiles, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
     """Returns the names of the columns in the files; files may lack a column of the table, whose value is then NULL."""
     file_types = _file_types(lake, files)
     files.file_types.update(file_types)
@@ -360,7 +360,7 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     return names
 
 
-def _extra(files: Files, file_types: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
+def _extra(files: ModelFiles, file_types: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
     """Returns the columns that are not declared, or else such fields of Parquet files, each with its type."""
     declared = {folded(name) for name in columns}
     extra: list[tuple[KeyPath, str]] = [
@@ -375,7 +375,7 @@ def _extra(files: Files, file_types: Mapping[str, str], columns: Mapping[str, st
     ]
 
 
-def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
+def _check_digits(files: ModelFiles, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
     """Rejects numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
     kinds = {name: parsed_type(kind) for name, kind in columns.items()}
     exact = [name for name, kind in kinds.items() if kind.id not in FLOATS]
@@ -413,7 +413,7 @@ def _decimals(value: Any) -> Iterator[Decimal]:
         yield value
 
 
-def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
+def _left_out(files: ModelFiles, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
     path, kind = unknown
     what, others, hint = f"column {path[0]!r}", "columns", f"add {column_key(path[0], kind)} to columns"
     if len(path) > 1:
@@ -425,7 +425,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
     return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
-def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> SchemaError:
+def _rounding(files: ModelFiles, path: str, name: str, text: str, kind: str) -> SchemaError:
     whole = "VARCHAR" if files.ending == "csv" else "JSON"
     exact = whole if parsed_type(kind).id in NESTED_IDS else "DECIMAL(38, 10)"
     hint = f"set a type that holds it in columns, such as {column_key(name, exact)}"
@@ -435,7 +435,7 @@ def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> Schem
     return _of_column(name, f"{_value(files, path, name, text)}, which its type {kind} would change", hint)
 
 
-def _repeated_key(files: Files, path: str, name: str, text: str, _: str) -> SchemaError:
+def _repeated_key(files: ModelFiles, path: str, name: str, text: str, _: str) -> SchemaError:
     message = f"{_value(files, path, name, text)}, a map with one key twice"
     return _of_column(name, message, "write each key once; a list of structs can repeat it")
 
@@ -457,11 +457,11 @@ def _names(file_types: Mapping[str, str], columns: Sequence[str] | Mapping[str, 
     return {name: by_name[folded(name)] for name in columns if folded(name) in by_name}
 
 
-def _file_types(lake: Lake, files: Files, path: str | None = None) -> dict[str, str]:
+def _file_types(lake: Lake, files: ModelFiles, path: str | None = None) -> dict[str, str]:
     return _types(files, lake.sql(f"FROM {files.source({}, only=path)}"))
 
 
-def _types(files: Files, rows: nw.LazyFrame[Any]) -> dict[str, str]:
+def _types(files: ModelFiles, rows: nw.LazyFrame[Any]) -> dict[str, str]:
     """The columns of files and the types that DuckDB infers."""
     relation: Any = rows.to_native()
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))

@@ -15,7 +15,7 @@ from lakeconf.engines.schema_check import check_names, check_writable
 from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState
-from lakeconf.pipelines.file_rows import Files, check_files, read_files, sql_rows
+from lakeconf.pipelines.file_rows import ModelFiles, check_files, read_files, sql_rows
 from lakeconf.pipelines.intervals import in_utc
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
@@ -95,8 +95,8 @@ def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:
         return None
 
 
-def _files(file: Path, table: str, columns: Mapping[str, str], inferred: Sequence[str] = ()) -> Files:
-    return Files(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns, inferred)
+def _files(file: Path, table: str, columns: Mapping[str, str], inferred: Sequence[str] = ()) -> ModelFiles:
+    return ModelFiles(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns, inferred)
 
 
 def _rows(lake: Lake, file: Path, table: str, columns: Mapping[str, tuple[str, str]]) -> nw.LazyFrame[Any]:

@@ -152,7 +152,7 @@ _UNCHANGED = "nothing has changed"
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RunRequest:
     """The request of a run."""
 
     since: datetime | None  # start of the time range whose intervals are processed again; None: only missing intervals
@@ -190,11 +190,11 @@ class Step:
         return isinstance(kind, Full | Seed) or (self.rebuild and isinstance(kind, Append | Merge))
 
 
-def decide(pipeline: Pipeline, model: Model, recorded: RecordedState, bounds: Bounds, late: Late) -> Step:
+def decide(pipeline: Pipeline, model: Model, recorded: RecordedState, request: RunRequest, late: Late) -> Step:
     """Plans the run of a model."""
-    step = replace(_decided(pipeline, model, recorded, bounds, late), earlier=recorded.earlier)
+    step = replace(_decided(pipeline, model, recorded, request, late), earlier=recorded.earlier)
     is_former = recorded.history.is_former and reads_changes(model)
-    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and _keeps_rows(model, recorded)
+    is_unasked = step.runs and not request.rebuild and (step.rebuild or is_former) and _keeps_rows(model, recorded)
     if is_unasked and is_former:
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
@@ -226,7 +226,7 @@ def check_rebuild(step: Step) -> None:
         )
 
 
-def _decided(pipeline: Pipeline, model: Model, recorded: RecordedState, bounds: Bounds, late: Late) -> Step:
+def _decided(pipeline: Pipeline, model: Model, recorded: RecordedState, request: RunRequest, late: Late) -> Step:
     runs = recorded.history.runs
     last = runs[-1] if runs and recorded.exists else None
     fresh = _changed_definition(pipeline, model, last)
@@ -234,22 +234,22 @@ def _decided(pipeline: Pipeline, model: Model, recorded: RecordedState, bounds: 
         if not isinstance(model.body, Query):
             return Step(model, "computed when it is read", runs=False)
         return Step(model, fresh or _UNCHANGED, runs=fresh is not None)
-    if bounds.rebuild:
+    if request.rebuild:
         by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
         # The intervals follow later.
         is_replaced = recorded.exists and not isinstance(model.kind, Incremental)
         fresh = f"{_REQUESTED}: replaces all rows{by}" if is_replaced else _REQUESTED
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        step = _files(model, model.kind.files, recorded, () if last is None or bounds.rebuild else runs, bounds)
+        step = _files(model, model.kind.files, recorded, () if last is None or request.rebuild else runs, request)
         # Rows that a run of another kind wrote may be those of the files.
-        is_other = step.runs and not bounds.rebuild and last is not None and not last.files
+        is_other = step.runs and not request.rebuild and last is not None and not last.files
         return replace(step, reason=str(fresh), rebuild=True) if is_other else step
     if isinstance(model.kind, Incremental):
         if last is not None and fresh is None:
             last = as_of_lookback(model.kind, runs, last)
         inputs = None if last is None else last.inputs
         changed, _ = changed_inputs(pipeline.stored_inputs(model), recorded.lake, inputs, recorded.pending)
-        return _intervals(pipeline, model, model.kind, recorded, bounds, fresh, changed, late)
+        return _intervals(pipeline, model, model.kind, recorded, request, fresh, changed, late)
     return _tables(pipeline, model, recorded, last, fresh)
 
 
@@ -282,18 +282,18 @@ def _changed_definition(pipeline: Pipeline, model: Model, last: ModelRun | None)
     return None
 
 
-def _files(model: Model, pattern: str, recorded: RecordedState, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
+def _files(model: Model, pattern: str, recorded: RecordedState, runs: Sequence[ModelRun], request: RunRequest) -> Step:
     """Plans the load of files that the current rows do not contain."""
     # Loaded files may have been deleted since: a new definition applies to new files only.
     new, warnings = new_files(recorded.lake, model, pattern, runs)
-    replaces = bounds.rebuild and recorded.exists
+    replaces = request.rebuild and recorded.exists
     if not new:
         kept = f"no file of {pattern} exists, so the table keeps its rows"
         return Step(model, kept if replaces else f"no new file matches {pattern}", runs=False, warnings=warnings)
     why = counted(len(new), "new file")
     if replaces:
         why = f"{_REQUESTED}: replaces all rows by those of {listed(new, SHOWN)}"
-    return Step(model, why, rebuild=bounds.rebuild, files=new, warnings=warnings)
+    return Step(model, why, rebuild=request.rebuild, files=new, warnings=warnings)
 
 
 def _intervals(
@@ -301,18 +301,18 @@ def _intervals(
     model: Model,
     kind: Incremental,
     recorded: RecordedState,
-    bounds: Bounds,
+    request: RunRequest,
     fresh: str | None,
     changed: Sequence[str],
     late: Late,
 ) -> Step:
-    start = _start(model, kind, bounds)
+    start = _start(model, kind, request)
     done: list[Range] = []
-    if recorded.exists and bounds.since is None and not bounds.rebuild:
+    if recorded.exists and request.since is None and not request.rebuild:
         done = done_ranges(kind, recorded.history.runs, pipeline.definition(model))
-    planned = batches(kind, start, bounds.until, done, late=bool(changed))
+    planned = batches(kind, start, request.until, done, late=bool(changed))
     left = without(late.ranges, [(batch.start, batch.end) for batch in planned])
-    warnings = [] if bounds.rebuild else list(late.unknown)
+    warnings = [] if request.rebuild else list(late.unknown)
     if left:
         warnings.append(f"{' and '.join(late.since)} changed in done intervals: run with {arguments(left)}")
     if not planned:
@@ -325,14 +325,14 @@ def _intervals(
     )  # fmt: skip
 
 
-def _start(model: Model, kind: Incremental, bounds: Bounds) -> datetime:
+def _start(model: Model, kind: Incremental, request: RunRequest) -> datetime:
     """Returns the start of the first interval."""
-    start = bounds.since or (None if kind.start is None else moment(kind.start))
+    start = request.since or (None if kind.start is None else moment(kind.start))
     if start is None:
         raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
-    if start > bounds.until:
+    if start > request.until:
         raise PipelineError(
-            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
+            f"the interval from {start} to {request.until} of the model {model.table} ends before it starts",
             hint="set --from to a time before --to",
         )
     return start

@@ -12,7 +12,7 @@ import narwhals as nw
 from lakeconf.catalog.health import has_deletes, merged_update
 from lakeconf.errors import LakeconfError, PipelineError, TableNotFoundError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.file_rows import Files, read_files, sql_rows
+from lakeconf.pipelines.file_rows import ModelFiles, read_files, sql_rows
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -28,7 +28,7 @@ def rows_of(
     lake: Lake,
     batch: Batch | None = None,
     *,
-    files: Files | None = None,  # the files to read
+    files: ModelFiles | None = None,  # the files to read
     since: int | None = None,  # the snapshot after which the driving input is read; None: all its rows
     delta: Mapping[str, nw.LazyFrame[Any]] | None = None,  # rows to read in place of those of a table
 ) -> nw.LazyFrame[Any]:

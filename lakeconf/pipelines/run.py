@@ -21,7 +21,7 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
+from lakeconf.pipelines.plan import RunRequest, Step, check_rebuild, column_changes, decide
 from lakeconf.pipelines.recorded_runs import RecordedState, history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
@@ -80,12 +80,12 @@ def plan(
     Raises:
         PipelineError: A model cannot be run.
     """
-    bounds = _bounds(since, until, rebuild=rebuild)
+    request = _request(since, until, rebuild=rebuild)
     steps: list[Step] = []
     with in_utc(lake):
         for model in pipeline.chosen(tables):
             used = computing(model, lake)
-            step = _planned(pipeline, model, used, bounds, frozenset(step.model.table for step in steps if step.runs))
+            step = _planned(pipeline, model, used, request, frozenset(step.model.table for step in steps if step.runs))
             steps.append(_with_columns(pipeline, step, used) if step.runs else step)
     return steps
 
@@ -118,7 +118,7 @@ def run(
     Returns:
         The result of each model, in order.
     """
-    bounds = _bounds(since, until, rebuild=rebuild, allow_drop_columns=allow_drop_columns)
+    request = _request(since, until, rebuild=rebuild, allow_drop_columns=allow_drop_columns)
     chosen, run_id = {model.table for model in pipeline.chosen(tables)}, uuid.uuid4().hex
     results, failed = list[ModelResult](), dict[str, str]()  # by tables that cannot be computed: what failed
 
@@ -141,7 +141,7 @@ def run(
             end(ModelResult(model.table, "not run", f"{broken} failed"))
             continue
         used = computing(model, lake)
-        end(_run_model(pipeline, model, used, bounds, run_id, began, end))
+        end(_run_model(pipeline, model, used, request, run_id, began, end))
         if used is not lake:
             lake.refresh()
     return results
@@ -151,7 +151,7 @@ def _run_model(
     pipeline: Pipeline,
     model: Model,
     lake: Lake,
-    bounds: Bounds,
+    request: RunRequest,
     run_id: str,
     began: Callable[[Model], None],
     end: Callable[[ModelResult], None],
@@ -160,14 +160,14 @@ def _run_model(
     start, step_run, reason = time.monotonic(), None, "cannot be planned"
     try:
         with in_utc(lake):
-            step = _planned(pipeline, model, lake, bounds)
+            step = _planned(pipeline, model, lake, request)
             reason = step.reason
             if not step.runs:
                 took = time.monotonic() - start
                 return ModelResult(model.table, "skipped", reason, seconds=took, warnings=step.warnings)
             check_rebuild(step)
             began(model)
-            step_run = StepRun(pipeline, step, lake, run_id, bounds.allow_drop_columns)
+            step_run = StepRun(pipeline, step, lake, run_id, request.allow_drop_columns)
             step_run.carry_out()
     except LakeconfError as error:
         _log.debug("model %s failed", model.table, exc_info=True)
@@ -197,7 +197,7 @@ def computing(model: Model, lake: Lake) -> Lake:
 
 
 def _planned(
-    pipeline: Pipeline, model: Model, lake: Lake, bounds: Bounds, pending: frozenset[str] = frozenset()
+    pipeline: Pipeline, model: Model, lake: Lake, request: RunRequest, pending: frozenset[str] = frozenset()
 ) -> Step:
     """Plans a model from what its lake has recorded; `pending` are the tables that runs before it would change."""
     # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
@@ -207,7 +207,7 @@ def _planned(
     record = history(events, lake.runs.created(model.table) if exists else None)
     recorded = RecordedState(lake, exists, record, len(events), pending)
     late = late_intervals(pipeline, model, recorded)
-    return decide(pipeline, model, recorded, bounds, late)
+    return decide(pipeline, model, recorded, request, late)
 
 
 def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
@@ -228,6 +228,6 @@ def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
         return replace(step, warnings=[*step.warnings, warning])
 
 
-def _bounds(since: date | datetime | None, until: date | datetime | None, **flags: bool) -> Bounds:
+def _request(since: date | datetime | None, until: date | datetime | None, **flags: bool) -> RunRequest:
     end = datetime.now(UTC) if until is None else until
-    return Bounds(None if since is None else moment(since), moment(end), **flags)
+    return RunRequest(None if since is None else moment(since), moment(end), **flags)

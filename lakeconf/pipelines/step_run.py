@@ -22,7 +22,7 @@ from lakeconf.errors import (
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.file_rows import Files, check_files, column_key, files_of
+from lakeconf.pipelines.file_rows import ModelFiles, check_files, column_key, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
@@ -112,7 +112,7 @@ def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, st
     return f"{identifier(column)} >= {start} AND {identifier(column)} < {end}"
 
 
-def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
+def _of_files(error: LakeconfError, files: ModelFiles) -> LakeconfError:
     """Returns an error of a write about the columns of files, with their names and what to declare."""
     hint = error.hint
     if isinstance(error, SchemaError) and error.column is not None and error.wanted is not None:

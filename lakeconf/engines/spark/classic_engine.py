@@ -51,7 +51,7 @@ from lakeconf.engines.spark.internals import active_session_kept, is_running, re
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
-from lakeconf.engines.spark.read.parts import Access
+from lakeconf.engines.spark.read.parts import FileAccess
 from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, exact_cast, first_line
 from lakeconf.engines.spark.versions import refuse_accelerators
@@ -154,7 +154,7 @@ class SparkEngine:
         reader: CatalogReader,
         writer: Connection,
         settings: Mapping[str, str | Secret],
-        access: Access,
+        access: FileAccess,
     ) -> None:
         require_classic(spark)
         self._session = spark

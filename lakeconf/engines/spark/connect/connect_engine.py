@@ -32,7 +32,7 @@ from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.read.native_scan import to_spark
-from lakeconf.engines.spark.read.parts import Access
+from lakeconf.engines.spark.read.parts import FileAccess
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
 from lakeconf.engines.spark.versions import refuse_settings
 from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
@@ -135,7 +135,7 @@ class ConnectEngine(DuckDBEngine):
 
     name = "spark-connect"
 
-    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection, access: Access) -> None:
+    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection, access: FileAccess) -> None:
         if not is_remote():
             raise SparkError(
                 "the session is one of Spark Connect, but pyspark is in the mode for classic sessions",

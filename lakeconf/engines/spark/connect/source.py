@@ -33,9 +33,9 @@ from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, F
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.native_scan import inlined_frame, refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import (
-    Access,
-    Changes,
-    Files,
+    ChangePart,
+    FileAccess,
+    FilePart,
     Sent,
     in_executors,
     pickled,
@@ -148,11 +148,11 @@ class ConnectSource:
             reader = reader.options(**WITHOUT_CHECKSUMS)
         return reader.load(spark_paths(file.path for file in files))
 
-    def by_duckdb(self, part: Files | Changes, files: Sequence[DataFile], schema: StructType) -> DataFrame:
+    def by_duckdb(self, part: FilePart | ChangePart, files: Sequence[DataFile], schema: StructType) -> DataFrame:
         """The rows of a part, which DuckDB reads inside executors."""
         rows = self._states(files).select("_metadata.file_path") if files else self.session.range(1)
         # One task computes all changes.
-        rows = rows.coalesce(1) if isinstance(part, Changes) else rows
+        rows = rows.coalesce(1) if isinstance(part, ChangePart) else rows
         keys = {self._names[file.path]: file for file in files}
         return in_executors(rows, Sent(pickled(part, keys, schema)), schema)
 
@@ -191,7 +191,7 @@ def _plain(data_type: DataType) -> DataType:
     return data_type
 
 
-def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
+def read(spark: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     _refuse_alike(plan.columns)
     schema = spark_schema(plan.columns)
@@ -204,7 +204,7 @@ def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table 
     if others:
         refuse_columns(plan.columns)
         refuse_encrypted(plan)
-        parts.append(source.by_duckdb(Files(access, replace(plan, files=())), others, schema))
+        parts.append(source.by_duckdb(FilePart(access, replace(plan, files=())), others, schema))
     if inlined is not None and inlined.num_rows:
         parts.append(inlined_frame(spark, plan.columns, inlined, []))
     if not parts:
@@ -213,7 +213,7 @@ def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table 
     return source.guarded(reduce(DataFrame.unionAll, parts))
 
 
-def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def read_changes(spark: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan as a frame of the user's session. One task of DuckDB reads them."""
     columns = plan.inserted.columns
     refuse_columns(columns)
@@ -226,7 +226,7 @@ def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined
     source = ConnectSource(spark)
     source.prepare([*with_deletes(files), *deletes])
     key = [StructField(name, StringType() if name == "change_type" else LongType()) for name in KEY]
-    part = Changes(access, plan, stream_of(inlined), columns, kinds=True)
+    part = ChangePart(access, plan, stream_of(inlined), columns, kinds=True)
     return source.guarded(source.by_duckdb(part, files, StructType([*key, *spark_schema(columns).fields])))
 
 

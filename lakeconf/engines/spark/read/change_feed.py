@@ -20,7 +20,7 @@ from lakeconf.engines.spark.read import native_scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.read.native_scan import inlined_frame
-from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, Access
+from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, FileAccess
 from lakeconf.engines.spark.read.scan_source import file_number, join_known
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.spark_types import spark_schema
@@ -34,7 +34,7 @@ _STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
 _POSITION, _DELETED, _END = FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 
-def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def read_changes(spark: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
     with active_session_kept(spark):
@@ -66,7 +66,7 @@ def _typed(
     return none.select(*_KEY, F.lit("insert").alias("change_type"), *names)
 
 
-def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _inserted(private: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.inserted.files:
         rows = native_scan.scanned(private, access, plan.inserted, None, row_ids=True)
@@ -75,7 +75,7 @@ def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined:
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
-def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _deleted(private: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.deleted.files:
         rows = native_scan.scanned(private, access, plan.deleted, None, row_ids=True)

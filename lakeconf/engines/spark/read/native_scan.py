@@ -43,8 +43,8 @@ from lakeconf.engines.spark.read.file_index import OPTIONS, relation
 from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, Group, groups, path_value, with_constants
 from lakeconf.engines.spark.read.parts import (
     SNAPSHOT_ID,
-    Access,
-    Files,
+    FileAccess,
+    FilePart,
     in_executors,
     pickled,
     virtual_fields,
@@ -146,7 +146,7 @@ _STORED_SNAPSHOT = StructField(
 
 
 def read(
-    spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+    spark: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
 ) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
@@ -155,7 +155,7 @@ def read(
 
 
 def scanned(
-    private: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+    private: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
 ) -> DataFrame:
     """Like `read`, as a frame of the session that reads the files."""
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
@@ -181,14 +181,14 @@ def scanned(
 
 
 def _by_duckdb(
-    private: SparkSession, access: Access, plan: ScanPlan, group: Group, schema: StructType, *, row_ids: bool
+    private: SparkSession, access: FileAccess, plan: ScanPlan, group: Group, schema: StructType, *, row_ids: bool
 ) -> DataFrame:
     """The rows of files that Spark cannot read."""
     refuse_columns(plan.columns)
     # The relation compares the sizes of all files with the catalog. It reads no content.
     files = with_deletes(group.files)
     rows = relation(private, files, source="binaryFile").select(of_file(private, range(len(files))).alias("file"))
-    part = Files(access, replace(plan, files=()), row_ids)
+    part = FilePart(access, replace(plan, files=()), row_ids)
     sent = private.sparkContext.broadcast(pickled(part, dict(enumerate(group.files)), schema))
     return in_executors(rows, sent, schema)
 

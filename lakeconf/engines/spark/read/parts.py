@@ -35,7 +35,7 @@ from lakeconf.sql import files_sql, identifier, literal
 _BYTES, _FILES = 64 * 2**20, 200
 
 
-class Access(Protocol):
+class FileAccess(Protocol):
     """How an executor reaches the files of a lake; it is pickled and contains no secret."""
 
     def connect(self) -> Connection:
@@ -44,26 +44,26 @@ class Access(Protocol):
 
 
 @dataclass(frozen=True)
-class Files:
+class FilePart:
     """Files to read."""
 
-    access: Access  # how to reach them
+    access: FileAccess  # how to reach them
     plan: ScanPlan  # A plan that consists of these files
     row_ids: bool = False  # True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowPart:
     """Rows that were read on the driver."""
 
     stream: bytes = field(repr=False)  # the rows with the types of the frame, as an Arrow stream
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangePart:
     """The changes of a table in a range of snapshots."""
 
-    access: Access  # how to reach the files
+    access: FileAccess  # how to reach the files
     plan: ChangesPlan  # the plan of the change feed
     # The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
     inlined: bytes = field(repr=False)
@@ -71,7 +71,7 @@ class Changes:
     kinds: bool  # True to return all changes with their key and kind; False for inserted rows only
 
 
-Part: TypeAlias = Files | Rows | Changes
+Part: TypeAlias = FilePart | RowPart | ChangePart
 
 
 def divided(plan: ScanPlan) -> Iterator[ScanPlan]:
@@ -97,7 +97,7 @@ _INLINED = "lakeconf_inlined"
 _DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
 
 
-def changes_sql(connection: Connection, part: Changes) -> str:
+def changes_sql(connection: Connection, part: ChangePart) -> str:
     """The query for the changes of a part, with the types of Spark."""
     with pa.ipc.open_stream(part.inlined) as stream:
         inlined = stream.read_all()
@@ -246,7 +246,7 @@ def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) ->
     )
 
 
-# The columns of `Files.row_ids`, each with its SQL.
+# The columns of `FilePart.row_ids`, each with its SQL.
 SNAPSHOT_ID = "__lakeconf_snapshot_id"
 
 
@@ -262,12 +262,12 @@ _ROWS = 10_000
 
 def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a part."""
-    if isinstance(part, Rows):
+    if isinstance(part, RowPart):
         with pa.ipc.open_stream(part.stream) as stream:
             yield from conforming(stream, schema)
         return
     with part.access.connect() as connection:
-        if isinstance(part, Files):
+        if isinstance(part, FilePart):
             files = with_deletes(part.plan.files)
             connection.secrets += tuple(Secret(file.encryption_key) for file in files if file.encryption_key)
             query = _scan_sql(part, attach_partial_lake(connection, "part", part.plan))
@@ -281,7 +281,7 @@ def with_deletes(files: Sequence[DataFile]) -> list[DataFile | DeleteFile]:
     return [*files, *(file.delete_file for file in files if file.delete_file is not None)]
 
 
-def _scan_sql(part: Files, source: str) -> str:
+def _scan_sql(part: FilePart, source: str) -> str:
     """The query for the rows of a plan, with the types of Spark."""
     plan = part.plan
     values = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in plan.columns]
@@ -319,7 +319,7 @@ class Sent:
     value: bytes = field(repr=False)  # the pickled function and its arguments
 
 
-def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
+def pickled(part: FilePart | ChangePart, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
     """A part as executors receive it."""
     return pickle.dumps((_run, __version__, part, keys, schema))
 
@@ -347,7 +347,7 @@ def in_executors(keys: DataFrame, sent: Any, schema: StructType) -> DataFrame:
 
 def _run(
     version: str,
-    part: Files | Changes,
+    part: FilePart | ChangePart,
     keys: Mapping[Any, DataFile],
     schema: StructType,
     batches: Iterator[pa.RecordBatch],
@@ -356,7 +356,7 @@ def _run(
     if version != __version__:
         raise SparkError(f"the driver has lakeconf {version}, and {sys.executable} has {__version__}")
     chosen = [key for batch in batches for key in batch.column(0).to_pylist()]
-    if isinstance(part, Files):
+    if isinstance(part, FilePart):
         files = tuple(keys[key] for key in chosen if key in keys)
         for plan in divided(replace(part.plan, files=files)):
             yield from read_part(replace(part, plan=plan), arrow_schema(schema))

@@ -40,7 +40,7 @@ def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) 
         checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
         files = storage.write(checked, request, temporary=True)
         source = staged_source(storage.writer, list(files), request.types)
-        rows = _read(storage.spark, list(starmap(_File, files.items())), checked)
+        rows = _read(storage.spark, list(starmap(_WrittenFile, files.items())), checked)
     folder = staging_folder(request.table, request.token)
     return Staged(source, files=tuple(files), folder=folder, keeps_files=False, rows=rows)
 
@@ -51,12 +51,12 @@ def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: S
         return rebind(staged.rows.where(condition).select(*map(quoted, columns)), spark)
 
 
-class _File(NamedTuple):
+class _WrittenFile(NamedTuple):
     path: str
     file_size_bytes: int
 
 
-def _read(spark: SparkSession, files: Sequence[_File | Footer], written: DataFrame) -> DataFrame:
+def _read(spark: SparkSession, files: Sequence[_WrittenFile | Footer], written: DataFrame) -> DataFrame:
     """The rows of files as which Spark has written a frame; a job fails if a file is missing."""
     # By their names only: the columns of a user's frame may have the same field id.
     schema = StructType([StructField(field.name, field.dataType) for field in written.schema])
