@@ -77,7 +77,7 @@ URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
 def listing_sql(folder: str, pattern: str) -> str:
     """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern.
 
-    It leaves out keys of a bucket that are no paths of a URL: neither lakeconf nor DuckDB has written them.
+    It leaves out keys of a bucket that are not paths of a URL: neither lakeconf nor DuckDB has written them.
     """
     sql = f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
     if "://" not in folder:

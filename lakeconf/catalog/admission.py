@@ -146,7 +146,7 @@ _NO_NUMBERS = f"""
 
 
 def check_numbers(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
-    """Checks that the numbers of the catalog are no strings: DuckLake and lakeconf write some of them into SQL."""
+    """Checks that no number of the catalog is a string: DuckLake and lakeconf write some of them into SQL."""
     for name, kind in rows(_NO_NUMBERS):
         raise CatalogError(f"the catalog's column {name!r} has the type {kind}, and is no number", hint=_HINT)
 

@@ -402,7 +402,7 @@ def _refuse_inlined(reader: CatalogReader, plan: ChangesPlan) -> None:
         )
 
 
-# `by_timestamp` refuses a date, which is no moment.
+# `by_timestamp` rejects a date, which is not a moment.
 _TIMES = (str, date)
 
 

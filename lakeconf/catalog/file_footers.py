@@ -14,7 +14,7 @@ from lakeconf.sql import files_sql, literal
 
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
 # rows from DuckDB. So a text column always has bounds. The upper one is above every string that does not begin with 64
-# times the last code point, which is no character.
+# times the last code point, which is not a character.
 WIDEST_TEXT = ("", chr(1114111) * 64)
 _WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
 
@@ -29,7 +29,7 @@ class ColumnStatistics:
     null_count: int | None  # the number of NULLs; None if it is not known
     low: str | None  # the smallest value as text; None if it is not known, or there is none
     high: str | None  # the largest value
-    contains_nan: bool | None = None  # True if a value is NaN; None if it is not known, or the column is no float
+    contains_nan: bool | None = None  # True if a value is NaN; None if it is not known, or the column is not a float
 
     @property
     def has_ordered_values(self) -> bool:

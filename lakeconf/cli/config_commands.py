@@ -120,7 +120,7 @@ def validate_command(
         else:
             show_lines(re.sub(r"^```\w*\n(.*?)\n```$", lambda code: indent(code[1], "    "), text, flags=re.M | re.S))
         context.exit(0)
-    problems, suspicious = _found(source, stores, untrusted=untrusted)
+    problems, suspicious = _checked(source, stores, untrusted=untrusted)
     if format_name == "json":
         show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
     elif format_name == "github":
@@ -131,7 +131,7 @@ def validate_command(
     context.exit(1 if problems or (strict and suspicious) else 0)
 
 
-def _found(
+def _checked(
     source: str | None, stores: Sequence[str], *, untrusted: bool
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Returns the problems of a configuration, and its warnings if it has no problems."""

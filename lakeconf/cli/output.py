@@ -19,7 +19,7 @@ from lakeconf.logs import escaped
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# The strings of floats that are no numbers in JSON, as PostgreSQL writes them.
+# The strings of floats that are not numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")

@@ -166,7 +166,7 @@ def _files(connection: Connection, write: Write) -> list[str]:
 
 
 def _remove_files(session: Session, write: Write) -> None:
-    """Removes the files of a write that are no files of the table, and its manifest."""
+    """Removes the files of a write that do not belong to the table, and its manifest."""
     with session.reader.transaction() as transaction:
         query = "SELECT path FROM ducklake_data_file WHERE table_id = ?"
         registered = {path.rpartition("/")[2] for (path,) in transaction.rows(query, [write.table.table_id])}

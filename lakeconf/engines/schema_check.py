@@ -244,7 +244,7 @@ def fits(source: DuckDBPyType, target: DuckDBPyType) -> bool:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Rejects names that are no string, and column names that lakeconf reserves."""
+    """Rejects names that are not strings, and column names that lakeconf reserves."""
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"the column name {name!r} is not a string", hint="write names as strings")

@@ -104,14 +104,14 @@ import dlt
 
 from lakeconf.integrations.dlt import destination
 
-pipeline = dlt.pipeline("lake", destination=destination("{_one("dlt", names)}"), dataset_name="raw")
+pipeline = dlt.pipeline("lake", destination=destination("{_only_name("dlt", names)}"), dataset_name="raw")
 """
     notes = ["dlt's config.toml and secrets.toml are not needed; their destination settings have no effect."]
     return Export("lake.py", text, notes)
 
 
 def _dagster(config: Config, names: Sequence[str]) -> Export:  # noqa: ARG001 - same signature for all tools
-    name = _one("dagster", names)
+    name = _only_name("dagster", names)
     text = f"""\
 from dagster import Definitions
 
@@ -125,7 +125,7 @@ definitions = Definitions(
     return Export("definitions.py", text, ["dagster-duckdb's resource only takes a path, but a lake needs secrets."])
 
 
-def _one(tool: str, names: Sequence[str]) -> str:
+def _only_name(tool: str, names: Sequence[str]) -> str:
     if len(names) > 1:
         raise LakeconfError(f"{tool} supports one store at a time", hint=f"name one of {', '.join(names)}")
     return names[0]

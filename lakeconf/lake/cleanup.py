@@ -212,7 +212,7 @@ class Cleanup:
         return self._without_ends(listed())
 
     def _without_ends(self, listed: Sequence[tuple[str, ...]]) -> list[str]:
-        """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""
+        """The paths that are not keys of a bucket with parameters of a URL, which nothing of the lake has."""
         root = self.reader.data_path
         return [path for (path,) in listed if "://" not in root or not re.search(URL_ENDS, path.removeprefix(root))]
 

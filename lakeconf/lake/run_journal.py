@@ -38,7 +38,7 @@ class ModelRun:
     """A run of a model, or another event of its table, which is committed or about to be."""
 
     model: str  # the table of the model
-    definition: str  # the hash of the model's definition; `RESET` or `RESTORED` for an event that is no run
+    definition: str  # the hash of the model's definition; `RESET` or `RESTORED` for an event that is not a run
     run: str  # the id of the pipeline run
     # The completed time range, without its end; None if the model has no intervals.
     interval: tuple[datetime, datetime] | None = None

@@ -75,7 +75,7 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
     if kind.id in INTEGERS:
         return _has_more_digits(column, 0)
     if kind.id in FLOATS:
-        # A DOUBLE is no exact number, but its integers are.
+        # A DOUBLE is not an exact number, but its integers are.
         is_large = f"length({column}) > {FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\.?0*\\s*$')"
         changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
         value, has_exponent = (

@@ -50,7 +50,7 @@ def _found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
                 message = f"{model.at('files')}{file!r} has a character that ends the path of a URL"
                 raise StorageError(message, hint="rename the object, without ? and #, or choose a pattern without it")
         return uris
-    # With `root_dir`, brackets in the name of the folder are no pattern.
+    # With `root_dir`, brackets in the name of the folder are not a pattern.
     return sorted(set(map(os.path.normpath, glob.glob(pattern, root_dir=model.folder, recursive=True))))
 
 

@@ -263,7 +263,7 @@ def _placed(model: Model) -> Iterator[None]:
 
 
 def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:
-    """The graph as Mermaid, which many sites draw; tables that are no models have round corners."""
+    """The graph as Mermaid, which many sites draw; tables that are not models have round corners."""
     inputs = {model.table: dict.fromkeys(pipeline.inputs(model).values()) for model in models}
     kinds = {model.table: model.kind.name for model in models}
     tables = dict.fromkeys([*kinds, *(table for read in inputs.values() for table in read)])

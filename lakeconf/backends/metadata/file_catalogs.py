@@ -28,7 +28,7 @@ class CatalogFile(MetadataBackend):
 
     kind: ClassVar[str]
     look_options: ClassVar[str] = "READ_ONLY"
-    # Queries for the tables in the database `{0}`, and for what is no plain table.
+    # Queries for the tables in the database `{0}`, and for what is not a plain table.
     tables: ClassVar[str]
     no_tables: ClassVar[str]
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]

@@ -88,7 +88,7 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Converts an Arrow table to a frame of the user's session; naive timestamps stay naive in every session."""
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    schema = pa.schema([field.with_type(with_leaves(field.type, _known)) for field in table.schema])
+    schema = pa.schema([field.with_type(with_leaves(field.type, _compatible)) for field in table.schema])
     try:
         # Spark cannot convert a column without chunks.
         signed = table.cast(schema) if table.num_rows else schema.empty_table()
@@ -104,7 +104,7 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
             ) from error
 
 
-def _known(arrow_type: pa.DataType) -> pa.DataType:
+def _compatible(arrow_type: pa.DataType) -> pa.DataType:
     """The type for a type that Spark lacks: a wider one for unsigned integers, microseconds for nanoseconds."""
     if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns":
         return pa.timestamp("us", arrow_type.tz)

@@ -243,7 +243,7 @@ class Query:
         return self.path is None or self.path.resolve().suffix.lower() == _ENDING
 
     def _refused(self, message: str, offset: int | None = None, *, hint: str | None) -> ModelSqlError:
-        """The error for a string that is no query of a model, with its place if it is known."""
+        """The error for a string that is not a query of a model, with its place if it is known."""
         problem = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
         if offset is not None:
             line, column = self._line_and_column(offset)

@@ -182,7 +182,7 @@ def _unknown(name: str, model: type[BaseModel]) -> str:
 
 
 def key_place(config: Config, key: tuple[str, ...]) -> str:
-    """Returns the place of a key in the configuration; the key itself if the configuration is no file."""
+    """Returns the place of a key in the configuration; the key itself if the configuration is not a file."""
     problem = config.place(key)
     return shown_place(problem.file, problem.line, problem.column) or problem.key or ""
 

@@ -35,7 +35,7 @@ def _not_a_number(value: Any) -> Any:
 # A format such as `date` is not checked by default.
 _TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$"}
 
-# Types of values in a configuration, where `true` is no number and 1 is not true.
+# Types of values in a configuration, where `true` is not a number and 1 is not true.
 Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number), WithJsonSchema(_TIME)]
 Count: TypeAlias = Annotated[int, Strict()]
 Flag: TypeAlias = Annotated[bool, Strict()]

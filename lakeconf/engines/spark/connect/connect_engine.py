@@ -84,7 +84,7 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     spark.addTag(f"lakeconf-{request.token}")
     try:
         rows.write.format("parquet").options(**options).mode("error").save(spark_uri(folder))
-        footers = read_footers(writer, _found(writer, folder, "*.parquet"))
+        footers = read_footers(writer, _files_in(writer, folder, "*.parquet"))
         written, count = counted.get["rows"], sum(footer.row_count for footer in footers)
         if count != written:
             raise SparkError(
@@ -107,12 +107,12 @@ def remove_staged(writer: Connection, folder: str) -> None:
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    files = _found(writer, folder, "**")
+    files = _files_in(writer, folder, "**")
     if files:
         remove_files(writer, files)
 
 
-def _found(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
+def _files_in(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
     """The files in a folder that match a pattern, sorted."""
     return [path for (path,) in writer.rows(f"{listing_sql(folder, pattern)} ORDER BY file")]
 
