@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import duckdb
-
+from lakeconf.catalog.parsed_query import query_at
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
+from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
-from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
-from lakeconf.errors import (
-    LakeconfError,
-    QueryError,
-    UnknownNameError,
-    UnsafeQueryError,
-    UnsupportedError,
-    listed,
-    suggestion,
-)
+from lakeconf.errors import LakeconfError, UnknownNameError, UnsafeQueryError, UnsupportedError, listed, suggestion
 from lakeconf.sql import literal
 
 # True if the lake may have such SQL. The SQL itself is read by DuckDB, as DuckLake reads it.
@@ -66,6 +55,44 @@ _RELATIONS = """
 """
 
 _RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT"
+# Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
+# shows encryption keys.
+SAFE_TABLE_FUNCTIONS = frozenset(
+    {
+        *("current_snapshot", "last_committed_snapshot", "snapshots", "table_changes", "table_deletions"),
+        *("table_info", "table_insertions", "ducklake_current_snapshot", "ducklake_last_committed_snapshot"),
+        *("ducklake_snapshots", "ducklake_table_changes", "ducklake_table_deletions", "ducklake_table_info"),
+        *("ducklake_table_insertions", "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"),
+        *("summary", "test_all_types", "unnest"),
+    }
+)
+# Scalar functions that read the settings or the environment of the process, change its state, or only wait.
+_UNSAFE_FUNCTIONS = frozenset(
+    {
+        *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
+        *("json_serialize_plan", "write_log"),  # the first one binds a query in a string, so it reads files
+    }
+)
+# DuckDB's own views, which a name without a schema means even if the lake has a table of that name. Some show settings,
+# such as the keys of AWS that DuckDB takes from the environment.
+SYSTEM_VIEW = re.compile(
+    "duckdb_(columns|constraints|databases|indexes|logs|schemas|tables|types|views)|pragma_database_list"
+    "|pg_(am|attrdef|attribute|class|collation|constraint|database|depend|description|enum|index|indexes|namespace"
+    "|prepared_statements|proc|sequence|sequences|settings|tables|tablespace|type|views)|sqlite_(temp_)?(master|schema)"
+)
+# DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
+_THIS_LAKE = "{DUCKLAKE_CATALOG}."
+# DuckLake does not quote it, so views that contain the word only work for such names.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# DuckLake's functions that describe the latest snapshot.
+_OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
+_VIEWS = f"""
+    SELECT s.schema_name, v.view_name
+    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
+    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
+"""  # noqa: S608
+_UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
+_ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 
 class StoredSql(NamedTuple):
@@ -84,39 +111,6 @@ def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
         return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
     return StoredSql(views, expressions, relations, newest)
-
-
-# Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
-# shows encryption keys.
-SAFE_TABLE_FUNCTIONS = frozenset(
-    {
-        *("current_snapshot", "last_committed_snapshot", "snapshots", "table_changes", "table_deletions"),
-        *("table_info", "table_insertions", "ducklake_current_snapshot", "ducklake_last_committed_snapshot"),
-        *("ducklake_snapshots", "ducklake_table_changes", "ducklake_table_deletions", "ducklake_table_info"),
-        *("ducklake_table_insertions", "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"),
-        *("summary", "test_all_types", "unnest"),
-    }
-)
-
-# Scalar functions that read the settings or the environment of the process, change its state, or only wait.
-_UNSAFE_FUNCTIONS = frozenset(
-    {
-        *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
-        *("json_serialize_plan", "write_log"),  # the first one binds a query in a string, so it reads files
-    }
-)
-
-# DuckDB's own views, which a name without a schema means even if the lake has a table of that name. Some show settings,
-# such as the keys of AWS that DuckDB takes from the environment.
-SYSTEM_VIEW = re.compile(
-    "duckdb_(columns|constraints|databases|indexes|logs|schemas|tables|types|views)|pragma_database_list"
-    "|pg_(am|attrdef|attribute|class|collation|constraint|database|depend|description|enum|index|indexes|namespace"
-    "|prepared_statements|proc|sequence|sequences|settings|tables|tablespace|type|views)|sqlite_(temp_)?(master|schema)"
-)
-# DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
-_THIS_LAKE = "{DUCKLAKE_CATALOG}."
-# DuckLake does not quote it, so views that contain the word only work for such names.
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -349,127 +343,11 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     )
 
 
-# Table functions that only compute, read the lake or describe it.
-READERS = SAFE_TABLE_FUNCTIONS | {
-    *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
-    *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
-    *("options", "settings", "pragma_table_info", "pragma_version"),
-}
-
-_DUCKLAKE = "ducklake_"
-# DuckLake's other functions that read: they list files, whose keys `lakeconf sql` does not show.
-_LISTS = frozenset({"ducklake_list_files", "ducklake_scan"})
-
-# Those that describe the latest snapshot.
-_OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
-
-# DuckLake's functions that change files, snapshots or settings; the schema of a lake has them without the prefix.
-WRITERS = frozenset(
-    {
-        *("add_data_files", "cleanup_old_files", "commit", "delete_orphaned_files", "expire_snapshots"),
-        *("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "set_commit_message", "set_option"),
-    }
-)
-
-# DuckDB's functions that write files, attach databases, change settings, or run a statement in a database, such as the
-# catalog's.
-_OTHERS = frozenset(
-    {
-        *("add_parquet_key", "checkpoint", "copy_database", "disable_logging", "disable_profile", "disable_profiling"),
-        *("enable_logging", "enable_profile", "enable_profiling", "force_checkpoint", "import_database"),
-        *("mysql_clear_cache", "mysql_execute", "mysql_query", "pg_clear_cache", "postgres_attach"),
-        *("postgres_configure_pool", "postgres_execute", "postgres_query", "sqlite_attach", "sqlite_query"),
-        "truncate_duckdb_logs",
-    }
-)
-
-# Functions that run a query in a string, which may be computed.
-_RUNNING_SQL = frozenset({"json_execute_serialized_sql", "query"})
-_WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
-_NOT_ONE_QUERY = (
-    "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
-    "change tables"
-)
-
-
-def check_only_reads(connection: Connection, sql: str) -> None:
-    """Rejects SQL that is more than one query that reads.
-
-    A PIVOT is allowed, and a CALL of a function that is known to only read.
-    """
-    with translated_errors():
-        statements = duckdb.extract_statements(sql)
-    # DuckDB's parser adds statements without any text to a PIVOT, and reports a PRAGMA as a query.
-    written = [
-        statement.type for statement in statements if statement.query or statement.type != duckdb.StatementType.CREATE
-    ]
-    first = next(iter(_words(sql)), "")
-    # DuckDB's parser reports CHECKPOINT as a CALL.
-    if written == [duckdb.StatementType.CALL] and first == "call":
-        called = next(iter(called_functions(sql)), "")
-        if called not in READERS:
-            raise QueryError(
-                f"CALL {called}() may do more than read",
-                hint="use the methods of lake.maintenance and of tables; write SELECT … or FROM … to read",
-            )
-    elif written != [duckdb.StatementType.SELECT] or first == "pragma":
-        raise QueryError("the SQL is not a single query", hint=_NOT_ONE_QUERY)
-    references = find_references(connection, sql)
-    check_functions(called_functions(sql) if references is None else references.table_functions)
-
-
-def check_functions(names: Iterable[str]) -> None:
-    """Rejects functions that change the lake, or may do so."""
-    for name in sorted(names):
-        if name in _RUNNING_SQL:
-            raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
-        unknown = name.startswith(_DUCKLAKE) and name not in READERS | _LISTS
-        if unknown or name in WRITERS or name in _OTHERS:
-            raise QueryError(
-                f"{name}() changes the lake without its locks, and is no query",
-                hint="use methods such as lake.maintenance.compact(), .expire_snapshots(…) and .cleanup(…)",
-            )
-
-
-def called_functions(sql: str) -> Sequence[str]:
-    """The names in front of parentheses, in lower case and in their order; text in strings and comments is none."""
-    return [name for name, after in itertools.pairwise(_words(sql)) if after == "(" and name not in ("", "(")]
-
-
-def _words(sql: str) -> list[str]:
-    """The tokens: names and keywords in lower case and without quotes, `(`, and an empty string for all others."""
-    text = sql.encode()  # the offsets count bytes
-    words = []
-    with translated_errors():
-        tokens = duckdb.tokenize(sql)
-    for start, kind in tokens:
-        if kind == duckdb.token_type.comment:
-            continue
-        named = kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
-        word = _WORD.match(text[start:].decode()) if named else None
-        if word is not None:
-            words.append((word[2] or word[1].replace('""', '"')).lower())
-        else:
-            words.append("(" if text[start : start + 1] == b"(" else "")
-    return words
-
-
-_VIEWS = f"""
-    SELECT s.schema_name, v.view_name
-    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
-    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
-"""  # noqa: S608
-
-
 @repeated
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     """Returns the sorted full names of the views at a snapshot."""
     with reader.transaction() as transaction:
         return tuple(sorted(joined_name(*row) for row in transaction.rows(_VIEWS, [snapshot_id])))
-
-
-_UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
-_ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 
 @contextlib.contextmanager

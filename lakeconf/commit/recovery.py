@@ -20,7 +20,8 @@ from pathlib import Path
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import joined_name, split_name, table_folder, tables
+from lakeconf.catalog.table_options import table_folder
+from lakeconf.catalog.tables import joined_name, split_name, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import EventLogger

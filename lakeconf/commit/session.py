@@ -15,7 +15,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakeconf import __version__
-from lakeconf.catalog.tables import TableInfo, comments, joined_name, tables
+from lakeconf.catalog.table_options import comments
+from lakeconf.catalog.tables import TableInfo, joined_name, tables
 from lakeconf.commit.committer import Commit
 from lakeconf.commit.conflicts import Base
 from lakeconf.commit.moved_values import check_flushed

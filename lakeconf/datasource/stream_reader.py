@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lakeconf.catalog.changes import (
-    ChangesPlan,
-    changes_since,
-    check_range,
-    plan_changes_with_inlined_rows,
-    refuse_hidden,
-)
+from lakeconf.catalog.changes import changes_since
+from lakeconf.catalog.changes_plan import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
 from lakeconf.catalog.tables import Column, TableInfo, tables

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.changes import changes_sql, plan_changes
+from lakeconf.catalog.changes_plan import changes_sql, plan_changes
 from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader

@@ -10,16 +10,8 @@ from enum import StrEnum
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.tables import (
-    TableInfo,
-    comments,
-    full_name,
-    joined_name,
-    load_table,
-    refuse_internal,
-    split_name,
-    table_options,
-)
+from lakeconf.catalog.table_options import comments, table_options
+from lakeconf.catalog.tables import TableInfo, full_name, joined_name, load_table, refuse_internal, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope

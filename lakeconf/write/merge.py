@@ -10,7 +10,8 @@ import narwhals as nw
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.catalog.pruning.where import named_columns
-from lakeconf.catalog.tables import Column, TableInfo, columns_named, table_options
+from lakeconf.catalog.table_options import table_options
+from lakeconf.catalog.tables import Column, TableInfo, columns_named
 from lakeconf.commit.change import Body, Change, Files, Statements
 from lakeconf.commit.deletions import Found, Outcome, Positions, have_row_ids
 from lakeconf.commit.session import Session

@@ -16,6 +16,7 @@ from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import find_references
 from lakeconf.catalog.stored_queries import StoredQueries, view_names
+from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import (
     NO_ID,
     TableInfo,
@@ -24,7 +25,6 @@ from lakeconf.catalog.tables import (
     name_list,
     refuse_internal,
     split_name,
-    table_folder,
     tables,
 )
 from lakeconf.commit.audits import is_query

@@ -19,7 +19,7 @@ from random_lakes import LAKES, built, examples
 from spark_changes import KEY, keys_by_state
 
 import lakeconf
-from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
+from lakeconf.catalog.changes_plan import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.pruning.where import parse
 from lakeconf.catalog.tables import Column, load_table

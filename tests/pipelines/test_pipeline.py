@@ -268,7 +268,7 @@ def test_models_need_what_they_read_directly_or_through_views(lake: Lake) -> Non
 def test_models_need_the_tables_of_their_relationships() -> None:
     shops = Model("m.shops", Full(), Query("FROM raw.events"))
     known = Model("m.known", View(), Query("FROM m.shops"))
-    sales = Model("m.a_sales", Full(), Query("FROM raw.events"), tests=[relationships("id", "M.RecordedState", "id")])
+    sales = Model("m.a_sales", Full(), Query("FROM raw.events"), tests=[relationships("id", "M.Known", "id")])
     pipeline = Pipeline([sales, shops, known])
     assert [model.table for model in pipeline.ordered] == ["m.shops", "m.known", "m.a_sales"]
     assert [model.table for model in pipeline.chosen(["+m.a_sales"])] == ["m.a_sales"]

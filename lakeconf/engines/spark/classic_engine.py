@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
-from lakeconf.catalog.changes import changes_on_spark
+from lakeconf.catalog.changes_plan import changes_on_spark
 from lakeconf.catalog.column_types import Fact, all_types, has
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows, with_bytes_per_row

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 
-from lakeconf.catalog.sql_references import (
+from lakeconf.catalog.parsed_query import (
     NotOneQuery,
     ParsedQuery,
     Span,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 from pyspark.sql.utils import is_remote
 
-from lakeconf.catalog.changes import changes_on_spark
+from lakeconf.catalog.changes_plan import changes_on_spark
 from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.pruning.predicates import columns_of

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from lakeconf.catalog.changes import KEY, ChangesPlan
+from lakeconf.catalog.changes_plan import KEY, ChangesPlan
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import ScanPlan

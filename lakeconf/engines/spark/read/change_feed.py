@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.catalog.changes import BEGIN, END, ROW_ID, ChangesPlan, Deletes
+from lakeconf.catalog.changes_plan import BEGIN, END, ROW_ID, ChangesPlan, Deletes
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import engine

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf import __version__
-from lakeconf.catalog.changes import BEGIN, END, ChangesPlan, Deletes
-from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
+from lakeconf.catalog.changes_plan import BEGIN, END, ChangesPlan, Deletes
+from lakeconf.catalog.changes_plan import ROW_ID as CHANGED_ROW_ID
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.partial_lake import ALL, attach_partial_lake, name_in_lake
