@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from lakeconf import __version__
-from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit import journal
 from lakeconf.commit.change import (

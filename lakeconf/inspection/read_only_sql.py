@@ -11,11 +11,11 @@ from typing import Any
 
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.admission import compose_path
-from lakeconf.catalog.only_reads import READERS
-from lakeconf.catalog.parsed_query import NotOneQuery, parse_query
+from lakeconf.catalog.queries.only_reads import READERS
+from lakeconf.catalog.queries.parsed_query import NotOneQuery, parse_query
+from lakeconf.catalog.queries.sql_references import References, check_syntax, find_references
+from lakeconf.catalog.queries.stored_queries import StoredQueries, tables_suggested
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.sql_references import References, check_syntax, find_references
-from lakeconf.catalog.stored_queries import StoredQueries, tables_suggested
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders

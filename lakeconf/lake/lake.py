@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.file_footers import check_decimals, name_classes
-from lakeconf.catalog.only_reads import check_only_reads
-from lakeconf.catalog.parsed_query import VIEW_PREFIX, query_over_views, reads_only, unique_view
+from lakeconf.catalog.queries.only_reads import check_only_reads
+from lakeconf.catalog.queries.parsed_query import VIEW_PREFIX, query_over_views, reads_only, unique_view
+from lakeconf.catalog.queries.stored_queries import prepare_query, readable_names, tables_suggested, view_names
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
-from lakeconf.catalog.stored_queries import prepare_query, readable_names, tables_suggested, view_names
 from lakeconf.catalog.tables import name_list, tables
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.scope import Scope

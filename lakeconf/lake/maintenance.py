@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.snapshot import latest, snapshots
-from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.session import Session
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import pauses

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import duckdb
 
 from lakeconf.catalog.column_types import parsed_type
-from lakeconf.catalog.only_reads import check_functions
-from lakeconf.catalog.sql_references import Name, References, check_syntax, find_references
-from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.queries.only_reads import check_functions
+from lakeconf.catalog.queries.sql_references import Name, References, check_syntax, find_references
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.change import Change, Statements
 from lakeconf.commit.moved_values import inexact_types

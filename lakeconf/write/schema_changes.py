@@ -12,10 +12,10 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.column_types import fields_of, parsed_type
+from lakeconf.catalog.queries.sql_references import find_references
+from lakeconf.catalog.queries.stored_queries import StoredQueries, view_names
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import find_references
-from lakeconf.catalog.stored_queries import StoredQueries, view_names
 from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import (
     NO_ID,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plain_sql import run_plain
 
+from lakeconf.catalog.queries.stored_queries import view_names
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.stored_queries import view_names
 from lakeconf.catalog.table_options import Comments, TableOptions, comments, table_folder, table_options
 from lakeconf.catalog.tables import (
     Column,

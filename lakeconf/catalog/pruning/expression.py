@@ -14,7 +14,7 @@ import duckdb
 
 from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
-from lakeconf.catalog.sql_references import nodes
+from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError, suggestion

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 
-from lakeconf.catalog.parsed_query import (
+from lakeconf.catalog.queries.parsed_query import (
     NotOneQuery,
     ParsedQuery,
     Span,
@@ -23,7 +23,7 @@ from lakeconf.catalog.parsed_query import (
     replaced,
     unique_view,
 )
-from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.queries.stored_queries import prepare_query
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn

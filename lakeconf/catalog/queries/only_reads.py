@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import duckdb
 
-from lakeconf.catalog.sql_references import find_references
-from lakeconf.catalog.stored_queries import SAFE_TABLE_FUNCTIONS
+from lakeconf.catalog.queries.sql_references import find_references
+from lakeconf.catalog.queries.stored_queries import SAFE_TABLE_FUNCTIONS
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import QueryError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import Lake, lake
 
-from lakeconf.catalog.parsed_query import (
+from lakeconf.catalog.queries.parsed_query import (
     NotOneQuery,
     original_offset,
     parse_query,
@@ -15,8 +15,8 @@ from lakeconf.catalog.parsed_query import (
     reads_only,
     replaced,
 )
+from lakeconf.catalog.queries.sql_references import Name, check_syntax, find_references, mentioned, nodes
 from lakeconf.catalog.reader import own_rows
-from lakeconf.catalog.sql_references import Name, check_syntax, find_references, mentioned, nodes
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import QueryError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer
 
-    from lakeconf.catalog.sql_references import References
+    from lakeconf.catalog.queries.sql_references import References
 
 
 def test_tables_are_found_and_ctes_are_not() -> None:

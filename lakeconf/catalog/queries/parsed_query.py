@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from lakeconf.catalog.sql_references import nodes
+from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import QueryError
 from lakeconf.sql import folded, identifier, literal

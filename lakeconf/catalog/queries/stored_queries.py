@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lakeconf.catalog.parsed_query import query_at
+from lakeconf.catalog.queries.parsed_query import query_at
+from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
 from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
