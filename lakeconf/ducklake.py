@@ -9,25 +9,12 @@ from typing import NamedTuple
 
 from lakeconf.errors import CatalogError, SchemaError
 
-
-class InternalColumn(NamedTuple):
-    """A column that DuckLake adds to a file whose rows keep their ids or snapshots."""
-
-    field_id: int  # its Parquet field id
-    name: str  # its name in the file
-
-
 # The version of catalogs that lakeconf reads and writes.
 SUPPORTED_VERSION = "1.0"
 # The file of lakeconf below a data path that names the catalog of its lake.
 MARKER = "_lakeconf.json"
 # The schema of lakeconf's own tables in a lake.
 INTERNAL_SCHEMA = "lakeconf"
-INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
-INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
-# The columns of a file of deleted positions.
-DELETED_FILE = InternalColumn(2147483646, "file_path")
-DELETED_POSITION = InternalColumn(2147483645, "pos")
 # The versions of the extension whose undocumented function `ducklake_commit` the tests have run.
 STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
 # And the types of catalogs, as in `ducklake_settings`, on which they have run it.
@@ -75,6 +62,20 @@ PLACEHOLDER = (
     r"|SCHEMA_VERSION|SNAPSHOT_ID)\}"
 )
 _PLACEHOLDER = re.compile(PLACEHOLDER)
+
+
+class InternalColumn(NamedTuple):
+    """A column that DuckLake adds to a file whose rows keep their ids or snapshots."""
+
+    field_id: int  # its Parquet field id
+    name: str  # its name in the file
+
+
+INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
+INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
+# The columns of a file of deleted positions.
+DELETED_FILE = InternalColumn(2147483646, "file_path")
+DELETED_POSITION = InternalColumn(2147483645, "pos")
 
 
 def metadata_database(alias: str, option: object = None) -> str:

@@ -17,6 +17,11 @@ from lakeconf.secret import MASK, HiddenText, Secret, shown
 
 _ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
+# Readers that take names of folders for values of columns.
+_READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
+# Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
+# Names of local files have them.
+URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
 
 
 def folded(name: str) -> str:
@@ -48,10 +53,6 @@ def literal(value: str | float) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# These read the names of folders as values of columns.
-_READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
-
-
 def files_sql(function: str, paths: str | Iterable[str], *options: str) -> str:
     """Returns a call of a function that takes patterns of files, such as `read_parquet`, for exactly these paths.
 
@@ -67,11 +68,6 @@ def exact_paths(paths: str | Iterable[str]) -> str:
         return f"[{', '.join(map(exact_paths, paths))}]"
     # DuckDB takes every path for a pattern, but a set of one character only for this character.
     return literal(glob.escape(paths))
-
-
-# Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
-# Names of local files have them.
-URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
 
 
 def listing_sql(folder: str, pattern: str) -> str:

@@ -68,6 +68,31 @@ _HIDING = f"""
         OR EXISTS (SELECT 1 FROM named AS t WHERE NOT t.is_view AND lower(t.name) = lower(v.name)
             AND t.begin_snapshot < v.until AND v.begin_snapshot < t.until))
 """  # noqa: S608
+# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
+# (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
+# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
+_NO_TABLES = """
+    SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'
+        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
+            OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
+            OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+                JOIN pg_catalog.pg_namespace AS o ON o.oid = t.typnamespace
+                WHERE attrelid = c.oid AND (atthasdef OR typtype <> 'b' OR o.nspname <> 'pg_catalog'))
+            OR EXISTS (SELECT FROM pg_catalog.pg_index
+                WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
+    LIMIT 1
+"""
+_OF_NUMBERS = (
+    "snapshot schema table view tag column_tag data_file file_column_stats delete_file column table_stats "
+    "table_column_stats partition_info partition_column file_partition_value files_scheduled_for_deletion "
+    "inlined_data_tables column_mapping name_mapping schema_versions macro macro_impl sort_info sort_expression"
+)
+_NUMBER = ".*_(id|snapshot|version|count|bytes|size|index|max)|(file|column)_order|row_id_start|parent_column"
+_NO_NUMBERS = f"""
+    SELECT column_name, column_type FROM (DESCRIBE FROM {", ".join(f"ducklake_{name}" for name in _OF_NUMBERS.split())})
+    WHERE regexp_full_match(column_name, '{_NUMBER}') AND column_type NOT IN ('BIGINT', 'INTEGER')
+"""  # noqa: S608
 
 
 def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
@@ -108,41 +133,12 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         check_folder(root, path)
 
 
-# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
-# (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
-# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
-_NO_TABLES = """
-    SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'
-        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
-            OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
-            OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
-                JOIN pg_catalog.pg_namespace AS o ON o.oid = t.typnamespace
-                WHERE attrelid = c.oid AND (atthasdef OR typtype <> 'b' OR o.nspname <> 'pg_catalog'))
-            OR EXISTS (SELECT FROM pg_catalog.pg_index
-                WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
-    LIMIT 1
-"""
-
-
 def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, database: str, schema: str = "") -> None:
     """Checks that the tables of an attached catalog of a type are plain tables; a server has a schema for them."""
     is_file = kind in OWN_QUERIES
     query = literal(SQLITE_NO_TABLES if is_file else _NO_TABLES.format(schema=schema.replace("'", "''")))
     for (name,) in rows(f"FROM {(OWN_QUERIES if is_file else SERVER_QUERIES)[kind]}({literal(database)}, {query})"):
         raise no_table(name)
-
-
-_OF_NUMBERS = (
-    "snapshot schema table view tag column_tag data_file file_column_stats delete_file column table_stats "
-    "table_column_stats partition_info partition_column file_partition_value files_scheduled_for_deletion "
-    "inlined_data_tables column_mapping name_mapping schema_versions macro macro_impl sort_info sort_expression"
-)
-_NUMBER = ".*_(id|snapshot|version|count|bytes|size|index|max)|(file|column)_order|row_id_start|parent_column"
-_NO_NUMBERS = f"""
-    SELECT column_name, column_type FROM (DESCRIBE FROM {", ".join(f"ducklake_{name}" for name in _OF_NUMBERS.split())})
-    WHERE regexp_full_match(column_name, '{_NUMBER}') AND column_type NOT IN ('BIGINT', 'INTEGER')
-"""  # noqa: S608
 
 
 def check_numbers(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:

@@ -18,6 +18,8 @@ from lakeconf.sql import identifier
 NESTED = ("struct", "list", "map")
 # The `id` of each DuckDB type that contains types.
 NESTED_IDS = (*NESTED, "array")
+_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 class Fact(Flag):
@@ -103,8 +105,6 @@ _BY_ID = {column_type.duckdb.lower(): name for name, column_type in TYPES.items(
 
 # The digits of a second that a type keeps, by the `id` of the DuckDB type.
 SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
-_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def has(type_name: str, fact: Fact) -> bool:

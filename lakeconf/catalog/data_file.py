@@ -1,4 +1,4 @@
-"""Data files, delete files and inlined data of a table at one snapshot."""
+"""Data files, delete files and inlined deletes of a table at one snapshot, and the folders of partitions."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ _NAME_MAPPINGS = """
     SELECT mapping_id, parent_column, column_id, source_name, target_field_id, is_partition
     FROM ducklake_name_mapping WHERE true
 """
+# For each transform besides `identity`, the types for which it has the same meaning in Spark and DuckDB. The parts of
+# a TIMESTAMPTZ depend on the session's time zone.
+_PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
+# DuckLake encodes other characters in the name of a key, but does not decode them.
+_KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
+# DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+# The value in a path that stands for NULL.
+NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,17 +326,6 @@ def inlined_deletes(transaction: MetadataTransaction, table_id: int, snapshot_id
     live = f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}"  # noqa: S608
     query = f"SELECT DISTINCT file_id FROM {identifier(name)} WHERE begin_snapshot <= $1 AND file_id IN ({live})"  # noqa: S608
     return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table_id])}
-
-
-# For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ
-# depend on the session's time zone.
-_PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
-# DuckLake encodes other characters in the name of a key, but does not decode them.
-_KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
-# DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-# The value in a path that stands for NULL.
-NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 A definition at a snapshot never changes, but what lakeconf needs to know includes later definitions: a file that is
 read at a snapshot may have the later type of a column. The proof has two parts. The snapshot that was the newest when
-the definition was read still exists, with its time: then the catalog has the same history up to it, and is no backup
-that was restored and took another way. And no commit after it has changed a definition: each such commit has a new
+the definition was read still exists, with its time: then the catalog has the same history up to it, and is not a
+restored backup with a history of its own. And no commit after it has changed a definition: each such commit has a new
 schema version, by which DuckLake remembers definitions too.
 
 So DuckLake itself reads a restored backup with the columns that the lost commits gave to its tables, and would write
@@ -92,7 +92,7 @@ class Definitions(Generic[Definition]):
         argument `exists` is True if the snapshot does.
 
         Raises:
-            CatalogError: The catalog was replaced, as by a backup, and has taken another way.
+            CatalogError: The catalog was replaced, as by a backup, and has a history of its own since.
         """
         remembered = self._remembered.get(name)
         newest = -1 if remembered is None else remembered.proof.newest

@@ -17,6 +17,62 @@ _TABLES = """
     WHERE t.end_snapshot IS NULL AND s.end_snapshot IS NULL
     ORDER BY ALL
 """
+# Bounds are text. The text of numbers and times is converted: a conversion may round, but keeps the order. DuckLake has
+# no bounds for other types, or does not use them.
+_NUMBERS, _TIMES = "'(u?int(8|16|32|64)|float(32|64)|decimal.*)'", "'(date|timestamp.*)'"
+_TEXTS = "'(varchar|uuid)'"
+# The statistics of columns in the files of all tables, and those of the tables.
+FILE_STATISTICS = """
+    ducklake_file_column_stats AS f
+    JOIN ducklake_data_file AS d ON d.data_file_id = f.data_file_id AND d.end_snapshot IS NULL
+    JOIN ducklake_table AS t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
+    JOIN ducklake_column AS c ON c.table_id = f.table_id AND c.column_id = f.column_id AND c.end_snapshot IS NULL
+    JOIN ducklake_table_column_stats AS g ON g.table_id = f.table_id AND g.column_id = f.column_id
+"""
+_FILES = f"""
+    SELECT s.schema_name, t.table_name, c.column_name, lower(c.column_type) AS type,
+        f.min_value AS lowest, f.max_value AS highest, g.min_value AS table_lowest, g.max_value AS table_highest,
+        coalesce(f.value_count, 1) > 0 AND NOT coalesce(f.contains_nan, false) AND f.min_value IS NULL AS is_unknown
+    FROM {FILE_STATISTICS}
+    WHERE regexp_full_match(lower(c.column_type), {_NUMBERS}) OR regexp_full_match(lower(c.column_type), {_TIMES})
+        OR regexp_full_match(lower(c.column_type), {_TEXTS})
+"""  # noqa: S608 - constants
+_LOST = f"""
+    WITH deleted AS (
+        SELECT data_file_id, max(delete_count) AS rows FROM ducklake_delete_file
+        WHERE end_snapshot IS NULL GROUP BY data_file_id
+    )
+    SELECT DISTINCT s.schema_name, t.table_name, c.column_name FROM {FILE_STATISTICS}
+    LEFT JOIN deleted AS x ON x.data_file_id = f.data_file_id
+    WHERE g.min_value IS NOT NULL AND (
+        f.min_value IS NULL
+        -- The rows that are left may have no values.
+        OR x.rows >= d.record_count - coalesce(f.null_count, d.record_count)
+        OR x.rows > 0 AND coalesce(f.contains_nan, false)
+    )
+    ORDER BY ALL
+"""  # noqa: S608 - constants
+_WITH_DELETES = """
+    SELECT DISTINCT d.data_file_id FROM ducklake_data_file AS d
+    JOIN ducklake_delete_file AS x ON x.data_file_id = d.data_file_id AND x.end_snapshot IS NULL
+    WHERE d.table_id = ? AND d.end_snapshot IS NULL
+"""
+_WITHOUT_BOUNDS = f"""
+    SELECT f.data_file_id, c.column_name FROM {FILE_STATISTICS}
+    WHERE f.table_id = ? AND g.min_value IS NOT NULL AND f.min_value IS NULL ORDER BY ALL
+"""  # noqa: S608 - constants
+_BOUNDS = """
+    SELECT column_id, min_value, max_value FROM ducklake_table_column_stats
+    WHERE table_id = ? AND min_value IS NOT NULL AND max_value IS NOT NULL
+"""
+_CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
+# A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
+# those of lakeconf's staged commits.
+_MERGED = """
+    SELECT 1 FROM ducklake_data_file
+    WHERE table_id = ? AND begin_snapshot <= ? AND partial_max >= ? AND row_id_start < 1000000000000000 LIMIT 1
+"""
 
 
 @repeated
@@ -44,31 +100,6 @@ def _count(transaction: MetadataTransaction, table_id: int, snapshot_id: int | N
     """  # noqa: S608 - a number
     ((rows,),) = transaction.rows(query, [snapshot_id])
     return int(rows)
-
-
-# Bounds are text. The text of numbers and times is converted: a conversion may round, but keeps the order. DuckLake has
-# no bounds for other types, or does not use them.
-_NUMBERS, _TIMES = "'(u?int(8|16|32|64)|float(32|64)|decimal.*)'", "'(date|timestamp.*)'"
-_TEXTS = "'(varchar|uuid)'"
-
-# The statistics of columns in the files of all tables, and those of the tables.
-FILE_STATISTICS = """
-    ducklake_file_column_stats AS f
-    JOIN ducklake_data_file AS d ON d.data_file_id = f.data_file_id AND d.end_snapshot IS NULL
-    JOIN ducklake_table AS t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
-    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id AND s.end_snapshot IS NULL
-    JOIN ducklake_column AS c ON c.table_id = f.table_id AND c.column_id = f.column_id AND c.end_snapshot IS NULL
-    JOIN ducklake_table_column_stats AS g ON g.table_id = f.table_id AND g.column_id = f.column_id
-"""
-
-_FILES = f"""
-    SELECT s.schema_name, t.table_name, c.column_name, lower(c.column_type) AS type,
-        f.min_value AS lowest, f.max_value AS highest, g.min_value AS table_lowest, g.max_value AS table_highest,
-        coalesce(f.value_count, 1) > 0 AND NOT coalesce(f.contains_nan, false) AND f.min_value IS NULL AS is_unknown
-    FROM {FILE_STATISTICS}
-    WHERE regexp_full_match(lower(c.column_type), {_NUMBERS}) OR regexp_full_match(lower(c.column_type), {_TIMES})
-        OR regexp_full_match(lower(c.column_type), {_TEXTS})
-"""  # noqa: S608 - constants
 
 
 def _outside(kind: str) -> str:
@@ -108,38 +139,6 @@ def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str],
     return columns
 
 
-_LOST = f"""
-    WITH deleted AS (
-        SELECT data_file_id, max(delete_count) AS rows FROM ducklake_delete_file
-        WHERE end_snapshot IS NULL GROUP BY data_file_id
-    )
-    SELECT DISTINCT s.schema_name, t.table_name, c.column_name FROM {FILE_STATISTICS}
-    LEFT JOIN deleted AS x ON x.data_file_id = f.data_file_id
-    WHERE g.min_value IS NOT NULL AND (
-        f.min_value IS NULL
-        -- The rows that are left may have no values.
-        OR x.rows >= d.record_count - coalesce(f.null_count, d.record_count)
-        OR x.rows > 0 AND coalesce(f.contains_nan, false)
-    )
-    ORDER BY ALL
-"""  # noqa: S608 - constants
-
-_WITH_DELETES = """
-    SELECT DISTINCT d.data_file_id FROM ducklake_data_file AS d
-    JOIN ducklake_delete_file AS x ON x.data_file_id = d.data_file_id AND x.end_snapshot IS NULL
-    WHERE d.table_id = ? AND d.end_snapshot IS NULL
-"""
-
-_WITHOUT_BOUNDS = f"""
-    SELECT f.data_file_id, c.column_name FROM {FILE_STATISTICS}
-    WHERE f.table_id = ? AND g.min_value IS NOT NULL AND f.min_value IS NULL ORDER BY ALL
-"""  # noqa: S608 - constants
-_BOUNDS = """
-    SELECT column_id, min_value, max_value FROM ducklake_table_column_stats
-    WHERE table_id = ? AND min_value IS NOT NULL AND max_value IS NOT NULL
-"""
-
-
 def lost_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     """Finds columns whose bounds a rewrite by DuckLake may lose."""
     return columns_by_table(reader, _LOST)
@@ -156,15 +155,6 @@ def forgotten_bounds(transaction: MetadataTransaction, table_id: int, replaced: 
 def table_bounds(transaction: MetadataTransaction, table_id: int) -> Mapping[int, tuple[str, str]]:
     """The bounds of a table's columns, as text, by field id."""
     return {int(field_id): (low, high) for field_id, low, high in transaction.rows(_BOUNDS, [table_id])}
-
-
-_CHANGES = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes WHERE snapshot_id > ? AND snapshot_id <= ?"
-# A file of several snapshots, which a merge made. The first id of one that stores its row ids is NULL or as large as
-# those of lakeconf's staged commits.
-_MERGED = """
-    SELECT 1 FROM ducklake_data_file
-    WHERE table_id = ? AND begin_snapshot <= ? AND partial_max >= ? AND row_id_start < 1000000000000000 LIMIT 1
-"""
 
 
 @repeated

@@ -1,4 +1,4 @@
-"""Lists a table's files and changes from the catalog."""
+"""Lists a table's files and changes from the catalog, and describes the changes of snapshots in words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,37 @@ _KEY_COLUMNS = """
     ORDER BY partition_id, partition_key_index
 """
 _COLUMN_NAMES = "SELECT column_id, column_name FROM ducklake_column WHERE table_id = ? ORDER BY begin_snapshot"
+_NAMES = """
+    SELECT t.id, t.begin_snapshot, s.schema_name, t.name
+    FROM (SELECT table_id AS id, schema_id, begin_snapshot, table_name AS name FROM ducklake_table
+          UNION ALL SELECT view_id, schema_id, begin_snapshot, view_name FROM ducklake_view) AS t
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
+"""
+# A file that was merged from several snapshots does not tell how many rows each of them added.
+_ADDED = """
+    SELECT begin_snapshot, table_id, sum(record_count) FROM ducklake_data_file
+    WHERE begin_snapshot >= ? AND partial_max IS NULL GROUP BY ALL
+"""
+_CHANGE = re.compile(
+    r'(?P<kind>[a-z_]+):(?:(?P<id>\d+)|"(?P<first>(?:[^"]|"")*)"(?:\."(?P<second>(?:[^"]|"")*)")?)(?:,|$)'
+)
+_WORDS = {
+    "inserted_into_table": "insert",
+    "inlined_insert": "insert",
+    "deleted_from_table": "delete from",
+    "inlined_delete": "delete from",
+    "created_table": "create",
+    "dropped_table": "drop",
+    "altered_table": "alter",
+    "created_view": "create view",
+    "dropped_view": "drop view",
+    "created_schema": "create schema",
+    "merge_adjacent": "compact",
+    "compacted_table": "compact",
+    "rewrite_delete": "rewrite",
+    "inline_flush": "flush",
+    "flushed_inlined": "flush",
+}
 
 
 @dataclass(frozen=True)
@@ -120,40 +151,6 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
             commit_info = (snapshot.author, snapshot.message, snapshot.extra_info)
             changes.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *commit_info))
     return changes
-
-
-_NAMES = """
-    SELECT t.id, t.begin_snapshot, s.schema_name, t.name
-    FROM (SELECT table_id AS id, schema_id, begin_snapshot, table_name AS name FROM ducklake_table
-          UNION ALL SELECT view_id, schema_id, begin_snapshot, view_name FROM ducklake_view) AS t
-    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
-"""
-# A file that was merged from several snapshots does not tell how many rows each of them added.
-_ADDED = """
-    SELECT begin_snapshot, table_id, sum(record_count) FROM ducklake_data_file
-    WHERE begin_snapshot >= ? AND partial_max IS NULL GROUP BY ALL
-"""
-_CHANGE = re.compile(
-    r'(?P<kind>[a-z_]+):(?:(?P<id>\d+)|"(?P<first>(?:[^"]|"")*)"(?:\."(?P<second>(?:[^"]|"")*)")?)(?:,|$)'
-)
-
-_WORDS = {
-    "inserted_into_table": "insert",
-    "inlined_insert": "insert",
-    "deleted_from_table": "delete from",
-    "inlined_delete": "delete from",
-    "created_table": "create",
-    "dropped_table": "drop",
-    "altered_table": "alter",
-    "created_view": "create view",
-    "dropped_view": "drop view",
-    "created_schema": "create schema",
-    "merge_adjacent": "compact",
-    "compacted_table": "compact",
-    "rewrite_delete": "rewrite",
-    "inline_flush": "flush",
-    "flushed_inlined": "flush",
-}
 
 
 @repeated

@@ -53,6 +53,10 @@ else:
 
 # More than the threads that usually read one catalog at the same time.
 _MOST_IDLE = 4
+# Reads of one transaction, which take some milliseconds each.
+_ATTEMPTS = 50
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -99,12 +103,6 @@ class Cursors:
                 self._idle.append(cursor)
             else:
                 cursor.connection.close()
-
-
-# Reads of one transaction, which take some milliseconds each.
-_ATTEMPTS = 50
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)

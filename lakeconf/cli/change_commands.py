@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
     from lakeconf.lake.restore import RestorePlan
 
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
+
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
@@ -62,9 +64,6 @@ def maintain_command(
         done = change.carry_out(question, do, lambda done: dataclasses.asdict(done or plan), needed=plan.changes)
     if done is not None and change.is_text:
         show_lines(f"done:\n{done}")
-
-
-_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
 
 
 @click.command("restore", short_help="Restore a table as it was at an older snapshot.")

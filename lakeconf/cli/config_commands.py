@@ -50,6 +50,8 @@ uri = ".lakeconf/catalog.sqlite"
 type = "local"
 path = ".lakeconf/data"
 """
+# The file that editors need; see `json_schema`.
+_SCHEMA = "json-schema"
 
 
 @click.command("init", short_help="Write a first lakeconf.toml.")
@@ -224,10 +226,6 @@ def preview_sql_command(
     else:
         for statement in statements:
             show(statement)
-
-
-# The file that editors need; see `json_schema`.
-_SCHEMA = "json-schema"
 
 
 @click.command("export", short_help="Write the configuration of another tool, or of an editor.")

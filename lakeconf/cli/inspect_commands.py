@@ -42,6 +42,10 @@ from lakeconf.store import for_reading
 from lakeconf.wording import byte_size, counted
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
+_CELL = 60
+_SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
+_FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @click.command("doctor", short_help="Diagnose a store step by step.")
@@ -98,9 +102,6 @@ def _show_findings(step: StepResult) -> None:
     show(f"{style(mark, fg=colour)} {step.name:<18}  {result}")
     if step.hint:
         show(f"  {'':<18}  {style('hint:', fg='cyan')} {step.hint}")
-
-
-_CELL = 60
 
 
 @click.command("sql", short_help="Run a query on a lake.")
@@ -226,12 +227,6 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
     show_table([header, *rows], numbers=range(1, len(_SIZES)))
 
 
-_SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
-
-
-_FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
-
-
 def _show_files(size: TableSize, data_path: str, format_name: str) -> None:
     if format_name == "json":
         show_json([plain(dataclasses.asdict(file)) for file in size.files])
@@ -342,9 +337,6 @@ def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _difference_text(value: Any) -> str:
     return f"[{', '.join(map(_difference_text, value))}]" if isinstance(value, list) else str(value)
-
-
-_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")

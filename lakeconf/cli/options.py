@@ -28,6 +28,15 @@ _ENV = "Set the variables of a .env file, unless they are set."
 _CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
 _SOURCE, _HANDLER = "lakeconf.source", "lakeconf.log_handler"
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
+stores_option: Callable[..., Any] = click.option(
+    "--store", "stores", multiple=True, metavar="STORE", help="Store; may be repeated."
+)
+overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
+_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
+selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
+_REQUEST = ("since", "until", "rebuild")
 
 
 def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
@@ -135,21 +144,6 @@ def output_options(*formats: str, meaning: str = "Output format.") -> Callable[.
 
 
 format_option = output_format("text", "json")
-store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
-stores_option: Callable[..., Any] = click.option(
-    "--store", "stores", multiple=True, metavar="STORE", help="Store; may be repeated."
-)
-overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
-yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
-
-
-_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
-
-
-selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
-
-
-_REQUEST = ("since", "until", "rebuild")
 
 
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,14 +27,9 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import required
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, plan, run
 from lakeconf.pipelines.loading import load, planned_load
+from lakeconf.pipelines.models.compared_rows import RowDifference
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
-from lakeconf.pipelines.models.unit_tests import (
-    RowDifference,
-    UnitTestResult,
-    chosen_tests,
-    declared_unit_tests,
-    run_unit_tests,
-)
+from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
 from lakeconf.sql import folded
@@ -46,6 +41,10 @@ if TYPE_CHECKING:
 
 # The exit code for pending changes.
 PENDING = 3
+_COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
+_TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
+# Each row that differs is one line; a terminal shows no more at once.
+_SHOWN = 20
 
 
 @click.command("plan", short_help="Show what a run would do, and why.")
@@ -114,9 +113,6 @@ def _data(step: Step) -> dict[str, Any]:
         "columns": columns,
         "warnings": list(step.warnings),
     }
-
-
-_COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
 
 
 @click.command("run", short_help="Run the models of the pipeline.")
@@ -220,11 +216,6 @@ def _run_data(result: ModelResult) -> dict[str, Any]:
     return dataclasses.asdict(dataclasses.replace(result, error=None)) | {
         "error": None if result.error is None else result.error.message
     }
-
-
-_TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
-# Each row that differs is one line; a terminal shows no more at once.
-_SHOWN = 20
 
 
 @click.command("test", short_help="Run the unit tests of the models.")

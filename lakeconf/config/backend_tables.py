@@ -18,16 +18,6 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import nearest, suggestion
 from lakeconf.secret import Secret
 
-
-def field_fix(name: str, field: FieldInfo) -> str:
-    """Says how to write a key, with an example and its meaning."""
-    meaning = (field.description or "").partition(". ")[0].rstrip(".")
-    meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
-    if not field.examples:
-        return f"set {name}: {meaning}" if meaning else f"choose another {name}"
-    return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
-
-
 BackendType = TypeVar("BackendType", bound=Backend)
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
@@ -43,6 +33,22 @@ _TYPE_NAMES = {
     dict: "a table",
     list: "a list",
 }
+# Parameters of libpq, and what other tools call a key.
+_LIBPQ = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
+_ALIASES = {
+    **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
+    **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
+    "dbname": "database",
+}
+
+
+def field_fix(name: str, field: FieldInfo) -> str:
+    """Says how to write a key, with an example and its meaning."""
+    meaning = (field.description or "").partition(". ")[0].rstrip(".")
+    meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+    if not field.examples:
+        return f"set {name}: {meaning}" if meaning else f"choose another {name}"
+    return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
 
 
 class _Fault(NamedTuple):
@@ -88,15 +94,6 @@ def typed(text: Any, allowed: set[type]) -> Any:
     if float in allowed and re.fullmatch(_NUMBER, text):
         return float(text)
     return text
-
-
-# Parameters of libpq, and what other tools call a key.
-_LIBPQ = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
-_ALIASES = {
-    **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
-    **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
-    "dbname": "database",
-}
 
 
 def unknown_key_hint(key: str, keys: typing.Iterable[str]) -> str:

@@ -10,6 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from lakeconf.config.codes import Code
 from lakeconf.secret import FromVariable
 
+Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
+_TOKEN = re.compile(
+    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
+    re.ASCII,
+)
+_FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
+
 
 class ProcessVariables:
     """The variables of this process: not a mapping, because tools that report errors show the items of one."""
@@ -21,12 +28,6 @@ class ProcessVariables:
 
 # Environment variables by name.
 Environment: TypeAlias = Mapping[str, str] | ProcessVariables
-Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
-_TOKEN = re.compile(
-    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
-    re.ASCII,
-)
-_FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
 
 
 class Fault(NamedTuple):

@@ -26,6 +26,13 @@ BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
 ALIAS = r"[a-z_][a-z0-9_]*"
 _KINDS = {"key": Code.UNKNOWN_KEY, "type": Code.WRONG_TYPE, "value": Code.WRONG_VALUE}
 _TABLES = {"attach_options": "{ read_only = true }", "maintenance": '{ deadline = "30m" }'}
+# The tables at the top, each with what to write below it.
+_TOP_TABLES = {
+    "pipeline": 'write [pipeline] and add python = ["models.py"] below it',
+    "stores": 'write [stores.dev.metadata_backend] and add type = "sqlite" below it',
+}
+TOP_KEYS = ("default_store", *_TOP_TABLES)
+STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 class StoreReading(NamedTuple):
@@ -201,15 +208,6 @@ def _composed(
         message = "both backends of the store use this secret_name"
         draft.report(Code.SHARED_SECRET, message, ("storage_backend", "secret_name"), hint=hint)
     return store
-
-
-# The tables at the top, each with what to write below it.
-_TOP_TABLES = {
-    "pipeline": 'write [pipeline] and add python = ["models.py"] below it',
-    "stores": 'write [stores.dev.metadata_backend] and add type = "sqlite" below it',
-}
-TOP_KEYS = ("default_store", *_TOP_TABLES)
-STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def structure_problems(source: ConfigSource) -> Iterator[Problem]:

@@ -19,6 +19,9 @@ from lakeconf.secret import Secret, masked
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
 Path: TypeAlias = "tuple[str, ...]"
+# Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
+_PLACEHOLDER = "unresolved"
+_SHORTEST_VALUE = 4
 
 
 class Merged(NamedTuple):
@@ -126,11 +129,6 @@ def _merged(parent: Table, child: Table) -> Table:
             own = own if key in BACKENDS and is_other else _merged(above, own)
         values[key] = own
     return values
-
-
-# Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
-_PLACEHOLDER = "unresolved"
-_SHORTEST_VALUE = 4
 
 
 class Origin(NamedTuple):

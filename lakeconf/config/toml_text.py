@@ -20,6 +20,11 @@ _BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
 _KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
 _TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
 _BARE_VALUE = r"[^,\]}#\r\n]+"
+_WIDTH, _BEHIND = 80, 24
+# Characters read on each side of the column: a hostile file may be one long line with many problems.
+_AROUND = 200
+_HIDDEN = "…"
+_BARE_KEY = r"[A-Za-z0-9_-]+"
 
 
 class _Scanner:
@@ -127,12 +132,6 @@ def _decoded(part: str) -> str:
     return next(iter(tomllib.loads(f"{part} = 0"))) if part[0] == '"' else part
 
 
-_WIDTH, _BEHIND = 80, 24
-# Characters read on each side of the column: a hostile file may be one long line with many problems.
-_AROUND = 200
-_HIDDEN = "…"
-
-
 class TomlText:
     """Valid TOML, which has its original line ends."""
 
@@ -189,9 +188,6 @@ def _one_column_each(text: str) -> str:
 def _is_one_column(character: str) -> bool:
     is_wide = unicodedata.east_asian_width(character) in ("W", "F")
     return character.isprintable() and not is_wide and unicodedata.category(character) not in ("Mn", "Me")
-
-
-_BARE_KEY = r"[A-Za-z0-9_-]+"
 
 
 def dotted(key: Key) -> str:

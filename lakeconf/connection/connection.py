@@ -1,4 +1,4 @@
-"""Sets the search path of DuckDB connections, unless they have it."""
+"""Connections to DuckDB: they run statements, load extensions, and raise errors of lakeconf."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     import duckdb
     import narwhals as nw
     import pyarrow
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "lock_configuration": "true",
+}
 
 
 class SearchPaths:
@@ -391,15 +399,6 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
             cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
         finally:
             cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
-
-
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "lock_configuration": "true",
-}
 
 
 @contextlib.contextmanager

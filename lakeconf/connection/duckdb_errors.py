@@ -179,6 +179,9 @@ _WITHOUT_VALUES = re.compile(
     r"|(server closed the connection|SSL (error|connection)|could not (connect|receive data|send data)"
     r"|terminating connection|no connection to the server|connection to server)[^\n\"]*)"
 )
+# DuckDB proposes options of its reader, and shows all its settings.
+_CSV = re.compile(r"(?s)\A(?P<what>[A-Z][A-Za-z ]+: CSV Error on Line.*?)\n\s*\n.*?\n\s*file = (?P<file>[^\n]*)")
+_POSITION = "lakeconf_position"
 
 
 @contextlib.contextmanager
@@ -309,16 +312,9 @@ def _classified(error: Exception, text: str) -> LakeconfError:
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
 
 
-# DuckDB proposes options of its reader, and shows all its settings.
-_CSV = re.compile(r"(?s)\A(?P<what>[A-Z][A-Za-z ]+: CSV Error on Line.*?)\n\s*\n.*?\n\s*file = (?P<file>[^\n]*)")
-
-
 def failed_before_commit(error: CommitError) -> bool:
     """True if a staged commit failed while DuckLake wrote its changes, before it sent COMMIT."""
     return "Failed to flush changes into DuckLake" in error.message
-
-
-_POSITION = "lakeconf_position"
 
 
 def read_json(error: Exception) -> None:

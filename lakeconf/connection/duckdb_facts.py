@@ -16,6 +16,9 @@ TESTED = "1.5"
 INSTALL_TESTED = f"pip install 'duckdb=={TESTED}.*'"
 # A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
 _DEFAULT = "ducklake_default_version"
+_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
+# Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
+_OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 
 
 def untested(version: str) -> str | None:
@@ -39,11 +42,6 @@ def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> N
     unset = f"SELECT 1 FROM duckdb_settings() WHERE name = '{_DEFAULT}' AND coalesce(value, '') IN ('', 'NULL')"  # noqa: S608
     if rows(unset):
         rows(f"SET {_DEFAULT} = {literal(SUPPORTED_VERSION)}")
-
-
-_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
-# Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
-_OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 
 
 def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, Sequence[object] | None]:

@@ -26,6 +26,16 @@ from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Access, Store, for_reading
 
+_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
+_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
+# The options of each kind of use; Spark does not always tell whether a read is one of a stream.
+_KINDS: Mapping[str, Sequence[str]] = {
+    "a read": _READ,
+    "a streaming read": _STREAM,
+    "a read or a stream": tuple(dict.fromkeys((*_READ, *_STREAM))),
+    "a write": ("table", "store", "config", "idempotency_key"),
+}
+
 
 @dataclass(frozen=True)
 class Options:
@@ -51,15 +61,6 @@ class Options:
         return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
 
 
-_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
-_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
-# The options of each kind of use; Spark does not always tell whether a read is one of a stream.
-_KINDS: Mapping[str, Sequence[str]] = {
-    "a read": _READ,
-    "a streaming read": _STREAM,
-    "a read or a stream": tuple(dict.fromkeys((*_READ, *_STREAM))),
-    "a write": ("table", "store", "config", "idempotency_key"),
-}
 _ALL = tuple(field.name for field in fields(Options))
 
 

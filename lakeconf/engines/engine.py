@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
+PREFIX = "lakeconf-"
+# A path below the folder of a table.
+_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
+_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
+# The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
+# of the row. They are NULL for a row in the catalog.
+FILENAME = "__lakeconf_filename"
+FILE_ID = "__lakeconf_file_id"
+FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 
 @dataclass(frozen=True)
@@ -205,13 +214,6 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     )
 
 
-PREFIX = "lakeconf-"
-
-# A path below the folder of a table.
-_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
-_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
-
-
 def staging_folder(table: TableInfo, token: str) -> str:
     """The staging folder of one write."""
     return f"{table.path}{PREFIX}{token}/"
@@ -264,13 +266,6 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
     except LakeconfError:
         return False
     return rows == [(lake_id,)]
-
-
-# The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
-# of the row. They are NULL for a row in the catalog.
-FILENAME = "__lakeconf_filename"
-FILE_ID = "__lakeconf_file_id"
-FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 
 @dataclass(frozen=True)

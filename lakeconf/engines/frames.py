@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 # The type of columns with Arrow's null type while they are in DuckDB; by default, DuckDB uses INTEGER.
 _NULL = "ENUM('lakeconf_null')"
+# The types that pandas gives to columns without values.
+_OF_NOTHING = frozenset({"object", "float64"})
+# Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
+_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
 def frame_type(duckdb_type: DuckDBPyType) -> str:
@@ -147,10 +151,6 @@ def _with_null(arrow_type: Any, as_duckdb: DuckDBPyType) -> str | None:
     return None
 
 
-# The types that pandas gives to columns without values.
-_OF_NOTHING = frozenset({"object", "float64"})
-
-
 def is_pandas(frame: object) -> TypeGuard[pd.DataFrame]:
     """True for a frame of pandas; False for one that narwhals wraps."""
     return bool(nw.dependencies.is_pandas_dataframe(frame))
@@ -193,10 +193,6 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
         name for name, kind in native.dtypes.items() if folded(str(name)) in names and str(kind) in _OF_NOTHING
     ]
     return native.astype(dict.fromkeys(untyped, object))
-
-
-# Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
-_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
 def check_types(schema: Any) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Values of one of these types stay as they are.
 _KEPT = ({str}, {bytes}, {int}, {float}, {bool})
+Rows = Sequence[Mapping[str, object]]
 
 
 def is_null(value: object) -> bool:
@@ -86,9 +87,6 @@ def _kind(value: object) -> str | None:
     if isinstance(value, time) and value.tzinfo is not None:
         return "times of day with a time zone"
     return "texts" if isinstance(value, str) else "bytes" if isinstance(value, (bytes, bytearray)) else None
-
-
-Rows = Sequence[Mapping[str, object]]
 
 
 def is_rows(frame: object) -> TypeGuard[Rows]:

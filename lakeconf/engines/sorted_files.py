@@ -22,6 +22,18 @@ from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 
 _PARTITION_FOLDER = re.compile(r"(?:[^/]*=[^/]*/)+", re.DOTALL)
+# In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
+_FIELD_ID = "__duckdb_field_id"
+# The options of a lake, and those of COPY with the same meaning.
+_OPTIONS = {
+    "parquet_compression": "COMPRESSION",
+    "parquet_compression_level": "COMPRESSION_LEVEL",
+    "parquet_version": "PARQUET_VERSION",
+    "parquet_row_group_size": "ROW_GROUP_SIZE",
+    "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
+}
+_NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -73,22 +85,6 @@ def stage_sorted(writer: Connection, reader: CatalogReader, request: SortRequest
             remove_files(writer, [path, manifest_path(request.folder)])
         raise
     return SortedFile(Staged("", (path,), folder=request.folder, row_count=0), footer)
-
-
-# In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
-_FIELD_ID = "__duckdb_field_id"
-
-# The options of a lake, and those of COPY with the same meaning.
-_OPTIONS = {
-    "parquet_compression": "COMPRESSION",
-    "parquet_compression_level": "COMPRESSION_LEVEL",
-    "parquet_version": "PARQUET_VERSION",
-    "parquet_row_group_size": "ROW_GROUP_SIZE",
-    "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
-}
-
-_NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def write_sorted(writer: Connection, alias: str, request: SortRequest, path: str) -> Footer:

@@ -1,4 +1,4 @@
-"""The location of a catalog, to distinguish it from copies at other locations."""
+"""The guard of a lake: its locks, the marker that tells where its catalog is, and the clock of its server."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.guard.locks import FileLocks, Held, LakeLocks, ServerLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import EventLogger
+
+_log = EventLogger("maintenance")
+_TOLERANCE_SECONDS = 60.0
 
 
 def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
@@ -154,10 +157,6 @@ def locks_of(backend: MetadataBackend, names: StoreNames, reader: CatalogReader)
     if file is not None:
         return FileLocks(file)
     return None if server is None else ServerLocks(server, backend, names, reader)
-
-
-_log = EventLogger("maintenance")
-_TOLERANCE_SECONDS = 60.0
 
 
 class Clock:

@@ -32,6 +32,12 @@ WAIT_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
 _log = EventLogger("locks")
+_open_descriptors: set[int] = set()
+# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
+# writers only wait briefly behind maintenance.
+_ATTEMPT_SECONDS = 2.0
+# Keys of tables are below this number, so the key of a lake never equals one of them.
+_LAKE_KEY = 1 << 32
 
 
 class Held(Protocol):
@@ -92,9 +98,6 @@ def _described(holders: Callable[[], str]) -> str:
     with contextlib.suppress(Exception):
         return holders() or "another process"
     return "another process"
-
-
-_open_descriptors: set[int] = set()
 
 
 class FileLocks:
@@ -273,13 +276,6 @@ def _holders(descriptor: int) -> str:
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     holders = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}
     return ", ".join(f"process {pid}" for pid in sorted(holders) if pid.isdigit() and pid != "0")
-
-
-# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
-# writers only wait briefly behind maintenance.
-_ATTEMPT_SECONDS = 2.0
-# Keys of tables are below this number, so the key of a lake never equals one of them.
-_LAKE_KEY = 1 << 32
 
 
 class ServerLocks:

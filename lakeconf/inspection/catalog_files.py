@@ -16,6 +16,19 @@ from lakeconf.connection.connection import Connection
 from lakeconf.lake.lake import Lake
 from lakeconf.sql import listing_sql
 
+# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
+_NEEDED = " UNION ALL ".join(
+    f"""
+    SELECT f.file_size_bytes, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
+    FROM {files} AS f
+    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
+    """  # noqa: S608 - constants
+    for files in ("ducklake_data_file", "ducklake_delete_file")
+)
+_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
+_SUFFIXES = (".parquet", ".puffin")
+
 
 @dataclass(frozen=True)
 class TableSize:
@@ -56,20 +69,6 @@ def table_size(lake: Lake, table: str) -> TableSize:
     reader = lake._session.reader  # noqa: SLF001 - `Table.explain` would plan the scan twice more
     files, inlined_rows = stored_rows(reader, table, lake.snapshot_id)
     return TableSize(table, tuple(files), inlined_rows)
-
-
-# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
-_NEEDED = " UNION ALL ".join(
-    f"""
-    SELECT f.file_size_bytes, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
-    FROM {files} AS f
-    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
-    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
-    """  # noqa: S608 - constants
-    for files in ("ducklake_data_file", "ducklake_delete_file")
-)
-_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
-_SUFFIXES = (".parquet", ".puffin")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading, open_connection
 
 _OTHER = "lakeconf_other"
+# DuckDB takes different values of these for equal: 1 month and 30 days, -0.0 and 0.0. Their text differs.
+_AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,6 @@ def _samples(
 ) -> Sequence[Mapping[str, Any]]:
     again = ", ".join(_cast(name, texts[name]) if name in texts else identifier(name) for name in common)
     return connection.records(f"SELECT {again} FROM ({query}) ORDER BY ALL LIMIT {count}")
-
-
-# DuckDB takes different values of these for equal: 1 month and 30 days, -0.0 and 0.0. Their text differs.
-_AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 
 
 def _cast(name: str, kind: str) -> str:

@@ -17,7 +17,7 @@ from lakeconf.backends.store_options import creates_nothing
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.connection.duckdb_facts import INSTALL_TESTED, untested
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, CatalogRestoredError, LakeconfError
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.guard.locks import check_privileges

@@ -24,8 +24,6 @@ _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
 # A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
 _SHOWN = 3
-
-
 # DuckLake cannot open a lake with such a column, which it makes of an added column that the same transaction changes.
 _DAMAGED = """
     SELECT t.table_name, c.column_name FROM ducklake_column AS c

@@ -38,6 +38,9 @@ _OPERATORS = frozenset(
     }
 )
 _ONE_QUERY = "write a single SELECT … or FROM …: lakeconf load, models and lake.execute write to a lake"
+# DuckDB's name of the kind of error, and its list of functions with other types.
+_NOISE = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: |\n\s*Candidate functions:.*?(?=\n\nLINE |\Z)", re.DOTALL)
+_LINE = re.compile(r"\nLINE (\d+):")
 
 
 def query(store: Store, statement: str, limit: int | None = None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
@@ -105,11 +108,6 @@ def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Seq
     if refused:
         raise _unsafe(", ".join(name.lower() for name in refused))
     return connection.named_rows(statement, limit)
-
-
-# DuckDB's name of the kind of error, and its list of functions with other types.
-_NOISE = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: |\n\s*Candidate functions:.*?(?=\n\nLINE |\Z)", re.DOTALL)
-_LINE = re.compile(r"\nLINE (\d+):")
 
 
 def _without_explain(message: str) -> str:

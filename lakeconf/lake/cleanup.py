@@ -44,6 +44,7 @@ _SCHEDULED = """
     FROM ducklake_files_scheduled_for_deletion
 """
 _LIVE = "SELECT path FROM ducklake_data_file UNION SELECT path FROM ducklake_delete_file"
+Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,6 @@ class Removal:
     def paths(self) -> list[str]:
         """All paths."""
         return [*self.scheduled, *self.orphans]
-
-
-Run = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)

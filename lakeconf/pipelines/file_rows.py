@@ -42,6 +42,15 @@ from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 KeyPath: TypeAlias = tuple[str, ...]
+# A number in JSON with more than 15 digits and a point, or with an exponent.
+_DIGITS = "|".join(
+    [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
+)
+_CSV = ("union_by_name = true", "header = true", "quote = '\"'", "escape = '\"'", "skip = 0", "comment = ''")
+READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+_DELIMITER = re.compile(r"[,;|\t]")
+# The column of a reader that names the file of a row.
+_FILE = "lakeconf_file"
 
 
 def unknown_json_keys(types: Mapping[str, str]) -> str:
@@ -112,12 +121,6 @@ def _missing(source: DuckDBPyType, target: DuckDBPyType, path: KeyPath) -> Itera
             yield (*path, name), str(part)
 
 
-# A number in JSON with more than 15 digits and a point, or with an exponent.
-_DIGITS = "|".join(
-    [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
-)
-
-
 def _value(files: ModelFiles, path: str, column: str, text: str) -> str:
     return f"{files.place}the column {column!r} of {files.named(path)} has the value {text!r}"
 
@@ -136,13 +139,6 @@ def _guess(files: ModelFiles, path: str, column: str, text: str, kind: str) -> S
     conversion = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
     hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {conversion}"
     return _of_column(column, f"{message} in ISO 8601", hint)
-
-
-_CSV = ("union_by_name = true", "header = true", "quote = '\"'", "escape = '\"'", "skip = 0", "comment = ''")
-READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
-_DELIMITER = re.compile(r"[,;|\t]")
-# The column of a reader that names the file of a row.
-_FILE = "lakeconf_file"
 
 
 @dataclass(frozen=True)

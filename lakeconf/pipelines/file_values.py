@@ -26,6 +26,12 @@ from lakeconf.sql import literal
 INTEGERS = integers()
 # The digits of an integer that each holds exactly.
 FLOATS = {"float": 7, "double": 15}
+ZONED = frozenset({"timestamp with time zone", "time with time zone"})
+# The types of DuckDB whose values have a date.
+DATED = ids_with(Fact.DATED)
+_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
+# Matches almost all dates; the regular expression takes several times as long.
+_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def read_as(kind: str) -> str:
@@ -117,14 +123,6 @@ def _has_more_digits(column: str, scale: int) -> str:
         f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
         f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
     )
-
-
-ZONED = frozenset({"timestamp with time zone", "time with time zone"})
-# The types of DuckDB whose values have a date.
-DATED = ids_with(Fact.DATED)
-_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
-# Almost all strings: the regular expression takes several times as long.
-_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def is_guessed(column: str, source_type: str, target_type: str) -> str | None:

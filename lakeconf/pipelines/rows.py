@@ -20,6 +20,17 @@ from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.sql import folded
 
 FEED = ("snapshot_id", "rowid", "change_type")
+# A snapshot that inserts and deletes rows, without those that it updates; or rows that come back after a delete.
+_WRITTEN_AGAIN = """
+    SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
+    GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
+    UNION ALL SELECT lakeconf_again FROM (
+        SELECT * EXCLUDE (snapshot_id, rowid, change_type),
+            max(snapshot_id) FILTER (change_type = 'insert') AS lakeconf_again
+        FROM changes WHERE change_type IN ('insert', 'delete') GROUP BY ALL
+        HAVING min(snapshot_id) FILTER (change_type = 'delete') < lakeconf_again
+    ) LIMIT 1
+"""
 
 
 def rows_of(
@@ -113,19 +124,6 @@ def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) ->
         return None
     rows = sql_rows(lake, _WRITTEN_AGAIN, changes=changes)
     return next((int(version) for (version,) in rows), None)
-
-
-# A snapshot that inserts and deletes rows, without those that it updates; or rows that come back after a delete.
-_WRITTEN_AGAIN = """
-    SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
-    GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
-    UNION ALL SELECT lakeconf_again FROM (
-        SELECT * EXCLUDE (snapshot_id, rowid, change_type),
-            max(snapshot_id) FILTER (change_type = 'insert') AS lakeconf_again
-        FROM changes WHERE change_type IN ('insert', 'delete') GROUP BY ALL
-        HAVING min(snapshot_id) FILTER (change_type = 'delete') < lakeconf_again
-    ) LIMIT 1
-"""
 
 
 def _restored(extra_info: str | None) -> str | None:

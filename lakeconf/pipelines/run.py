@@ -14,6 +14,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.column_changes import column_changes
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
 from lakeconf.pipelines.late_rows import late_intervals
@@ -21,7 +22,7 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import RunRequest, Step, check_rebuild, column_changes, decide
+from lakeconf.pipelines.plan import RunRequest, Step, check_rebuild, decide
 from lakeconf.pipelines.recorded_runs import RecordedState, history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted

@@ -22,18 +22,24 @@ from lakeconf.errors import (
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.column_changes import apply, check_dropped, column_changes
 from lakeconf.pipelines.file_rows import ModelFiles, check_files, column_key, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.column_tests import not_null, unique
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
-from lakeconf.pipelines.models.model import Model, not_null, unique
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
+from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.recorded_runs import changed_inputs
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.merge_clauses import Delete, Update
+
+# The types of a time column, as their literals write them.
+_TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
+_log = EventLogger("pipeline")
 
 
 def write(
@@ -80,10 +86,6 @@ def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[A
     return kept.drop(kind.deleted), frame.filter(deleted).select(*kind.keys)
 
 
-# The types of a time column, as their literals write them.
-_TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
-
-
 def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, str]) -> str:
     """Returns the SQL condition for the time range of a batch."""
     column = kind.time_column
@@ -119,9 +121,6 @@ def _of_files(error: LakeconfError, files: ModelFiles) -> LakeconfError:
         key = column_key(error.column, error.wanted)
         hint = f"set {key} in columns of the model, next to the other columns, if all values have this type"
     return type(error)(f"{listed(files.names)}: {error.message}", hint=hint)
-
-
-_log = EventLogger("pipeline")
 
 
 @dataclass

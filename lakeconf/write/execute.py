@@ -22,7 +22,8 @@ from lakeconf.connection.connection import Connection, schemas_of, search_path_s
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.engine import StagingRequest
-from lakeconf.engines.schema_check import check_writable, is_stored_inexactly
+from lakeconf.engines.exact_casts import is_stored_inexactly
+from lakeconf.engines.schema_check import check_writable
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write import writes

@@ -12,7 +12,7 @@ from lakeconf.commit.change import Change, Files
 from lakeconf.commit.deletions import Found, Outcome, found_positions
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
-from lakeconf.engines.spark.write.files import folders
+from lakeconf.engines.spark.write.partition_folders import folders
 from lakeconf.sql import identifier, literal
 from lakeconf.write import writes
 

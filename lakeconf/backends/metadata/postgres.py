@@ -31,6 +31,7 @@ _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
 # A path below a device: nobody can create it.
 _NO_FILE = os.path.join(os.devnull, "lakeconf")
 _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
+DEFAULT_PORT = 5432
 
 
 @contextlib.contextmanager
@@ -72,9 +73,6 @@ def default_password(host: str, port: int, database: str, user: str) -> str | No
         if len(fields) == 5 and all(field in ("*", value) for field, value in zip(fields, login, strict=False)):
             return fields[4]
     return None
-
-
-DEFAULT_PORT = 5432
 
 
 class PostgresMetadata(MetadataBackend):

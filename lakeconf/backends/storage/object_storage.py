@@ -30,6 +30,16 @@ DEFAULT_REGION = "us-east-1"
 # The keys that say where the files are.
 _PLACE = ("data_path", "bucket", "prefix")
 _SECRET_FIELDS = ("key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl")
+# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
+# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
+_DIFFERENT_FROM_S3: Mapping[str, str] = {
+    "checksum.generation": "false",
+    "committer.magic.enabled": "false",
+    "create.conditional.enabled": "false",
+    "list.version": "1",
+    "multiobjectdelete.enable": "false",
+    "optimized.copy.from.local.enabled": "false",
+}
 
 
 class ObjectStorage(StorageBackend):
@@ -259,18 +269,6 @@ class R2Storage(ObjectStorage):
         if self.endpoint is not None or self.account_id is None:
             return self.endpoint
         return f"{self.account_id}.r2.cloudflarestorage.com"
-
-
-# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
-# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
-_DIFFERENT_FROM_S3: Mapping[str, str] = {
-    "checksum.generation": "false",
-    "committer.magic.enabled": "false",
-    "create.conditional.enabled": "false",
-    "list.version": "1",
-    "multiobjectdelete.enable": "false",
-    "optimized.copy.from.local.enabled": "false",
-}
 
 
 class GCSStorage(ObjectStorage):

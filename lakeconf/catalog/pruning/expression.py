@@ -27,6 +27,26 @@ _SAFE = (
     *("array_extract", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "greatest", "hash", "least", "list_contains"),
     *("list_extract", "list_value", "row", "struct_extract", "struct_pack", "timetz_byte_comparable", "to_timestamp"),
 )
+_SELECT = "SELECT 1 WHERE "
+_PARTS = (
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
+    *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
+)
+# DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
+_NOT_OF_ROW = (
+    *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
+    *("json_serialize_plan", "vector_type"),
+)
+# DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
+_WITH_SCHEMA = (
+    *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
+    *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
+)
+# DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
+_OTHER_STATEMENT = "Only SELECT statements"
+_DEPTH = "Max expression depth"
+_PLACE = {"alias": "", "query_location": 0}
+_ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 
 def check_bound(plan: Any) -> None:
@@ -89,31 +109,6 @@ def _is_zoned(type_tree: Any) -> bool:
     if isinstance(type_tree, dict):
         return type_tree.get("id") in _ZONED or any(map(_is_zoned, type_tree.values()))
     return isinstance(type_tree, list) and any(map(_is_zoned, type_tree))
-
-
-_SELECT = "SELECT 1 WHERE "
-_PARTS = (
-    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
-    *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
-)
-
-# DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
-_NOT_OF_ROW = (
-    *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
-    *("json_serialize_plan", "vector_type"),
-)
-
-# DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
-_WITH_SCHEMA = (
-    *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
-    *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
-)
-
-# DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
-_OTHER_STATEMENT = "Only SELECT statements"
-_DEPTH = "Max expression depth"
-_PLACE = {"alias": "", "query_location": 0}
-_ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 
 class NotUnderstoodError(PredicateError):

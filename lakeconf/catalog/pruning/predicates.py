@@ -16,6 +16,8 @@ from lakeconf.sql import identifier, literal
 # bool and datetime come before their base classes.
 Value: TypeAlias = bool | int | Decimal | float | str | datetime | date | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +196,6 @@ def value_sql(value: Value, ducklake_type: str) -> str:
     # A NUL character would end the statement.
     quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
     return f"CAST({quoted} AS {literal_type(ducklake_type)})"
-
-
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 
 def parse_date(text: str) -> date:

@@ -31,6 +31,18 @@ from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.ducklake import visible_at
 
 _ZONED_TEXT = r":[0-9]{2}(\.[0-9]{1,6})?[+-][0-9:]+$|^-?infinity$"
+_KEYS = (
+    "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
+)
+_BUCKET = re.compile(r"bucket\((\d+)\)")
+_PARTS = {"year", "month", "day", "hour"}
+_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+# For longer lists, only the minimum and maximum are compared with the bounds.
+_FEW_VALUES = 50
+_STATISTICS = {
+    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
+    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +120,6 @@ def _zoned(low: str, high: str) -> Bounds:
     return Bounds(widened(low, "-"), widened(high, "+"))
 
 
-_KEYS = (
-    "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
-)
-_BUCKET = re.compile(r"bucket\((\d+)\)")
-_PARTS = {"year", "month", "day", "hour"}
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
     """A partition key of any current or former partitioning of the table."""
@@ -182,16 +187,6 @@ def _is_usable(column: Column, transform: str) -> bool:
     # The parts of a TIMESTAMPTZ depend on the time zone of the session that wrote the file.
     is_local = has(column.type, Fact.NAIVE) or (column.type == "date" and transform != "hour")
     return transform in _PARTS and is_local and "timestamptz" not in column.later_types
-
-
-_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-# For longer lists, only the minimum and maximum are compared with the bounds.
-_FEW_VALUES = 50
-_STATISTICS = {
-    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
-    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
-}
 
 
 @dataclass(frozen=True, slots=True)

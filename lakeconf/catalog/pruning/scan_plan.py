@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 Plan = TypeVar("Plan")
 _log = EventLogger("plan")
+# A file whose rows have several snapshots does not tell how many of them are visible.
+_FILES = f"""
+    SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
+    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
+"""  # noqa: S608
+_DELETED_IN_FILES = f"""
+    SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
+    FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
+    WHERE d.table_id = $2 AND {visible_at(row="d")} AND {visible_at(row="f")}
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +201,6 @@ def inlined_row_counts(transaction: MetadataTransaction, table: TableInfo, snaps
 
 def _visible_inlined(selected: str, table: str) -> str:
     return f"SELECT {selected} FROM {identifier(table)} WHERE {visible_at()}"  # noqa: S608
-
-
-# A file whose rows have several snapshots does not tell how many of them are visible.
-_FILES = f"""
-    SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
-    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
-"""  # noqa: S608
-_DELETED_IN_FILES = f"""
-    SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
-    FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
-    WHERE d.table_id = $2 AND {visible_at(row="d")} AND {visible_at(row="f")}
-"""  # noqa: S608
 
 
 @repeated

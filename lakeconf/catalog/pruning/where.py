@@ -60,16 +60,14 @@ _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "COMPARE_GREATERTHANOREQUALTO": (">=", "<="),
 }
 _ZONED = "TIMESTAMP WITH TIME ZONE"
+# What narwhals and DuckDB raise while narwhals converts an expression.
+ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
+_COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 
 def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
     """Returns a predicate unchanged, and parses a condition."""
     return where if isinstance(where, Predicate) else parse(where, columns)
-
-
-# What narwhals and DuckDB raise while narwhals converts an expression.
-ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
-_COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 
 def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Reads the SQL that is stored in a lake: its views, macros, sort keys and default values."""
+"""The SQL that is stored in a lake, such as views and macros, and which of it a query may use."""
 
 from __future__ import annotations
 

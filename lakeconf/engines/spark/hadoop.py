@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
+_AWS = ("", "s3.amazonaws.com")
+# Path segments that Hadoop normalizes, and characters of its patterns.
+_DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 @contextlib.contextmanager
@@ -39,13 +44,6 @@ def unlogged() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
-_AWS = ("", "s3.amazonaws.com")
-# Path segments that Hadoop normalizes, and characters of its patterns.
-_DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
-_PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 def spark_uri(uri: str) -> str:

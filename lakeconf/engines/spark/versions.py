@@ -1,4 +1,4 @@
-"""The Sparks that lakeconf supports: their versions, what differs between them, and no other Parquet readers."""
+"""The versions of Spark that lakeconf supports, what differs between them, and engines that it rejects."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from lakeconf.errors import SparkError, SparkVersionError, UnsupportedError
 
 # The tests run the newest of each: `make test-spark SPARK=4.0.5`.
 TESTED = ("4.0", "4.1", "4.2", "4.3")
+# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
+_CLASSES = {
+    "RAPIDS": r"com\.nvidia\.spark\.",
+    "Gluten": r"\bgluten(project)?\.",
+    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
+    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
+    "Auron": r"\bauron\.|AuronSparkSessionExtension",
+}
+_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
+# Settings that enable an engine without naming a class, and the values that enable it.
+_SWITCHES = {
+    "spark.databricks.photon.enabled": ("Photon", "true"),
+    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
+}
 
 
 def check_version(spark: SparkSession) -> None:
@@ -74,23 +88,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def _release(version: str) -> tuple[int, ...]:
     """The two numbers of a version: platforms add to it, as in `4.0.2-amzn-0`."""
     return tuple(map(int, version.split(".")[:2]))
-
-
-# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
-_CLASSES = {
-    "RAPIDS": r"com\.nvidia\.spark\.",
-    "Gluten": r"\bgluten(project)?\.",
-    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
-    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
-    "Auron": r"\bauron\.|AuronSparkSessionExtension",
-}
-_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
-
-# Settings that enable an engine without naming a class, and the values that enable it.
-_SWITCHES = {
-    "spark.databricks.photon.enabled": ("Photon", "true"),
-    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
-}
 
 
 def refuse_accelerators(spark: SparkSession) -> None:

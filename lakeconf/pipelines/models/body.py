@@ -35,6 +35,18 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.models.definition_hash import FunctionSource, function_code, loaded_source, sql_code
 from lakeconf.secret import Secret, scrub
 
+# A configuration may name any file as SQL: only lines of files that end in this are shown.
+_ENDING = ".sql"
+# Table functions that make rows and read nothing.
+_SERIES = frozenset({"generate_series", "range", "unnest"})
+_EXPLAIN = "EXPLAIN "
+_QUERY = "write SELECT … FROM …"
+_FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
+_DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
+# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
+BOUNDS = ("start", "end")
+_CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
+
 
 def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
     """Returns `file:line:column`, relative to the working directory; empty if nothing is known."""
@@ -43,13 +55,6 @@ def shown_place(path: Path | None, line: int | None = None, column: int | None =
     here = Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
     return file if line is None else f"{file}:{line}:{column}"
-
-
-# A configuration may name any file as SQL: only lines of files that end in this are shown.
-_ENDING = ".sql"
-
-# Table functions that make rows and read nothing.
-_SERIES = frozenset({"generate_series", "range", "unnest"})
 
 
 class ModelSqlError(PipelineError):
@@ -66,9 +71,6 @@ class ModelSqlError(PipelineError):
         self.problem = problem
 
 
-_EXPLAIN = "EXPLAIN "
-
-
 def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None:
     """Returns the byte of a query at which DuckDB finds an error, on the connection of the lake; None if unknown."""
     reader = lake._session.reader  # noqa: SLF001 - the place of an error is not part of a lake's interface
@@ -83,15 +85,6 @@ def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None
             report = reported(error.message)
             return None if report is None or report.position is None else report.position - len(_EXPLAIN)
     return None
-
-
-_QUERY = "write SELECT … FROM …"
-_FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
-_DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
-
-# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
-BOUNDS = ("start", "end")
-_CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

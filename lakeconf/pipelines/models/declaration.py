@@ -15,10 +15,16 @@ from lakeconf.config.schema import for_toml
 from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, PipelineError, Problem, suggestion
 from lakeconf.pipelines.models.body import shown_place
+from lakeconf.pipelines.models.column_tests import DeclaredTests
 from lakeconf.pipelines.models.kinds import KINDS, Append, Kind, Name, Seed, key
-from lakeconf.pipelines.models.model import DeclaredTests
 
 Table = TypeVar("Table", bound=BaseModel)
+Sql: TypeAlias = Annotated[Name | None, key("The file with the query, relative to this file.", "models/daily.sql")]
+_VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+# Keys with keys of their own: the model of a table, and for tables by name the names between.
+_BELOW = {"tests": 2, "given": 3}
+# The names in pydantic's locations of the two forms of given rows.
+FORMS = ("a list of rows", "a table of rows")
 
 
 class Declaration(BaseModel):
@@ -46,9 +52,6 @@ class Declaration(BaseModel):
     tags: Annotated[list[str], key("Names by which commands select the model.", ["nightly"])] = Field(
         default_factory=list
     )
-
-
-Sql: TypeAlias = Annotated[Name | None, key("The file with the query, relative to this file.", "models/daily.sql")]
 
 
 class QueryDeclaration(Declaration):
@@ -104,9 +107,6 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     return declared, checked
 
 
-_VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
-
-
 def check_kind(table: str, kind: Kind) -> None:
     """Checks the values of a kind, which Python code may have made."""
     if not isinstance(kind, tuple(KINDS.values())):
@@ -130,10 +130,6 @@ def _wrong_values(kind: Kind) -> Iterator[tuple[str, str]]:
             yield name, "is a string"
 
 
-# Keys with keys of their own: the model of a table, and for tables by name the names between.
-_BELOW = {"tests": 2, "given": 3}
-
-
 def checked_table(config: Config, place: tuple[str, ...], model: type[Table], table: Any) -> Table:
     """Reads a table: what pydantic reports becomes one problem for each key; unknown keys come first."""
     try:
@@ -153,10 +149,6 @@ def checked_table(config: Config, place: tuple[str, ...], model: type[Table], ta
         hint = _hint(model, names, is_unknown=bool(unknown))
         problems.setdefault(tuple(names), config.problem(code, message, (*place, *names), hint=hint))
     raise ConfigError(list(problems.values()))
-
-
-# The names in pydantic's locations of the two forms of given rows.
-FORMS = ("a list of rows", "a table of rows")
 
 
 def _hint(model: type[BaseModel], names: list[str], *, is_unknown: bool) -> str:

@@ -31,13 +31,14 @@ from lakeconf.engines.spark.connect.source import read, read_changes, refuse_oth
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
-from lakeconf.engines.spark.read.native_scan import to_spark
 from lakeconf.engines.spark.read.parts import FileAccess
+from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
 from lakeconf.engines.spark.versions import refuse_settings
-from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
+from lakeconf.engines.spark.write.files import in_folder, no_rows
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
 from lakeconf.engines.spark.write.storage import translated
+from lakeconf.engines.spark.write.written_values import written_value
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded, listing_sql
 

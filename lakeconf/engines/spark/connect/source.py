@@ -21,14 +21,8 @@ from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
-from lakeconf.engines.spark.read.column_reader import (
-    ColumnPlace,
-    assumed_by_name,
-    needs_footer,
-    quoted,
-    reading,
-    requested,
-)
+from lakeconf.engines.spark.read.column_places import ColumnPlace, assumed_by_name, needs_footer
+from lakeconf.engines.spark.read.column_reader import quoted, reading, requested
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.native_scan import inlined_frame, refuse_columns, refuse_timetz
@@ -61,6 +55,13 @@ _READING = {
 
 # The list of formats that Spark reads with its older readers, which provide the positions of rows.
 _FORMATS = "spark.sql.sources.useV1SourceList"
+# Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
+_STATE = "xxhash64(path, length, modificationTime) AS state"
+_LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
+_CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
+# The maximum number of files whose state one task asks for.
+_BY_ONE_TASK = 100
+_DUCKDB = "read the table with DuckDB: store.open()"
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -93,15 +94,6 @@ def _refusal(key: str, actual: str, verb: str) -> UnsupportedError:
         "on Spark Connect",
         hint=f"reset it: spark.conf.unset({key!r}); or use another session: store.open(spark.newSession())",
     )
-
-
-# Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
-_STATE = "xxhash64(path, length, modificationTime) AS state"
-_LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
-_CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
-# The maximum number of files whose state one task asks for.
-_BY_ONE_TASK = 100
-_DUCKDB = "read the table with DuckDB: store.open()"
 
 
 class ConnectSource:

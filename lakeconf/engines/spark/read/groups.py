@@ -1,4 +1,4 @@
-"""Groups the files of a scan that Spark reads in the same way, by the catalog and by footers."""
+"""Groups the files of a scan that Spark reads in the same way, and adds columns that are constant in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
-from lakeconf.engines.spark.read.column_reader import (
+from lakeconf.engines.spark.read.column_places import (
     IN_PATH,
     ROW_INDEX,
     ColumnPlace,
@@ -25,14 +25,20 @@ from lakeconf.engines.spark.read.column_reader import (
     by_name,
     is_reserved,
     needs_footer,
-    reading,
 )
-from lakeconf.engines.spark.read.file_index import LEGACY_CALENDAR, MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.column_reader import reading
+from lakeconf.engines.spark.read.file_schemas import LEGACY_CALENDAR, MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.scan_source import join_known
 from lakeconf.engines.spark.spark_types import duckdb_type, is_shared, spark_type
 from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
 from lakeconf.errors import StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, spark_folded
+
+# The join column, with the number of the file.
+FILE = "__lakeconf_file"
+ROW_ID_START = "__lakeconf_row_id_start"
+BEGIN = "__lakeconf_begin"
+_NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 
 def known_contents(plan: ScanPlan) -> dict[str, Stored]:
@@ -193,13 +199,6 @@ def is_readable(plan: ScanPlan, places: Sequence[ColumnPlace | None]) -> bool:
 def _has_milliseconds(place: ColumnPlace) -> bool:
     """True if timestamps are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
     return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)
-
-
-# The join column, with the number of the file.
-FILE = "__lakeconf_file"
-ROW_ID_START = "__lakeconf_row_id_start"
-BEGIN = "__lakeconf_begin"
-_NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 
 def path_value(column: Column) -> str:

@@ -33,6 +33,11 @@ from lakeconf.sql import files_sql, identifier, literal
 
 # The files of one task: small ones are read together.
 _BYTES, _FILES = 64 * 2**20, 200
+_INLINED = "lakeconf_inlined"
+_DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
+# The columns of `FilePart.row_ids`, each with its SQL.
+SNAPSHOT_ID = "__lakeconf_snapshot_id"
+_ROWS = 10_000
 
 
 class FileAccess(Protocol):
@@ -49,7 +54,7 @@ class FilePart:
 
     access: FileAccess  # how to reach them
     plan: ScanPlan  # A plan that consists of these files
-    row_ids: bool = False  # True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`
+    row_ids: bool = False  # True to add the columns of `engines.engine` that identify rows, and `SNAPSHOT_ID`
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class ChangePart:
 
     access: FileAccess  # how to reach the files
     plan: ChangesPlan  # the plan of the change feed
-    # The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
+    # The rows in the catalog, as `changed_inlined_rows` returns them, as an Arrow stream.
     inlined: bytes = field(repr=False)
     columns: tuple[Column, ...]  # the columns to return, which may be older or newer than those of the plan
     kinds: bool  # True to return all changes with their key and kind; False for inserted rows only
@@ -91,10 +96,6 @@ def _between(plan: ScanPlan, start: int, end: int) -> ScanPlan:
     used = {file.mapping_id for file in files}
     mappings = {number: mapping for number, mapping in plan.name_mappings.items() if number in used}
     return replace(plan, files=files, name_mappings=mappings)
-
-
-_INLINED = "lakeconf_inlined"
-_DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
 
 
 def changes_sql(connection: Connection, part: ChangePart) -> str:
@@ -246,18 +247,11 @@ def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) ->
     )
 
 
-# The columns of `FilePart.row_ids`, each with its SQL.
-SNAPSHOT_ID = "__lakeconf_snapshot_id"
-
-
 def virtual_fields() -> list[StructField]:
     """The columns that identify rows, after those of the table."""
     longs = dict.fromkeys((ROW_ID, SNAPSHOT_ID, FILE_ID, FILE_ROW_NUMBER), LongType())
     names = (ROW_ID, SNAPSHOT_ID, FILENAME, FILE_ID, FILE_ROW_NUMBER)
     return [StructField(name, longs.get(name, StringType())) for name in names]
-
-
-_ROWS = 10_000
 
 
 def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -21,9 +21,12 @@ from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.files import staged_source, writing_session
-from lakeconf.engines.spark.write.storage import LakeStorage, in_order, without_placeholders
+from lakeconf.engines.spark.write.storage import LakeStorage
+from lakeconf.engines.spark.write.written_values import in_order, without_placeholders
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded
+
+_FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -80,9 +83,6 @@ def _value(frame: DataFrame, name: str, column: Column) -> SparkColumn:
         target = spark_type(column)
         value = in_order(value, frame.schema[name].dataType, target).cast(target)
     return value.alias(column.name)
-
-
-_FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
 def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingRequest) -> PositionFiles:

@@ -18,15 +18,12 @@ from functools import partial
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, DoubleType, MapType, StringType, StructType
+from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_errors import REFUSED_VALUE, refused_value
-from lakeconf.ducklake import PLACEHOLDER
+from lakeconf.connection.duckdb_errors import refused_value
 from lakeconf.engines.engine import StagingRequest, staging_folder
-from lakeconf.engines.schema_check import not_null_violation, placeholder_message
+from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import (
     error_texts,
@@ -39,12 +36,16 @@ from lakeconf.engines.spark.internals import (
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
+from lakeconf.engines.spark.write.written_values import NULL_FOUND
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded
 
 _log = EventLogger("stage")
 _EVERY_SECONDS = 0.1
+# Parquet names the missing class of a codec. Spark has no class for Brotli.
+_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
+# Spark names the file that a task was reading.
+_FILE = re.compile(r"error while reading file (\S+\.parquet)")
 
 
 def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None:
@@ -85,96 +86,6 @@ def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
             spark.sparkContext.cancelJobsWithTag(tag)
 
 
-def in_order(value: Column, source: DataType, target: DataType) -> Column:
-    """The value with the fields of its structs, in another order; decimals that a DOUBLE holds, as such."""
-    if _is_in_order(source, target):
-        return value
-    if isinstance(source, DecimalType):
-        cast = value.cast(target)
-        message = F.lit(f"{REFUSED_VALUE} a DECIMAL has values that DOUBLE would round")
-        return F.when(cast.try_cast(source).eqNullSafe(value), cast).otherwise(F.raise_error(message).cast(target))
-    if isinstance(source, StructType) and isinstance(target, StructType):
-        source_fields = {folded(field.name): field for field in source.fields}
-        fields = []
-        for field in target.fields:
-            same = source_fields[folded(field.name)]
-            fields.append(in_order(value.getField(same.name), same.dataType, field.dataType).alias(field.name))
-        return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        items = source.elementType, target.elementType
-        return F.transform(value, lambda item: in_order(item, *items))
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
-        if not _is_in_order(*keys):
-            value = F.transform_keys(value, lambda key, _: in_order(key, *keys))
-        if not _is_in_order(*values):
-            value = F.transform_values(value, lambda _, item: in_order(item, *values))
-    return value
-
-
-def _is_in_order(source: DataType, target: DataType) -> bool:
-    if isinstance(source, StructType) and isinstance(target, StructType):
-        names = [[folded(name) for name in type_.fieldNames()] for type_ in (source, target)]
-        pairs = zip(source.fields, target.fields, strict=False)
-        return names[0] == names[1] and all(_is_in_order(left.dataType, right.dataType) for left, right in pairs)
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        return _is_in_order(source.elementType, target.elementType)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        return _is_in_order(source.keyType, target.keyType) and _is_in_order(source.valueType, target.valueType)
-    return not (isinstance(source, DecimalType) and isinstance(target, DoubleType))
-
-
-_NO = "false"
-
-
-def without_placeholders(value: Column, data_type: DataType, name: str) -> Column:
-    """The value; a string in it that DuckLake would replace fails the job."""
-    holds = _holds(value, data_type)
-    if holds is None:
-        return value
-    return F.when(holds, F.raise_error(F.lit(placeholder_message(name)))).otherwise(value)
-
-
-def _holds(value: Column, data_type: DataType) -> Column | None:
-    """The condition that a value contains such a string at any depth; None if its type has no string."""
-    if isinstance(data_type, (StringType, BinaryType)):
-        text = value if data_type == StringType() else value.cast("string")
-        return text.contains("{") & text.rlike(PLACEHOLDER)
-    if isinstance(data_type, StructType):
-        parts = [_holds(value.getField(field.name), field.dataType) for field in data_type.fields]
-    elif isinstance(data_type, ArrayType):
-        parts = [_any(value, data_type.elementType)]
-    elif isinstance(data_type, MapType):
-        parts = [_any(F.map_keys(value), data_type.keyType), _any(F.map_values(value), data_type.valueType)]
-    else:
-        return None
-    conditions = [F.coalesce(part, F.expr(_NO)) for part in parts if part is not None]
-    if not conditions:
-        return None
-    holds = conditions[0]
-    for condition in conditions[1:]:
-        holds = holds | condition
-    return holds
-
-
-def _any(values: Column, element: DataType) -> Column | None:
-    """The condition that an element of a list contains such a string; None if its type has no string."""
-    if _holds(F.lit(None), element) is None:
-        return None
-
-    def condition(value: Column) -> Column:
-        holds = _holds(value, element)
-        return F.expr(_NO) if holds is None else F.coalesce(holds, F.expr(_NO))
-
-    return F.exists(values, condition)
-
-
-# Parquet names the missing class of a codec. Spark has no class for Brotli.
-_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
-# Spark names the file that a task was reading.
-_FILE = re.compile(r"error while reading file (\S+\.parquet)")
-
-
 def missing_codec(error: BaseException) -> UnsupportedError | None:
     """Finds out whether a job failed because Spark lacks the codec of a file."""
     texts = error_texts(error)
@@ -188,10 +99,6 @@ def missing_codec(error: BaseException) -> UnsupportedError | None:
         hint="read the table with DuckDB: store.open(); or set the lake's option parquet_compression to 'zstd' and "
         "write the table again",
     )
-
-
-# Prefix of the error message that a job raises for a NULL in a NOT NULL column.
-NULL_FOUND = "LAKECONF_NOT_NULL"
 
 
 @dataclass(frozen=True)
