@@ -51,7 +51,7 @@ def field_fix(name: str, field: FieldInfo) -> str:
     return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
 
 
-class _Fault(NamedTuple):
+class _KeyFault(NamedTuple):
     """A pydantic error without the rejected value."""
 
     kind: str
@@ -157,26 +157,26 @@ def _types_in(annotation: Any) -> set[type]:
     return {inner_type for part in inner for inner_type in _types_in(part)} if inner else {annotation}
 
 
-def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_KeyFault]]:
     try:
         return model.model_validate(values), []
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-    faults: dict[tuple[str, ...], _Fault] = {}
+    faults: dict[tuple[str, ...], _KeyFault] = {}
     for detail in errors:
         # Below a key of secret_parameters, pydantic reports one error for each member of the union.
         key = tuple(str(part) for part in detail["loc"][:2])
         context = detail.get("ctx", {})
         text = str(context["error"]) if "error" in context else detail["msg"]
         kind = "parameter" if key in faults and len(key) > 1 else detail["type"]
-        faults[key] = _Fault(kind, key, text, context)
+        faults[key] = _KeyFault(kind, key, text, context)
     # Report a misspelt key once, not again as a missing key.
     unknown = [fault.key[0] for fault in faults.values() if fault.kind == "extra_forbidden"]
     meant = {nearest(key.lower(), model.model_fields) for key in unknown}
     return None, [fault for fault in faults.values() if fault.kind != "missing" or fault.key[0] not in meant]
 
 
-def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+def _report(draft: Draft, section: str, model: type[Backend], fault: _KeyFault) -> None:
     key = (section, *fault.key)
     is_unknown = fault.kind == "extra_forbidden"
     if not is_unknown and any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
@@ -206,7 +206,7 @@ def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
     return unknown_key_hint(key, model.model_fields)
 
 
-def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _KeyFault) -> None:
     """Reports an error of the whole table at the first of its keys that the table contains."""
     # A backend of another package may raise a ValueError, which names no keys.
     keys = fault.context.get("keys", tuple(draft.values[section]))

@@ -81,7 +81,7 @@ def scan_polars(
         _check_types(table, source_table.schema)
         with required("pyarrow", extra="polars", needed_for="scan_polars"):
             empty = _frame(_exact(source_table.scan(where=where).to_native().limit(0)).to_arrow_table())
-    source = _Source(store, table, where, pinned, empty)
+    source = _PolarsSource(store, table, where, pinned, empty)
     return register_io_source(
         source.frames,
         schema=empty.schema,
@@ -92,7 +92,7 @@ def scan_polars(
 
 
 @dataclass(frozen=True)
-class _Source:
+class _PolarsSource:
     store: Store
     table: str
     where: Where | None

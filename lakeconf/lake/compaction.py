@@ -86,7 +86,7 @@ class _CompactedFile(NamedTuple):
     row_id_start: int | None
 
 
-class _Table(NamedTuple):
+class _CompactedTable(NamedTuple):
     table_id: int
     schema: str
     name: str
@@ -177,7 +177,7 @@ def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
     return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
 
 
-def _rewritten_files(table: _Table, files: Sequence[_CompactedFile]) -> RewrittenFiles:
+def _rewritten_files(table: _CompactedTable, files: Sequence[_CompactedFile]) -> RewrittenFiles:
     ordered = sorted(files, key=lambda file: (file.deleted / file.rows, file.size), reverse=True)
     shares = tuple((file.deleted / file.rows, file.size) for file in ordered)
     return RewrittenFiles(table.schema, table.name, shares, tuple(file.file_id for file in ordered))
@@ -222,7 +222,7 @@ def small_files(reader: CatalogReader, schema: str, name: str) -> SmallFiles | N
     return next((_small_files(table) for table in tables if (table.schema, table.name) == (schema, name)), None)
 
 
-def _small_files(table: _Table) -> SmallFiles | None:
+def _small_files(table: _CompactedTable) -> SmallFiles | None:
     groups = _groups(table)
     if not groups:
         return None
@@ -242,7 +242,7 @@ def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int
     return _TARGET_BYTES if size is None else size
 
 
-def _tables(transaction: MetadataTransaction) -> list[_Table]:
+def _tables(transaction: MetadataTransaction) -> list[_CompactedTable]:
     options, files = _options(transaction), _files(transaction)
     is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
     tables = []
@@ -250,20 +250,22 @@ def _tables(transaction: MetadataTransaction) -> list[_Table]:
         target = _target(options, table_id)
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
-        tables.append(_Table(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted))
+        tables.append(
+            _CompactedTable(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted)
+        )
     return tables
 
 
-def _rewritten(table: _Table) -> list[_CompactedFile]:
+def _rewritten(table: _CompactedTable) -> list[_CompactedFile]:
     return [file for file in table.files if file.deleted > 0 and file.deleted >= table.threshold * file.rows]
 
 
-def _is_divided(table: _Table) -> bool:
+def _is_divided(table: _CompactedTable) -> bool:
     """True if files that DuckLake merges are in several folders: it then fails, and closes the database."""
     return len({(file.group, file.folder) for file in table.files}) > len({file.group for file in table.files})
 
 
-def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
+def _is_numbered_again(reader: CatalogReader, table: _CompactedTable) -> bool:
     """True if DuckLake's merge could give rows other row ids, which can be those of other rows.
 
     It sorts the rows of a sorted table, and forgets the ids that files contain, such as those of updated rows, if the
@@ -288,7 +290,7 @@ def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
         return True  # a file is missing
 
 
-def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
+def _has_all_ids(transaction: MetadataTransaction, table: _CompactedTable) -> bool:
     """True if the ranges of the files are all ids that the table has ever had: then, no file contains other ids."""
     following = 0
     for file in sorted(table.files, key=lambda file: file.row_id_start or 0):
@@ -299,7 +301,7 @@ def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
     return rows == [(following,)] and not _inlined(transaction, table.table_id)
 
 
-def _groups(table: _Table) -> list[list[_CompactedFile]]:
+def _groups(table: _CompactedTable) -> list[list[_CompactedFile]]:
     """The small files that share a group with another small file."""
     groups: dict[tuple[object, ...], list[_CompactedFile]] = defaultdict(list)
     for file in table.files:

@@ -46,7 +46,7 @@ class _Token(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Statement:
+class UserStatement:
     """A statement."""
 
     text: str  # the SQL, as the user wrote it
@@ -72,7 +72,7 @@ class Statement:
         return not table.schema or (not table.database and table.schema == folded(self.alias))
 
 
-def parse_statement(connection: Connection, sql: str, alias: str) -> Statement:
+def parse_statement(connection: Connection, sql: str, alias: str) -> UserStatement:
     """Parses a statement."""
     check_syntax(connection, sql)
     tokens = _tokens(sql)
@@ -97,7 +97,7 @@ class _Parts:
         self._tokens = [*tokens, _Token("", len(self._text), 0, is_quoted=False)]
         self._first = first
 
-    def statement(self, kind: Kind, alias: str) -> Statement:
+    def statement(self, kind: Kind, alias: str) -> UserStatement:
         place = self._first + 1
         while self._is(place, "into", "from", "or", "replace", "ignore"):
             place += 1
@@ -117,7 +117,7 @@ class _Parts:
         reads = find_references(self._connection, f"{before}{query}")
         if reads is None:
             raise QueryError("the statement cannot be parsed", hint=_HINT)
-        return Statement(self._text.decode(), kind, alias, target, columns, reads)
+        return UserStatement(self._text.decode(), kind, alias, target, columns, reads)
 
     def _is(self, place: int, *words: str) -> bool:
         token = self._tokens[min(place, len(self._tokens) - 1)]
@@ -226,7 +226,7 @@ _OTHER_NAME = "give the frame another name"
 class _Execution:
     """A statement, and what it needs."""
 
-    statement: Statement
+    statement: UserStatement
     transaction: Transaction
     target: Target
     frames: Mapping[str, Any]
@@ -239,7 +239,7 @@ def execute(scope: Scope, sql: str, frames: Mapping[str, object], key: str | Non
     return writes.write_once(scope, statement.name_of(statement.target), key, change)
 
 
-def _add(transaction: Transaction, name: str, *, statement: Statement, frames: Mapping[str, object]) -> None:
+def _add(transaction: Transaction, name: str, *, statement: UserStatement, frames: Mapping[str, object]) -> None:
     check_placeholders(statement.text, "the statement")
     check_functions(statement.reads.table_functions)
     _check_frames(statement, frames)
@@ -250,7 +250,7 @@ def _add(transaction: Transaction, name: str, *, statement: Statement, frames: M
     _run_by_duckdb(execution)
 
 
-def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
+def _check_frames(statement: UserStatement, frames: Mapping[str, object]) -> None:
     """Rejects frames that the statement changes, does not use, or uses as tables of the lake too."""
     target, names = statement.target, set(map(folded, frames))
     used = {table.name for table in statement.reads.relations if not table.schema}
@@ -265,7 +265,7 @@ def _check_frames(statement: Statement, frames: Mapping[str, object]) -> None:
             raise QueryError(f"{table} is both a table and a frame", hint=_OTHER_NAME)
 
 
-def _check_names(transaction: Transaction, statement: Statement, frames: Mapping[str, object]) -> None:
+def _check_names(transaction: Transaction, statement: UserStatement, frames: Mapping[str, object]) -> None:
     """Rejects names of tables without a schema that DuckDB would find in another schema than `main`."""
     tables = {statement.target, *statement.reads.relations}
     names = frozenset(

@@ -10,13 +10,13 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import QueryError, SchemaError
-from lakeconf.write.execute import Statement, parse_statement
+from lakeconf.write.execute import UserStatement, parse_statement
 
 if TYPE_CHECKING:
     from lakeconf import Lake
 
 
-Parse: TypeAlias = Callable[[str], Statement]
+Parse: TypeAlias = Callable[[str], UserStatement]
 PARSED = [
     ("INSERT INTO raw.t (a, b) SELECT * FROM u", "raw.t", {"a", "b"}, {"u"}),
     ('INSERT INTO t ("values", "b c") VALUES (1, DEFAULT)', "main.t", {"values", "b c"}, set()),
@@ -45,13 +45,13 @@ def parse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parse]:
 def test_what_a_statement_changes_and_reads(
     sql: str, table: str, columns: set[str], reads: set[str], parse: Parse
 ) -> None:
-    found: Statement = parse(sql)
+    found: UserStatement = parse(sql)
     assert found.name_of(found.target) == table
     assert (set(found.columns), {str(one) for one in found.reads.relations}) == (columns, reads)
 
 
 def test_names_of_the_lake_and_of_other_databases(parse: Parse) -> None:
-    found: Statement = parse("INSERT INTO t FROM dev.u JOIN dev.raw.u USING (a) JOIN other.raw.u USING (a)")
+    found: UserStatement = parse("INSERT INTO t FROM dev.u JOIN dev.raw.u USING (a) JOIN other.raw.u USING (a)")
     own, raw, other = sorted(found.reads.relations, key=lambda one: (one.database, one.schema))
     assert (found.name_of(own), found.name_of(raw)) == ("main.u", "raw.u")
     with pytest.raises(QueryError, match=r"other\.raw\.u is a table of another database"):

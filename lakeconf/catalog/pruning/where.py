@@ -116,7 +116,7 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[Column]) -> Predicate:
-    reader = _Reader(connection, columns)
+    reader = _ConditionReader(connection, columns)
     try:
         return reader.predicate(parsed_condition(connection, text))
     except NotUnderstoodError as error:
@@ -182,7 +182,7 @@ def _shown_type(column: Column) -> str:
     return sql_type(column) if is_known else "VARCHAR"
 
 
-class _Reader:
+class _ConditionReader:
     """Reads DuckDB's tree of a condition."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, columns: Iterable[Column]) -> None:
@@ -382,25 +382,25 @@ class _Reader:
         return repr(shown(self._connection, node))
 
 
-_HANDLERS: Mapping[str, Callable[[_Reader, Tree], Predicate]] = {
-    "OPERATOR_NOT": _Reader.negation,
-    "OPERATOR_IS_NULL": _Reader.is_null,
-    "OPERATOR_IS_NOT_NULL": _Reader.is_not_null,
-    "COMPARE_NOT_DISTINCT_FROM": _Reader.is_value,
-    "COMPARE_DISTINCT_FROM": _Reader.is_value,
-    "COMPARE_IN": _Reader.is_in,
-    "COMPARE_NOT_IN": _Reader.is_not_in,
-    "COMPARE_BETWEEN": _Reader.between,
+_HANDLERS: Mapping[str, Callable[[_ConditionReader, Tree], Predicate]] = {
+    "OPERATOR_NOT": _ConditionReader.negation,
+    "OPERATOR_IS_NULL": _ConditionReader.is_null,
+    "OPERATOR_IS_NOT_NULL": _ConditionReader.is_not_null,
+    "COMPARE_NOT_DISTINCT_FROM": _ConditionReader.is_value,
+    "COMPARE_DISTINCT_FROM": _ConditionReader.is_value,
+    "COMPARE_IN": _ConditionReader.is_in,
+    "COMPARE_NOT_IN": _ConditionReader.is_not_in,
+    "COMPARE_BETWEEN": _ConditionReader.between,
     # Functions and operators by name.
-    "isnan": _Reader.is_nan,
-    "contains": _Reader.contains,
-    "list_contains": _Reader.contains,
-    "~~": _Reader.like,
-    "!~~": _Reader.not_like,
-    "like_escape": _Reader.like,
-    "not_like_escape": _Reader.not_like,
-    "starts_with": _Reader.starts_with,
-    "^@": _Reader.starts_with,
+    "isnan": _ConditionReader.is_nan,
+    "contains": _ConditionReader.contains,
+    "list_contains": _ConditionReader.contains,
+    "~~": _ConditionReader.like,
+    "!~~": _ConditionReader.not_like,
+    "like_escape": _ConditionReader.like,
+    "not_like_escape": _ConditionReader.not_like,
+    "starts_with": _ConditionReader.starts_with,
+    "^@": _ConditionReader.starts_with,
 }
 
 
