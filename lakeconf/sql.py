@@ -204,7 +204,7 @@ class SetOption(NamedTuple):
 class CreateSecret(NamedTuple):
     """Creates or replaces a DuckDB secret."""
 
-    name: str  # the secret's name
+    name: str
     type: str  # DuckDB's type of secret: `postgres`, `s3`, `r2`, `gcs`, `ducklake`
     options: Mapping[str, Value]  # its parameters
     in_motherduck: bool = False  # True to store it in MotherDuck; otherwise, it is temporary in this process
@@ -219,7 +219,7 @@ class CreateSecret(NamedTuple):
 class CreateDatabase(NamedTuple):
     """Creates a DuckLake database in MotherDuck if it does not exist."""
 
-    name: str  # the database's name
+    name: str
     options: Mapping[str, Value]  # `DATA_PATH` if the data is in the user's own bucket
 
     def render(self, rendering: Rendering) -> str:

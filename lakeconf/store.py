@@ -395,7 +395,7 @@ def check_not_lost(store: Store, connection: Connection) -> None:
 class Access:
     """How an executor reaches the files of a lake, with credentials that it finds itself."""
 
-    names: StoreNames  # the names of the store
+    names: StoreNames
     # The pickled storage backend, with the names of variables in place of secrets; None if a secret is written in the
     # configuration.
     storage: bytes | None = field(repr=False)

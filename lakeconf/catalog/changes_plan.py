@@ -75,7 +75,7 @@ class Deletes:
 class InlinedRow:
     """An inlined row that the range inserted, deleted, or both."""
 
-    row_id: int  # its row id
+    row_id: int
     begin_snapshot: int  # the snapshot that inserted it
     end_snapshot: int | None  # the snapshot that deleted it, possibly after the range; None if it is not deleted
 

@@ -70,7 +70,7 @@ class DeleteFile:
     file_size_bytes: int  # its size in bytes
     # Base64 key of an encrypted file; None if it is not encrypted.
     encryption_key: str | None = field(default=None, repr=False)
-    delete_file_id: int = 0  # its id
+    delete_file_id: int = 0
     begin_snapshot: int = 0  # the snapshot of its first delete
 
 
@@ -280,7 +280,7 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
 class FileGroup:
     """Files with rows of one partition."""
 
-    files: tuple[DataFile, ...]  # the files
+    files: tuple[DataFile, ...]
     # The partitioning that they were written for; None if the table was not partitioned.
     partition_id: int | None = None
     partition: tuple[tuple[int, str | None], ...] = ()  # the partition values, as text, by the index of their key
@@ -333,7 +333,7 @@ class FolderKey:
     """A partition key as a part of the path of a file: `name=value/`."""
 
     name: str  # the name in the path, before it is encoded
-    column: Column  # the column
+    column: Column
     transform: str  # `identity`, `year`, `month`, `day` or `hour`
 
 

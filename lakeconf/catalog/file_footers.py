@@ -23,7 +23,7 @@ _WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
 class ColumnStatistics:
     """The statistics of a column, or of a field of a nested column, in one file."""
 
-    field_id: int  # its field id
+    field_id: int
     size: int  # its size in bytes
     value_count: int  # the number of its values, including NULL
     null_count: int | None  # the number of NULLs; None if it is not known
@@ -41,11 +41,11 @@ class ColumnStatistics:
 class Footer:
     """The footer of a file."""
 
-    path: str  # the file
-    row_count: int  # the number of its rows
+    path: str
+    row_count: int
     file_size_bytes: int  # its size
     footer_size: int  # the size of the footer in bytes
-    statistics: tuple[ColumnStatistics, ...] = ()  # the statistics of its columns
+    statistics: tuple[ColumnStatistics, ...] = ()
 
 
 def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence[Column] = ()) -> tuple[Footer, ...]:

@@ -20,7 +20,7 @@ SORT_KEY = re.compile(
 class SortKey:
     """A column that rows are ordered by."""
 
-    column: str  # its name
+    column: str
     descending: bool = False  # True if the largest value comes first
     nulls_first: bool = False  # True if NULL comes before all values
 

@@ -156,12 +156,12 @@ class TableInfo:
     """A table at one snapshot."""
 
     table_id: int  # `ducklake_table.table_id`
-    schema_name: str  # its schema
-    name: str  # its name
+    schema_name: str
+    name: str
     columns: tuple[Column, ...]  # the top-level columns, in order
     path: str  # the folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it
     partition_id: int | None = None  # the live partitioning, or None
-    partition_fields: tuple[PartitionField, ...] = ()  # its partition keys
+    partition_fields: tuple[PartitionField, ...] = ()
     types: frozenset[str] = frozenset()  # the types of all columns that it ever had, also nested ones
     # The average size of a row in its files; None if it was not loaded, or the table is empty.
     bytes_per_row: float | None = None

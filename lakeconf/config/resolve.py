@@ -265,7 +265,7 @@ def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
 class Outline(NamedTuple):
     """Summary of a store; variables are not resolved, and nothing is validated."""
 
-    name: str  # the store's name
+    name: str
     is_default: bool  # True for the default store
     metadata_backend: str | None = None  # the type of its metadata backend; None if it is missing or invalid
     storage_backend: str | None = None  # the type of its storage backend; None if it has none

@@ -113,9 +113,9 @@ _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
 class Opened:
     """A lake that is open for planning."""
 
-    options: Options  # the options of the read
-    store: Store  # the store
-    session: Session  # its connections
+    options: Options
+    store: Store
+    session: Session
 
     @property
     def access(self) -> Access:

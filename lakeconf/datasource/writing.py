@@ -50,7 +50,7 @@ _COMMITTING = "committing.parquet"
 class Write:
     """An append; plain data without secrets."""
 
-    options: Options  # the options
+    options: Options
     access: Access  # how executors reach the files of the lake
     token: str  # the id of the write
     table: TableInfo  # the table as it was when the write began

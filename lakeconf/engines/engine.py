@@ -272,7 +272,7 @@ def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
 class PositionFiles:
     """Files with the positions of rows, which are removed after the commit."""
 
-    staged: Staged  # the files
+    staged: Staged
     # The file with the positions in each data file, by the id of the data file. Its only column is `FILE_ROW_NUMBER`,
     # in ascending order.
     paths: Mapping[int, str]

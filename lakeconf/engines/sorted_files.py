@@ -40,9 +40,9 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 class SortRequest:
     """A group of data files whose rows are written again to one file."""
 
-    table: TableInfo  # the table
+    table: TableInfo
     snapshot_id: int  # the snapshot at which the rows are read; the catalog contains no rows of the table itself
-    group: FileGroup  # the files
+    group: FileGroup
     keys: tuple[SortKey, ...]  # the order of the rows; empty for any order
     token: str  # the ID of this write
 
@@ -70,7 +70,7 @@ class SortRequest:
 class SortedFile:
     """A new file with the rows of a `SortRequest`, and the ids of these rows."""
 
-    staged: Staged  # the file
+    staged: Staged
     footer: Footer  # what its footer says, with bounds that DuckLake can keep
 
 

@@ -24,7 +24,7 @@ _LARGEST_BYTES = 10_000
 class LakeMarker:
     """The marker of an attached lake."""
 
-    reader: CatalogReader  # reads the catalog
+    reader: CatalogReader
     # Returns identifiers of the catalog's location, such as its path. A copy of the catalog has the same lake id, but
     # other identifiers. Without identifiers, the location is not compared.
     places: Callable[[], Sequence[str]] = tuple

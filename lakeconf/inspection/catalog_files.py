@@ -34,7 +34,7 @@ _SUFFIXES = (".parquet", ".puffin")
 class TableSize:
     """A table and its files."""
 
-    table: str  # its name
+    table: str
     files: tuple[TableFile, ...]  # its data files
     inlined_rows: int  # the number of rows inlined in the catalog
 

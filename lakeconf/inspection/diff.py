@@ -24,7 +24,7 @@ _AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 class TableDiff:
     """Differences between two tables of the same name."""
 
-    table: str  # its name
+    table: str
     stores: tuple[str, str]  # the names of the two stores
     # The columns that differ: name, type in the first and in the second store; None if a store lacks the column.
     schema: Sequence[tuple[str, str | None, str | None]]

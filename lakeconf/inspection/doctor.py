@@ -45,7 +45,7 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 class StepResult:
     """The outcome of one step."""
 
-    name: str  # the name of the step
+    name: str
     status: str  # `ok`, `warning`, `failed` or `skipped`
     found: str  # the result, or the reason of a failed or skipped step
     hint: str | None = None  # what to do; None if there is nothing to do

@@ -25,7 +25,7 @@ _DECRYPTED = "encryption_config = {footer_key_value: from_base64(?)}"
 class WrongCount:
     """A data file with a different number of rows than in the catalog: it was replaced or damaged."""
 
-    path: str  # the data file
+    path: str
     catalog_rows: int  # the number of rows in the catalog
     file_rows: int  # the number of rows in the file
 
@@ -38,7 +38,7 @@ class Verification:
     snapshot_id: int
     duckdb_rows: int  # the number of rows that DuckDB reads
     spark_rows: int  # the number of rows that Spark reads
-    columns: tuple[ColumnCheck, ...]  # the columns, in order
+    columns: tuple[ColumnCheck, ...]
     wrong_counts: tuple[WrongCount, ...] = ()  # files with a different number of rows than in the catalog
     # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
     # engines read them.

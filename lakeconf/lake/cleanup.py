@@ -71,7 +71,7 @@ class Removal:
 class Cleanup:
     """A cleanup of a lake."""
 
-    reader: CatalogReader  # reads the catalog
+    reader: CatalogReader
     marker: LakeMarker | None  # the lake's marker; None if the metadata backend keeps the files
     run: Run  # runs one statement on the writing connection
 

@@ -100,8 +100,8 @@ class _CompactedTable(NamedTuple):
 class RewrittenFiles:
     """The files of a table with so many deleted rows that they would be rewritten."""
 
-    schema: str  # the table's schema
-    name: str  # the table's name
+    schema: str
+    name: str
     # The share of deleted rows and the size in bytes of each file; the largest share first.
     files: tuple[tuple[float, int], ...]
     ids: tuple[int, ...] = ()  # the ids of these files
@@ -116,8 +116,8 @@ class RewrittenFiles:
 class SmallFiles:
     """The files of a table that DuckLake would merge."""
 
-    schema: str  # the schema of the table
-    name: str  # the name of the table
+    schema: str
+    name: str
     sizes: tuple[int, ...]  # their sizes in bytes, the smallest first
     groups: int  # the number of groups: files of one partition, with the same columns, are merged with each other
     largest: int  # the number of files in the largest group

@@ -47,7 +47,7 @@ class Step:
     """The planned run of a model."""
 
     model: Model
-    reason: str  # the reason, in words
+    reason: str
     runs: bool = True  # False if there is nothing to do
     rebuild: bool = False  # True if new rows replace all existing rows
     needs_rebuild: bool = False  # True if that would replace rows of earlier runs, and was not requested

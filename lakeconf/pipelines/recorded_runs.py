@@ -54,7 +54,7 @@ def history(events: Sequence[ModelRun], created: int | None = None) -> History:
 class RecordedState:
     """The recorded state of a model."""
 
-    lake: Lake  # the lake of the pipeline
+    lake: Lake
     exists: bool  # True if the model's table exists
     history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
     earlier: int = 0  # the number of all recorded events of the model

@@ -24,7 +24,7 @@ TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{
 class Comparison:
     """A column compared with a value."""
 
-    column: Column  # the column
+    column: Column
     operator: Operator  # `=`, `!=`, `<`, `<=`, `>` or `>=`
     # A value of the column's type: int for integers, Decimal for decimals, float for floats (exact in `float32` for
     # such a column), str for varchar and uuid (lower case), bool, date, bytes, or datetime: naive for a timestamp, in

@@ -42,7 +42,7 @@ _DELETED_IN_FILES = f"""
 class ScanPlan:
     """What to read of a table at one snapshot; plain data, independent of engines."""
 
-    snapshot_id: int  # the snapshot
+    snapshot_id: int
     table: TableInfo  # the table at that snapshot, with all its columns
     columns: tuple[Column, ...]  # the selected columns, in the selected order
     files: tuple[DataFile, ...]  # the data files to read

@@ -41,9 +41,9 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 class Name(NamedTuple):
     """The name of a table or view in a query, in lower case; parts that the query omits are empty."""
 
-    database: str  # the database
+    database: str
     schema: str  # the schema; or the database, if the query gives two parts and no schema has that name
-    name: str  # the name itself
+    name: str
 
     def __str__(self) -> str:
         return ".".join(part for part in self if part)

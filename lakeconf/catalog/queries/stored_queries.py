@@ -128,7 +128,7 @@ class StoredQuery:
 class StoredQueries:
     """All SQL stored in a lake, and the names that this SQL may use."""
 
-    reader: CatalogReader  # the lake
+    reader: CatalogReader
     snapshot_id: int  # the snapshot whose views and macros a query without `AT` uses
     queries: tuple[StoredQuery, ...]  # the views and macros of all snapshots
     # Schema and name of tables and views, in lower case, with the snapshots between which they exist.

@@ -95,7 +95,7 @@ class Group:
     has_deletes: bool  # True if they have deleted rows
     snapshot_filter: int | None  # as `DataFile.snapshot_filter`
     can_filter: bool = True  # False if Spark would filter row groups incorrectly
-    files: tuple[DataFile, ...] = ()  # the files
+    files: tuple[DataFile, ...] = ()
 
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:

@@ -69,7 +69,7 @@ class ChangePart:
     """The changes of a table in a range of snapshots."""
 
     access: FileAccess  # how to reach the files
-    plan: ChangesPlan  # the plan of the change feed
+    plan: ChangesPlan
     # The rows in the catalog, as `changed_inlined_rows` returns them, as an Arrow stream.
     inlined: bytes = field(repr=False)
     columns: tuple[Column, ...]  # the columns to return, which may be older or newer than those of the plan
