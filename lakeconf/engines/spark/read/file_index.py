@@ -55,7 +55,7 @@ class File(Protocol):
 def relation(
     private: SparkSession, files: Sequence[File], schema: StructType | None = None, *, source: str = "parquet"
 ) -> DataFrame:
-    """The rows of some files; `guards.of_file` identifies the file of a row by its position in `files`.
+    """The rows of some files; `scan_source.of_file` identifies the file of a row by its position in `files`.
 
     A job fails if a file is missing, or if its size differs from the catalog. For local files, planning fails.
     """
