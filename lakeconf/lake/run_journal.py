@@ -27,7 +27,7 @@ RESET, RESTORED = "reset", "restored"
 
 
 class FileState(NamedTuple):
-    """What tells apart two contents of a file."""
+    """The size and the time of a file, which differ if its content does."""
 
     size: int  # the size in bytes
     modified: int  # the time of the last change, in microseconds since 1970
