@@ -21,7 +21,7 @@ from ratios import HEADER, compare
 from scanning.lakes import ALIAS, FILES, configuration, make_lake
 
 import lakeconf
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,25 +9,12 @@ from typing import NamedTuple
 
 from lakeconf.errors import CatalogError, SchemaError
 
-
-class InternalColumn(NamedTuple):
-    """A column that DuckLake adds to a file whose rows keep their ids or snapshots."""
-
-    field_id: int  # its Parquet field id
-    name: str  # its name in the file
-
-
 # The version of catalogs that lakeconf reads and writes.
 SUPPORTED_VERSION = "1.0"
 # The file of lakeconf below a data path that names the catalog of its lake.
 MARKER = "_lakeconf.json"
 # The schema of lakeconf's own tables in a lake.
 INTERNAL_SCHEMA = "lakeconf"
-INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
-INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
-# The columns of a file of deleted positions.
-DELETED_FILE = InternalColumn(2147483646, "file_path")
-DELETED_POSITION = InternalColumn(2147483645, "pos")
 # The versions of the extension whose undocumented function `ducklake_commit` the tests have run.
 STAGED_COMMIT_VERSIONS = frozenset({"d8a1881e"})
 # And the types of catalogs, as in `ducklake_settings`, on which they have run it.
@@ -77,6 +64,20 @@ PLACEHOLDER = (
 _PLACEHOLDER = re.compile(PLACEHOLDER)
 
 
+class InternalColumn(NamedTuple):
+    """A column that DuckLake adds to a file whose rows keep their ids or snapshots."""
+
+    field_id: int  # its Parquet field id
+    name: str  # its name in the file
+
+
+INTERNAL_ROW_ID = InternalColumn(2147483540, "_ducklake_internal_row_id")
+INTERNAL_SNAPSHOT_ID = InternalColumn(2147483539, "_ducklake_internal_snapshot_id")
+# The columns of a file of deleted positions.
+DELETED_FILE = InternalColumn(2147483646, "file_path")
+DELETED_POSITION = InternalColumn(2147483645, "pos")
+
+
 def metadata_database(alias: str, option: object = None) -> str:
     """The name of the DuckDB database with the metadata of an attached lake."""
     return str(option or f"__ducklake_metadata_{alias}")
@@ -100,10 +101,10 @@ def refused_version(text: str) -> str | None:
     return refused and version_sentence(refused["found"], refused["supported"], "the ducklake extension")
 
 
-def version_sentence(found: str, supported: str, by: str) -> str:
+def version_sentence(version: str, supported: str, by: str) -> str:
     """Describes an unsupported catalog version and the fix."""
-    mismatch = f"the catalog has DuckLake version {found}, but {by} supports {supported}"
-    has, needs = _order(found), _order(supported)
+    mismatch = f"the catalog has DuckLake version {version}, but {by} supports {supported}"
+    has, needs = _order(version), _order(supported)
     if has is None or needs is None:
         return f"{mismatch}: check that it is the catalog of a DuckLake"
     if has > needs:
@@ -118,10 +119,10 @@ def _order(version: str) -> tuple[int, int, bool] | None:
 
 def check_placeholders(text: str | None, what: str) -> None:
     """Rejects a string that contains a word that DuckLake replaces."""
-    found = _PLACEHOLDER.search(text or "")
-    if found:
+    match = _PLACEHOLDER.search(text or "")
+    if match:
         raise SchemaError(
-            f"{what} contains {found[0]}, which DuckLake would replace",
+            f"{what} contains {match[0]}, which DuckLake would replace",
             hint="write it differently, for example with a space after the brace",
         )
 
@@ -149,7 +150,7 @@ def commit_json(info: Mapping[str, object], extra: Mapping[str, object]) -> str:
 def escaped_json(text: str) -> str:
     """Rewrites JSON as equivalent JSON without such words."""
     # This only affects strings: the brace of an object is followed by a quote or a brace.
-    return _PLACEHOLDER.sub(lambda found: rf"\u007b{found[1]}}}", text)
+    return _PLACEHOLDER.sub(lambda match: rf"\u007b{match[1]}}}", text)
 
 
 def no_table(name: object) -> CatalogError:

@@ -284,12 +284,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Returns the candidate most similar to `word`, or None if none is similar."""
     import difflib  # only an error needs it
 
-    known = list(itertools.islice(candidates, _COMPARED))
-    return next(iter(difflib.get_close_matches(word[:_LONGEST], known, n=1, cutoff=0.6)), None)
+    compared = list(itertools.islice(candidates, _COMPARED))
+    return next(iter(difflib.get_close_matches(word[:_LONGEST], compared, n=1, cutoff=0.6)), None)
 
 
-def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggestion(word: str, candidates: Iterable[str], otherwise: str = "") -> str:
     """The hint for an unknown name: the most similar known name, ignoring case, or `otherwise`."""
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for name in candidates}
     near = nearest(word.lower(), names)
     return otherwise if near is None else f'did you mean "{names[near]}"?'

@@ -60,16 +60,16 @@ def without(text: str, value: str) -> str:
 def _spellings(value: str) -> set[str]:
     """Returns the usual encodings of a value; the pattern alone would treat an escaped quote as a doubled one."""
     escaped = value.replace("\\", "\\\\")
-    found = {
+    spellings = {
         *(value, value.replace("'", "''"), value.replace('"', '""'), escaped.replace("'", "\\'")),
         *(json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]),
     }
     with contextlib.suppress(UnicodeEncodeError):
-        found |= {quote(value), quote(value, safe=""), quote_plus(value)}
+        spellings |= {quote(value), quote(value, safe=""), quote_plus(value)}
         octets = value.encode()
         if len(octets) > _LONGEST_NAME:
-            found.add(octets[:_LONGEST_NAME].decode(errors="ignore"))
-    return found
+            spellings.add(octets[:_LONGEST_NAME].decode(errors="ignore"))
+    return spellings
 
 
 def _is_long(value: str) -> bool:
@@ -140,7 +140,7 @@ def _without_base64(text: str, value: str) -> str:
         core = encoded[offset + 1 if offset else 0 : len(encoded) - (1 if (offset + len(octets)) % 3 else 0)]
         for form in {core, core.replace("+", "-").replace("/", "_")}:
             if form in text:
-                text = _BASE64.sub(lambda found, form=form: MASK if form in found[0] else found[0], text)  # type: ignore[misc]
+                text = _BASE64.sub(lambda match, form=form: MASK if form in match[0] else match[0], text)  # type: ignore[misc]
     return text
 
 
@@ -302,13 +302,13 @@ def hidden(value: Any, secrets: Iterable[Secret]) -> Any:
     if isinstance(value, Mapping):
         return {key: hidden(item, secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        made = [hidden(item, secrets) for item in value]
-        return made if isinstance(value, list) else tuple(made)
+        items = [hidden(item, secrets) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     if not isinstance(value, str) or isinstance(value, HiddenText):
         return value
     same = [secret for secret in secrets if secret.reveal() == value]
     if same:
-        return HiddenText(value, MASK, next((one.variable for one in same if one.variable is not None), None))
+        return HiddenText(value, MASK, next((secret.variable for secret in same if secret.variable is not None), None))
     shown = scrub(value, secrets)
     return value if shown == value else HiddenText(value, shown)
 
@@ -325,6 +325,6 @@ def masked(text: str, secrets: Iterable[Secret]) -> str:
 
 def scrub(text: str, secrets: Iterable[Secret]) -> str:
     """Masks the values of `secrets` in a string, including values encoded for SQL, URLs, JSON, XML or Python."""
-    for secret in sorted(set(secrets), key=lambda one: len(one.reveal()), reverse=True):
+    for secret in sorted(set(secrets), key=lambda secret: len(secret.reveal()), reverse=True):
         text = without(text, secret.reveal())
     return text

@@ -17,6 +17,11 @@ from lakeconf.secret import MASK, HiddenText, Secret, shown
 
 _ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 Value: TypeAlias = "str | int | float | bool | Secret | Sequence[Value] | Mapping[str, Value]"
+# Readers that take names of folders for values of columns.
+_READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
+# Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
+# Names of local files have them.
+URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
 
 
 def folded(name: str) -> str:
@@ -48,10 +53,6 @@ def literal(value: str | float) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# These read the names of folders as values of columns.
-_READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_json_objects"})
-
-
 def files_sql(function: str, paths: str | Iterable[str], *options: str) -> str:
     """Returns a call of a function that takes patterns of files, such as `read_parquet`, for exactly these paths.
 
@@ -69,15 +70,10 @@ def exact_paths(paths: str | Iterable[str]) -> str:
     return literal(glob.escape(paths))
 
 
-# Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
-# Names of local files have them.
-URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
-
-
 def listing_sql(folder: str, pattern: str) -> str:
     """Returns the query for the files in exactly this folder, with a trailing slash, that match a pattern.
 
-    It leaves out keys of a bucket that are no paths of a URL: neither lakeconf nor DuckDB has written them.
+    It leaves out keys of a bucket that are not paths of a URL: neither lakeconf nor DuckDB has written them.
     """
     sql = f"SELECT file FROM glob({literal(glob.escape(folder) + pattern)})"  # noqa: S608 - a literal
     if "://" not in folder:
@@ -208,7 +204,7 @@ class SetOption(NamedTuple):
 class CreateSecret(NamedTuple):
     """Creates or replaces a DuckDB secret."""
 
-    name: str  # the secret's name
+    name: str
     type: str  # DuckDB's type of secret: `postgres`, `s3`, `r2`, `gcs`, `ducklake`
     options: Mapping[str, Value]  # its parameters
     in_motherduck: bool = False  # True to store it in MotherDuck; otherwise, it is temporary in this process
@@ -223,7 +219,7 @@ class CreateSecret(NamedTuple):
 class CreateDatabase(NamedTuple):
     """Creates a DuckLake database in MotherDuck if it does not exist."""
 
-    name: str  # the database's name
+    name: str
     options: Mapping[str, Value]  # `DATA_PATH` if the data is in the user's own bucket
 
     def render(self, rendering: Rendering) -> str:

@@ -143,16 +143,16 @@ class Store:
         attach = self.metadata_backend.statements(self.names, self.storage_backend, self.attach_options)
         settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
         secrets = self.secrets
-        made = (_hidden_in(statement, secrets, self.names) for statement in (*settings, *attach))
-        return (*(LoadExtension(name) for name in self.extensions), *made, Use(self.alias))
+        statements = (_hidden_in(statement, secrets, self.names) for statement in (*settings, *attach))
+        return (*(LoadExtension(name) for name in self.extensions), *statements, Use(self.alias))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret value of the store, to mask them in text of other programs."""
         backends = [self.metadata_backend, *([self.storage_backend] if self.storage_backend else [])]
-        held = tuple(secret for backend in backends for secret in backend.secrets_held())
+        of_backends = tuple(secret for backend in backends for secret in backend.secrets_held())
         options = (value for value in self.attach_options.values() if isinstance(value, Secret))
-        return tuple(dict.fromkeys((*held, *options, *self.hidden)))
+        return tuple(dict.fromkeys((*of_backends, *options, *self.hidden)))
 
     def preview_sql(self, *, show_secrets: bool = False, portable: bool = False) -> list[str]:
         """Returns the SQL that attaches the lake, without connecting.
@@ -373,17 +373,17 @@ def check_not_lost(store: Store, connection: Connection) -> None:
     if store.storage_backend is None:
         return
     path = store.storage_backend.location.rstrip("/") + "/"
-    found = False
+    has_files = False
     if "://" not in path:
-        found = Path(path, MARKER).exists() or any(Path(path).rglob("*.parquet"))
+        has_files = Path(path, MARKER).exists() or any(Path(path).rglob("*.parquet"))
     else:
         # Without a pattern, DuckDB lists a file that does not exist. If the data path cannot be read, the first write
         # says so.
         with contextlib.suppress(LakeconfError):
-            found = any(
+            has_files = any(
                 connection.rows(f"{listing_sql(path, name)} LIMIT 1") for name in (f"{MARKER}*", "**/*.parquet")
             )
-    if found:
+    if has_files:
         raise CatalogLostError(
             f"store {store.name!r}: the catalog {store.metadata_backend.description()} does not exist, but {path} has "
             "the files of a lake: nothing was created",
@@ -395,7 +395,7 @@ def check_not_lost(store: Store, connection: Connection) -> None:
 class Access:
     """How an executor reaches the files of a lake, with credentials that it finds itself."""
 
-    names: StoreNames  # the names of the store
+    names: StoreNames
     # The pickled storage backend, with the names of variables in place of secrets; None if a secret is written in the
     # configuration.
     storage: bytes | None = field(repr=False)
@@ -469,8 +469,8 @@ def _hidden_in(statement: Statement, secrets: Sequence[Secret], names: StoreName
             return {key: hidden(value) for key, value in field.items()}
         return field if field in own else hide(field, secrets)
 
-    made: Statement = make(map(hidden, cast("Any", statement)))
-    return made
+    copy: Statement = make(map(hidden, cast("Any", statement)))
+    return copy
 
 
 def check_arguments(name: object, metadata_backend: object, storage_backend: object, alias: object) -> None:
@@ -487,5 +487,5 @@ def check_arguments(name: object, metadata_backend: object, storage_backend: obj
 
 def _check(argument: str, value: object, kind: type, what: str, hint: str) -> None:
     if not isinstance(value, kind):
-        found = "None" if value is None else f"a value of the type {type(value).__name__}"
-        raise LakeconfError(f"{argument} is {found}, and not {what}", hint=hint)
+        shown = "None" if value is None else f"a value of the type {type(value).__name__}"
+        raise LakeconfError(f"{argument} is {shown}, and not {what}", hint=hint)

@@ -15,7 +15,7 @@ def byte_size(count: float) -> str:
 
 
 def parsed_size(text: str) -> int | None:
-    """The bytes of a size of an option: a number, optionally with a unit, such as `512MB`; None if it is none."""
+    """The bytes of a size in an option: a number, optionally with a unit, such as `512MB`; None if it is not a size."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = text[len(digits) :].strip().lower()
     return int(float(digits) * _PARSED.get(unit or "b", 1)) if digits else None

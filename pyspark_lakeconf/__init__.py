@@ -126,8 +126,8 @@ class Writer(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from lakeconf.datasource.writing import commit
 
-        found = [message.path for message in messages if isinstance(message, Written)]
-        commit(self._write, [path for path in found if path is not None])
+        paths = [message.path for message in messages if isinstance(message, Written)]
+        commit(self._write, [path for path in paths if path is not None])
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's signature
         from lakeconf.datasource.writing import abort
@@ -146,10 +146,10 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[pa.Record
     return iter(()) if partition.value is None else read_part(partition.value, arrow_schema(schema))
 
 
-def _check_schema(given: StructType, found: StructType) -> None:
+def _check_schema(requested: StructType, actual: StructType) -> None:
     from lakeconf.errors import SchemaError
 
-    if given != found:
+    if requested != actual:
         raise SchemaError(
             "the data source has the schema of the table, and the read has another one",
             hint="remove .schema(…), and select or cast columns after .load()",

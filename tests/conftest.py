@@ -19,7 +19,7 @@ from local_stores import store_of
 from spark_classes import java_options, spark_settings
 from strength import PROVE
 
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -207,7 +207,7 @@ def test_only_one_module_suggests_names_and_one_formats_sizes() -> None:
     strings = {name: strings_of(path.read_text()) for name, path in sources().items()}
     suggesting = {name for name, texts in strings.items() if any("did you mean" in one for one in texts)}
     # It resolves a name without its schema, which is not a guess.
-    assert suggesting - {"lakeconf.catalog.stored_queries"} == {"lakeconf.errors"}
+    assert suggesting - {"lakeconf.catalog.queries.stored_queries"} == {"lakeconf.errors"}
     assert {name for name, texts in strings.items() if {"B", "KiB", "kB", "MB"} & set(texts)} == {"lakeconf.wording"}
 
 

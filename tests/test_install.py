@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from source_tree import REPOSITORY, all_imports
 from strength import PROVE
 
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]

@@ -30,6 +30,9 @@ from lakeconf.sql import Attach, CreateSecret, SetOption, Statement, Value
 # Hints of faults in credentials, and in all of them.
 ALL_CREDENTIALS = "set all of them, or omit them all to use the existing secret that secret_name names"
 ANY_CREDENTIALS = "set all credentials, or omit them all to use the existing secret that secret_name names"
+DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted",)
+_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
+_CHAIN = {"provider": "credential_chain"}
 
 
 def fault(
@@ -126,7 +129,7 @@ class Backend(BaseModel, ABC):
     def _what_is_shown_holds_no_credentials(self) -> Self:
         for name, value in self:
             # A path can have any name, and has no scheme.
-            texts = () if name in self.path_fields() else (one for one in _leaves(value) if isinstance(one, str))
+            texts = () if name in self.path_fields() else (leaf for leaf in _leaves(value) if isinstance(leaf, str))
             if any(holds_credentials(name, text) for text in texts):
                 raise fault(f"{name} contains a user or a password: use separate keys for them", name)
         return self
@@ -270,11 +273,6 @@ class MetadataBackend(Backend):
 
     def make_private(self) -> None:
         """Creates a missing catalog file, accessible only to its owner, because it will contain encryption keys."""
-
-
-DUCKLAKE_SECRET_OPTIONS: Sequence[str] = ("encrypted",)
-_REFERENCE = "Name of the DuckDB secret. Without credentials, the name of an existing secret."
-_CHAIN = {"provider": "credential_chain"}
 
 
 def _no_control(text: str) -> str:

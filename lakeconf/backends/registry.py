@@ -68,14 +68,14 @@ def _find(type_name: str, built_in: Mapping[str, str], group: str, contract: typ
     target = built_in.get(type_name) or _third_party(type_name, built_in, group)
     module, _, name = target.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        backend = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UnknownTypeError(
             f"{target}, registered as {type_name!r} in {group}, cannot be imported: {error}"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, contract)):
+    if not (isinstance(backend, type) and issubclass(backend, contract)):
         raise UnknownTypeError(f"{target}, registered as {type_name!r} in {group}, is not a {contract.__name__}")
-    return found
+    return backend
 
 
 def _third_party(type_name: str, built_in: Mapping[str, str], group: str) -> str:

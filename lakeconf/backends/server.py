@@ -90,7 +90,7 @@ class CatalogServer:
         # By default, libpq connects without TLS if the server offers none, and `require` accepts any certificate.
         if self.verifies_server or self.address is None:
             return None
-        hosts = [one.strip() for one in self.address.host.split(",") if one.strip()]
+        hosts = [host.strip() for host in self.address.host.split(",") if host.strip()]
         return None if not hosts or all(map(_is_this_machine, hosts)) else _TLS_HINT
 
     def clock(self, database: str) -> str:
@@ -124,8 +124,8 @@ class CatalogServer:
             f"pg_catalog.set_config({literal(name)}, {literal(text)}, true)" for name, text in settings.items()
         )
         # This setting exists since PostgreSQL 17.
-        known = "pg_catalog.current_setting('transaction_timeout', true) <> ''"
-        newer = f"CASE WHEN {known} THEN pg_catalog.set_config('transaction_timeout', '0', true) END"
+        is_supported = "pg_catalog.current_setting('transaction_timeout', true) <> ''"
+        newer = f"CASE WHEN {is_supported} THEN pg_catalog.set_config('transaction_timeout', '0', true) END"
         return _query(database, f"SELECT 1 FROM (SELECT {calls}, {newer}) AS settings")
 
     def take_lock(self, database: str, key: int, *, shared: bool) -> str:
@@ -137,17 +137,17 @@ class CatalogServer:
     def lock_holders(self, database: str, keys: Collection[int]) -> str:
         """The query that describes who holds locks, one text for each holder."""
         # The server shows fewer details to roles without privileges.
-        wanted = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
+        lock_ids = ", ".join(f"({key >> 32}, {key & 0xFFFFFFFF})" for key in keys)
         holder = (
             "pg_catalog.concat(a.application_name, ' (server process ', l.pid, ', from ', "
             "coalesce(pg_catalog.host(a.client_addr), 'its own machine'), ', since ' || "
             "pg_catalog.to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), ')')"
         )
         here = "(SELECT oid FROM pg_database WHERE datname = pg_catalog.current_database())"
-        held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
+        is_held = f"l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.database = {here}"
         tables = "pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
-        among = f"(l.classid::bigint, l.objid::bigint) IN ({wanted})"
-        query = f"SELECT {holder} AS holder FROM {tables} WHERE {held} AND {among} ORDER BY a.xact_start LIMIT 5"
+        among = f"(l.classid::bigint, l.objid::bigint) IN ({lock_ids})"
+        query = f"SELECT {holder} AS holder FROM {tables} WHERE {is_held} AND {among} ORDER BY a.xact_start LIMIT 5"
         return _query(database, query)
 
     def check_connection(self, database: str) -> str:

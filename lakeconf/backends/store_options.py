@@ -13,6 +13,17 @@ from lakeconf.errors import LakeconfError, suggestion
 from lakeconf.logs import escaped
 from lakeconf.secret import Secret
 
+_TYPES = {bool: "true or false", int: "an integer", str: "a string"}
+_LOOK_UP = "look up the META_ options in the documentation of the catalog's database"
+# Names of DuckDB's own databases and schemas.
+RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
+_PINS = {"snapshot_version", "snapshot_time"}
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit})?" for unit in _UNITS), re.ASCII)
+_SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCII | re.IGNORECASE)
+# The default, today that of `public`; DuckDB's statements; DuckLake's staged commit, if it can.
+COMMITTERS = ("auto", "public", "staged")
+
 
 class Option(NamedTuple):
     """A key of a table of options."""
@@ -51,8 +62,6 @@ _MAINTENANCE = {
 # The options by table of a store. META_ options of ATTACH are passed to the metadata database:
 # https://ducklake.select/docs/stable/duckdb/usage/connecting
 OPTIONS: Mapping[str, Mapping[str, Option]] = {"attach_options": _ATTACH, "maintenance": _MAINTENANCE}
-_TYPES = {bool: "true or false", int: "an integer", str: "a string"}
-_LOOK_UP = "look up the META_ options in the documentation of the catalog's database"
 
 
 class OptionFault(NamedTuple):
@@ -70,11 +79,6 @@ class StoreError(LakeconfError):
         super().__init__(f"stores.{store}{'.' if key else ''}{key}: {problem}", hint=hint)
         self.key = key  # below the store; empty for the store as a whole
         self.problem = problem  # the message without the key
-
-
-# Names of DuckDB's own databases and schemas.
-RESERVED_NAMES = ("information_schema", "main", "memory", "pg_catalog", "system", "temp")
-_PINS = {"snapshot_version", "snapshot_time"}
 
 
 def reads_only(attach_options: Mapping[str, object]) -> bool:
@@ -95,8 +99,8 @@ def creates_nothing(attach_options: Mapping[str, object]) -> bool:
 def check_options(store: str, table: str, values: Mapping[str, object]) -> None:
     """Checks each option of a table."""
     for key, value in values.items():
-        if (found := option_fault(table, key, value)) is not None:
-            raise StoreError(store, f"{table}.{key}", found.message, hint=found.hint)
+        if (fault := option_fault(table, key, value)) is not None:
+            raise StoreError(store, f"{table}.{key}", fault.message, hint=fault.hint)
 
 
 def check_attach_options(store: str, options: Mapping[str, object], alias: str) -> None:
@@ -142,18 +146,13 @@ def _value_fault(key: str, value: object) -> str | None:
         return f"must name a new database, but DuckDB reserves {value!r}" if value else "must not be empty"
     if key not in _MAINTENANCE:
         return None
-    found: timedelta | float | None = _duration(str(value))
+    amount: timedelta | float | None = _duration(str(value))
     if key == "memory_limit":
         size = _SIZE.fullmatch(str(value))
-        found = None if size is None else float(size["number"])
-    if found is None:
+        amount = None if size is None else float(size["number"])
+    if amount is None:
         return f"is not {'a size' if key == 'memory_limit' else 'a duration'}"
-    return None if found else "must be more than 0"
-
-
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_DURATION = re.compile(r"(?=\d)" + "".join(rf"(?:(?P<{unit}>\d{{1,6}}){unit})?" for unit in _UNITS), re.ASCII)
-_SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,6})?) ?(?:[KMGT]i?)?B", re.ASCII | re.IGNORECASE)
+    return None if amount else "must be more than 0"
 
 
 @dataclass(frozen=True)
@@ -171,14 +170,10 @@ class MaintenanceLimits:
 
 
 def _duration(text: str) -> timedelta | None:
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         return None
-    return timedelta(**{name: int(found[unit] or 0) for unit, name in _UNITS.items()})
-
-
-# The default, today that of `public`; DuckDB's statements; DuckLake's staged commit, if it can.
-COMMITTERS = ("auto", "public", "staged")
+    return timedelta(**{name: int(match[unit] or 0) for unit, name in _UNITS.items()})
 
 
 def checked_committer(store: str, committer: str) -> str:

@@ -68,6 +68,31 @@ _HIDING = f"""
         OR EXISTS (SELECT 1 FROM named AS t WHERE NOT t.is_view AND lower(t.name) = lower(v.name)
             AND t.begin_snapshot < v.until AND v.begin_snapshot < t.until))
 """  # noqa: S608
+# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
+# (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
+# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
+_NO_TABLES = """
+    SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'
+        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
+            OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
+            OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+                JOIN pg_catalog.pg_namespace AS o ON o.oid = t.typnamespace
+                WHERE attrelid = c.oid AND (atthasdef OR typtype <> 'b' OR o.nspname <> 'pg_catalog'))
+            OR EXISTS (SELECT FROM pg_catalog.pg_index
+                WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
+    LIMIT 1
+"""
+_OF_NUMBERS = (
+    "snapshot schema table view tag column_tag data_file file_column_stats delete_file column table_stats "
+    "table_column_stats partition_info partition_column file_partition_value files_scheduled_for_deletion "
+    "inlined_data_tables column_mapping name_mapping schema_versions macro macro_impl sort_info sort_expression"
+)
+_NUMBER = ".*_(id|snapshot|version|count|bytes|size|index|max)|(file|column)_order|row_id_start|parent_column"
+_NO_NUMBERS = f"""
+    SELECT column_name, column_type FROM (DESCRIBE FROM {", ".join(f"ducklake_{name}" for name in _OF_NUMBERS.split())})
+    WHERE regexp_full_match(column_name, '{_NUMBER}') AND column_type NOT IN ('BIGINT', 'INTEGER')
+"""  # noqa: S608
 
 
 def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
@@ -86,7 +111,7 @@ def compose_path(parent: str, path: object, *, is_relative: bool | None) -> str:
 def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: int | None = None) -> None:
     """Checks the text of the catalog, in one query that returns no rows if everything is as it should be."""
     new = "true" if since is None else f"begin_snapshot > {since}"
-    found = rows(
+    paths = rows(
         f"""
         SELECT kind, path, coalesce(
             NOT regexp_matches(tagged, {literal(_ODD + _ENDS * (_SCHEME in root))})
@@ -102,27 +127,10 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         UNION ALL ({_HIDING})
         """  # noqa: S608
     )
-    for kind, path, admitted in found:
+    for kind, path, admitted in paths:
         if not admitted:
             raise _not_admitted(kind, path)
         check_folder(root, path)
-
-
-# Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
-# (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
-# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
-_NO_TABLES = """
-    SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'
-        AND (relkind NOT IN ('r', 'i') OR relrowsecurity OR relhasrules OR relhassubclass OR relispartition
-            OR relchecks > 0 OR EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid)
-            OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
-                JOIN pg_catalog.pg_namespace AS o ON o.oid = t.typnamespace
-                WHERE attrelid = c.oid AND (atthasdef OR typtype <> 'b' OR o.nspname <> 'pg_catalog'))
-            OR EXISTS (SELECT FROM pg_catalog.pg_index
-                WHERE indrelid = c.oid AND coalesce(indexprs, indpred) IS NOT NULL))
-    LIMIT 1
-"""
 
 
 def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, database: str, schema: str = "") -> None:
@@ -133,20 +141,8 @@ def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, databa
         raise no_table(name)
 
 
-_OF_NUMBERS = (
-    "snapshot schema table view tag column_tag data_file file_column_stats delete_file column table_stats "
-    "table_column_stats partition_info partition_column file_partition_value files_scheduled_for_deletion "
-    "inlined_data_tables column_mapping name_mapping schema_versions macro macro_impl sort_info sort_expression"
-)
-_NUMBER = ".*_(id|snapshot|version|count|bytes|size|index|max)|(file|column)_order|row_id_start|parent_column"
-_NO_NUMBERS = f"""
-    SELECT column_name, column_type FROM (DESCRIBE FROM {", ".join(f"ducklake_{name}" for name in _OF_NUMBERS.split())})
-    WHERE regexp_full_match(column_name, '{_NUMBER}') AND column_type NOT IN ('BIGINT', 'INTEGER')
-"""  # noqa: S608
-
-
 def check_numbers(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
-    """Checks that the numbers of the catalog are no strings: DuckLake and lakeconf write some of them into SQL."""
+    """Checks that no number of the catalog is a string: DuckLake and lakeconf write some of them into SQL."""
     for name, kind in rows(_NO_NUMBERS):
         raise CatalogError(f"the catalog's column {name!r} has the type {kind}, and is no number", hint=_HINT)
 

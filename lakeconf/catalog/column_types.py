@@ -18,6 +18,8 @@ from lakeconf.sql import identifier
 NESTED = ("struct", "list", "map")
 # The `id` of each DuckDB type that contains types.
 NESTED_IDS = (*NESTED, "array")
+_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 class Fact(Flag):
@@ -99,18 +101,16 @@ TYPES = {
 }
 
 # DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
-_BY_ID = {found.duckdb.lower(): name for name, found in TYPES.items() if name != "json"}
+_BY_ID = {column_type.duckdb.lower(): name for name, column_type in TYPES.items() if name != "json"}
 
 # The digits of a second that a type keeps, by the `id` of the DuckDB type.
 SECOND_DIGITS = {id_: digits for id_, name in _BY_ID.items() if (digits := TYPES[name].second_digits) is not None}
-_INTEGER = re.compile(r"(?P<unsigned>u?)int(?P<bits>8|16|32|64|128)")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def has(type_name: str, fact: Fact) -> bool:
     """True if a fact is true of a type of DuckLake; false for nested and unknown types."""
-    found = TYPES.get("decimal" if _DECIMAL.fullmatch(type_name) else type_name)
-    return found is not None and fact in found.facts
+    column_type = TYPES.get("decimal" if _DECIMAL.fullmatch(type_name) else type_name)
+    return column_type is not None and fact in column_type.facts
 
 
 def has_throughout(column: Column, fact: Fact, nested: Collection[str] = NESTED) -> bool:
@@ -138,14 +138,14 @@ def duckdb_name(type_name: str) -> str | None:
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:
     """Returns precision and scale of a `decimal(p,s)`; None for other types."""
-    found = _DECIMAL.fullmatch(type_name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(type_name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def integer_bits(type_name: str) -> tuple[bool, int] | None:
     """Returns True if an integer type of DuckLake is signed, and its number of bits; None for other types."""
-    found = _INTEGER.fullmatch(type_name)
-    return (not found["unsigned"], int(found["bits"])) if found else None
+    match = _INTEGER.fullmatch(type_name)
+    return (not match["unsigned"], int(match["bits"])) if match else None
 
 
 def nested_sql(column: Column, leaf: Callable[[Column], str]) -> str:
@@ -199,18 +199,18 @@ def parsed_type(text: str) -> DuckDBPyType:
         return cursor.sqltype(text)
 
 
-def fields_of(found: DuckDBPyType) -> dict[str, DuckDBPyType]:
+def fields_of(duckdb_type: DuckDBPyType) -> dict[str, DuckDBPyType]:
     """The fields of a struct, the `element` of a list or array, `key` and `value` of a map; empty for other types."""
-    if found.id not in NESTED_IDS:
+    if duckdb_type.id not in NESTED_IDS:
         return {}
-    parts = {name: part for name, part in found.children if isinstance(part, DuckDBPyType)}
-    return {"element": parts["child"]} if found.id in ("list", "array") else parts
+    parts = {name: part for name, part in duckdb_type.children if isinstance(part, DuckDBPyType)}
+    return {"element": parts["child"]} if duckdb_type.id in ("list", "array") else parts
 
 
-def types_in(found: DuckDBPyType) -> Iterator[DuckDBPyType]:
+def types_in(duckdb_type: DuckDBPyType) -> Iterator[DuckDBPyType]:
     """A type and the types in it, at any depth."""
-    yield found
-    for part in fields_of(found).values():
+    yield duckdb_type
+    for part in fields_of(duckdb_type).values():
         yield from types_in(part)
 
 
@@ -220,23 +220,23 @@ def digits_of(decimal: DuckDBPyType) -> tuple[int, int]:
     return int(str(parts["precision"])), int(str(parts["scale"]))
 
 
-def _column(name: str, found: DuckDBPyType, ids: Iterator[int], *, nullable: bool = True) -> Column:
+def _column(name: str, duckdb_type: DuckDBPyType, ids: Iterator[int], *, nullable: bool = True) -> Column:
     field_id = next(ids)
-    parts = fields_of(found) if found.id in NESTED else {}
+    parts = fields_of(duckdb_type) if duckdb_type.id in NESTED else {}
     children = tuple(_column(part, inner, ids) for part, inner in parts.items())
-    return Column(field_id, name, _type_name(name, found), nullable, None, children)
+    return Column(field_id, name, _type_name(name, duckdb_type), nullable, None, children)
 
 
-def _type_name(name: str, found: DuckDBPyType) -> str:
-    if found.id in NESTED:
-        return found.id
-    if found.id == "decimal":
-        return str(found).lower()
-    if str(found) == "JSON":
+def _type_name(name: str, duckdb_type: DuckDBPyType) -> str:
+    if duckdb_type.id in NESTED:
+        return duckdb_type.id
+    if duckdb_type.id == "decimal":
+        return str(duckdb_type).lower()
+    if str(duckdb_type) == "JSON":
         return "json"
-    if found.id not in _BY_ID:
+    if duckdb_type.id not in _BY_ID:
         raise SchemaError(
-            f"DuckLake does not support the DuckDB type {found} of the column {name!r}",
+            f"DuckLake does not support the DuckDB type {duckdb_type} of the column {name!r}",
             hint="cast the column to a type that DuckLake supports",
         )
-    return _BY_ID[found.id]
+    return _BY_ID[duckdb_type.id]

@@ -1,4 +1,4 @@
-"""Data files, delete files and inlined data of a table at one snapshot."""
+"""Data files, delete files and inlined deletes of a table at one snapshot, and the folders of partitions."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ _NAME_MAPPINGS = """
     SELECT mapping_id, parent_column, column_id, source_name, target_field_id, is_partition
     FROM ducklake_name_mapping WHERE true
 """
+# For each transform besides `identity`, the types for which it has the same meaning in Spark and DuckDB. The parts of
+# a TIMESTAMPTZ depend on the session's time zone.
+_PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
+# DuckLake encodes other characters in the name of a key, but does not decode them.
+_KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
+# DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+# The value in a path that stands for NULL.
+NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class DeleteFile:
     file_size_bytes: int  # its size in bytes
     # Base64 key of an encrypted file; None if it is not encrypted.
     encryption_key: str | None = field(default=None, repr=False)
-    delete_file_id: int = 0  # its id
+    delete_file_id: int = 0
     begin_snapshot: int = 0  # the snapshot of its first delete
 
 
@@ -116,12 +125,12 @@ def load_data_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None = None
 ) -> tuple[DataFile, ...]:
     """Loads the table's visible files and their deletes, ordered by `data_file_id`."""
-    wanted, parameters = _among("data_file_id", data_file_ids, 3)
+    condition, parameters = _among("data_file_id", data_file_ids, 3)
     query = _DATA_FILES
     if data_file_ids and not parameters:
-        few = transaction.selected("ducklake_data_file", _COLUMNS, f"true{wanted}")
+        few = transaction.selected("ducklake_data_file", _COLUMNS, f"true{condition}")
         query = query.replace("FROM ducklake_data_file", f"FROM ({few})")
-    rows = transaction.rows(query + wanted + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
+    rows = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
     if not rows:
         return ()
     delete_files = _delete_files(transaction, table, snapshot_id, data_file_ids)
@@ -189,10 +198,10 @@ def load_name_mappings(
     transaction: MetadataTransaction, mapping_ids: Iterable[int]
 ) -> dict[int, tuple[NameMapping, ...]]:
     """Loads name mappings by id; each contains the mappings of the top-level columns."""
-    wanted = sorted(set(mapping_ids))
-    if not wanted:
+    ids = sorted(set(mapping_ids))
+    if not ids:
         return {}
-    where, parameters = _among("mapping_id", wanted, 1)
+    where, parameters = _among("mapping_id", ids, 1)
     children: dict[tuple[int, int | None], list[tuple[Any, ...]]] = defaultdict(list)
     for mapping_id, parent, *entry in transaction.rows(_NAME_MAPPINGS + where + " ORDER BY column_id", parameters):
         children[mapping_id, parent].append(tuple(entry))
@@ -203,55 +212,55 @@ def load_name_mappings(
             for column_id, source_name, field_id, in_path in children[mapping_id, parent]
         )
 
-    return {mapping_id: below(mapping_id, None) for mapping_id in wanted}
+    return {mapping_id: below(mapping_id, None) for mapping_id in ids}
 
 
 def _delete_files(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None
 ) -> dict[int, DeleteFile]:
-    wanted, parameters = _among("data_file_id", data_file_ids, 3)
+    condition, parameters = _among("data_file_id", data_file_ids, 3)
     rows = transaction.rows(
-        _DELETE_FILES + wanted + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
+        _DELETE_FILES + condition + " ORDER BY delete_file_id", [snapshot_id, table.table_id, *parameters]
     )
-    found: dict[int, DeleteFile] = {}
+    delete_files: dict[int, DeleteFile] = {}
     for data_file_id, *row in rows:
         file = to_delete_file(table, row)
-        if data_file_id in found:
+        if data_file_id in delete_files:
             raise CatalogError(
                 f"the data file {data_file_id} of {table.full_name} has two live delete files "
-                f"at version {snapshot_id}, {found[data_file_id].path!r} and {file.path!r}: two concurrent deletes "
+                f"at version {snapshot_id}, {delete_files[data_file_id].path!r} and {file.path!r}: two concurrent "
                 "damaged the table",
                 hint=f"write the table again, from a version before {file.begin_snapshot}: only these are intact",
             )
-        found[data_file_id] = file
-    return found
+        delete_files[data_file_id] = file
+    return delete_files
 
 
 def _inlined_deletes(
     transaction: MetadataTransaction, table: TableInfo, snapshot_id: int, data_file_ids: Sequence[int] | None
 ) -> dict[int, list[int]]:
     name = inlined_deletes_table(table.table_id)
-    found: dict[int, list[int]] = defaultdict(list)
+    positions: dict[int, list[int]] = defaultdict(list)
     if not transaction.has_table(name):  # DuckLake creates it with the first inlined delete
-        return found
-    wanted, parameters = _among("file_id", data_file_ids, 2)
+        return positions
+    condition, parameters = _among("file_id", data_file_ids, 2)
     # Its `row_id` is the position in the file, not the row id.
-    sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{wanted} ORDER BY ALL"  # noqa: S608
+    sql = f"SELECT DISTINCT file_id, row_id FROM {identifier(name)} WHERE begin_snapshot <= $1{condition} ORDER BY ALL"  # noqa: S608
     for data_file_id, position in transaction.rows(sql, [snapshot_id, *parameters]):
-        found[data_file_id].append(position)
-    return found
+        positions[data_file_id].append(position)
+    return positions
 
 
 def _partition_values(
     transaction: MetadataTransaction, table: TableInfo, data_file_ids: Sequence[int] | None
 ) -> dict[int, list[tuple[int, str | None]]]:
-    wanted, parameters = _among("data_file_id", data_file_ids, 2)
-    found: dict[int, list[tuple[int, str | None]]] = defaultdict(list)
+    condition, parameters = _among("data_file_id", data_file_ids, 2)
+    values: dict[int, list[tuple[int, str | None]]] = defaultdict(list)
     for data_file_id, *value in transaction.rows(
-        _PARTITION_VALUES + wanted + " ORDER BY partition_key_index", [table.table_id, *parameters]
+        _PARTITION_VALUES + condition + " ORDER BY partition_key_index", [table.table_id, *parameters]
     ):
-        found[data_file_id].append((value[0], value[1]))
-    return found
+        values[data_file_id].append((value[0], value[1]))
+    return values
 
 
 def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str, list[object]]:
@@ -271,7 +280,7 @@ def _among(column: str, ids: Sequence[int] | None, parameter: int) -> tuple[str,
 class FileGroup:
     """Files with rows of one partition."""
 
-    files: tuple[DataFile, ...]  # the files
+    files: tuple[DataFile, ...]
     # The partitioning that they were written for; None if the table was not partitioned.
     partition_id: int | None = None
     partition: tuple[tuple[int, str | None], ...] = ()  # the partition values, as text, by the index of their key
@@ -300,10 +309,12 @@ class FileGroup:
 
 def groups_of(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> tuple[FileGroup, ...]:
     """The groups of a table's files at a snapshot; those with most files come first."""
-    found: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
+    by_partition: dict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in load_data_files(transaction, table, snapshot_id):
-        found[file.partition_id, file.partition_values].append(file)
-    groups = [FileGroup(tuple(files), files[0].partition_id, files[0].partition_values) for files in found.values()]
+        by_partition[file.partition_id, file.partition_values].append(file)
+    groups = [
+        FileGroup(tuple(files), files[0].partition_id, files[0].partition_values) for files in by_partition.values()
+    ]
     return tuple(sorted(groups, key=lambda group: (-len(group.files), group.files[0].data_file_id)))
 
 
@@ -317,23 +328,12 @@ def inlined_deletes(transaction: MetadataTransaction, table_id: int, snapshot_id
     return {int(file_id) for (file_id,) in transaction.rows(query, [snapshot_id, table_id])}
 
 
-# For each other transform, the types for which it has the same meaning in Spark and DuckDB. The parts of a TIMESTAMPTZ
-# depend on the session's time zone.
-_PARTS = {**dict.fromkeys(("year", "month", "day"), ("date", "timestamp")), "hour": ("timestamp",)}
-# DuckLake encodes other characters in the name of a key, but does not decode them.
-_KEY_NAME = re.compile(r"[A-Za-z0-9_.~-]+")
-# DuckLake stores tables and schemas with other names in folders that it names itself at the commit.
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9_-]+")
-# The value in a path that stands for NULL.
-NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
-
-
 @dataclass(frozen=True, slots=True)
 class FolderKey:
     """A partition key as a part of the path of a file: `name=value/`."""
 
     name: str  # the name in the path, before it is encoded
-    column: Column  # the column
+    column: Column
     transform: str  # `identity`, `year`, `month`, `day` or `hour`
 
 

@@ -2,8 +2,8 @@
 
 A definition at a snapshot never changes, but what lakeconf needs to know includes later definitions: a file that is
 read at a snapshot may have the later type of a column. The proof has two parts. The snapshot that was the newest when
-the definition was read still exists, with its time: then the catalog has the same history up to it, and is no backup
-that was restored and took another way. And no commit after it has changed a definition: each such commit has a new
+the definition was read still exists, with its time: then the catalog has the same history up to it, and is not a
+restored backup with a history of its own. And no commit after it has changed a definition: each such commit has a new
 schema version, by which DuckLake remembers definitions too.
 
 So DuckLake itself reads a restored backup with the columns that the lost commits gave to its tables, and would write
@@ -92,10 +92,10 @@ class Definitions(Generic[Definition]):
         argument `exists` is True if the snapshot does.
 
         Raises:
-            CatalogError: The catalog was replaced, as by a backup, and has taken another way.
+            CatalogError: The catalog was replaced, as by a backup, and has a history of its own since.
         """
-        found = self._remembered.get(name)
-        newest = -1 if found is None else found.proof.newest
+        remembered = self._remembered.get(name)
+        newest = -1 if remembered is None else remembered.proof.newest
         seen = self._seen
         version, moment, seen_moment, seen_info, newest_now, moment_now, newest_version = state(
             newest, seen.snapshot_id
@@ -106,8 +106,8 @@ class Definitions(Generic[Definition]):
             self._see(_Seen(newest_now, _time(moment_now)))
         if version is None:
             return read(exists=False)
-        is_same = found is not None and found.proof == (version, newest, moment, newest_version)
-        value = found.value if found is not None and is_same else read(exists=True)
+        is_same = remembered is not None and remembered.proof == (version, newest, moment, newest_version)
+        value = remembered.value if remembered is not None and is_same else read(exists=True)
         # A proof by the snapshot that is the newest now lasts longer: older ones expire.
         _remember(self._remembered, name, _Remembered(value, _Proof(version, newest_now, moment_now, newest_version)))
         return value
@@ -123,10 +123,10 @@ class Definitions(Generic[Definition]):
         """Takes note of a snapshot that a write of this lake committed, by the id of the write."""
         self._see(_Seen(snapshot_id, token=token))
 
-    def _see(self, found: _Seen) -> None:
+    def _see(self, newest: _Seen) -> None:
         with _seeing:  # else a slow thread could go back to an older snapshot
-            if found.snapshot_id > self._seen.snapshot_id:
-                self._seen = found
+            if newest.snapshot_id > self._seen.snapshot_id:
+                self._seen = newest
 
     def types_of(self, columns: Hashable) -> dict[str, str] | None:
         """The types of columns, which depend on nothing but their definition; None if they are not known."""
@@ -138,22 +138,22 @@ class Definitions(Generic[Definition]):
         _remember(self._types, columns, dict(types))
 
 
-def _remember(known: dict[Any, Any], key: Hashable, value: object) -> None:
-    if len(known) >= _MOST:
-        known.clear()
-    known[key] = value
+def _remember(cache: dict[Any, Any], key: Hashable, value: object) -> None:
+    if len(cache) >= _MOST:
+        cache.clear()
+    cache[key] = value
 
 
-def check_not_replaced(known: int, newest: int) -> None:
+def check_not_replaced(last_seen: int, newest: int) -> None:
     """Rejects a catalog without a snapshot that was the newest one before: DuckLake never removes the newest."""
-    if newest < known:
-        raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {known}", hint=_OPEN_AGAIN)
+    if newest < last_seen:
+        raise CatalogError(f"{_REPLACED}: its newest snapshot is {newest} instead of {last_seen}", hint=_OPEN_AGAIN)
 
 
 def _time(text: str) -> datetime | str:
     """A time in the catalog, which DuckDB writes in the time zone of the connection; the text if Python cannot."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return found if found.tzinfo else text
+    return moment if moment.tzinfo else text

@@ -14,7 +14,7 @@ from lakeconf.sql import files_sql, literal
 
 # DuckLake takes NULL as bounds of a table for a table without values: the bounds of the next insert then hide the other
 # rows from DuckDB. So a text column always has bounds. The upper one is above every string that does not begin with 64
-# times the last code point, which is no character.
+# times the last code point, which is not a character.
 WIDEST_TEXT = ("", chr(1114111) * 64)
 _WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
 
@@ -23,13 +23,13 @@ _WIDEST = dict(zip(("low", "high"), map(literal, WIDEST_TEXT), strict=True))
 class ColumnStatistics:
     """The statistics of a column, or of a field of a nested column, in one file."""
 
-    field_id: int  # its field id
+    field_id: int
     size: int  # its size in bytes
     value_count: int  # the number of its values, including NULL
     null_count: int | None  # the number of NULLs; None if it is not known
     low: str | None  # the smallest value as text; None if it is not known, or there is none
     high: str | None  # the largest value
-    contains_nan: bool | None = None  # True if a value is NaN; None if it is not known, or the column is no float
+    contains_nan: bool | None = None  # True if a value is NaN; None if it is not known, or the column is not a float
 
     @property
     def has_ordered_values(self) -> bool:
@@ -41,28 +41,28 @@ class ColumnStatistics:
 class Footer:
     """The footer of a file."""
 
-    path: str  # the file
-    row_count: int  # the number of its rows
+    path: str
+    row_count: int
     file_size_bytes: int  # its size
     footer_size: int  # the size of the footer in bytes
-    statistics: tuple[ColumnStatistics, ...] = ()  # the statistics of its columns
+    statistics: tuple[ColumnStatistics, ...] = ()
 
 
 def read_footers(connection: Connection, paths: Sequence[str], columns: Sequence[Column] = ()) -> tuple[Footer, ...]:
     """Reads the footers of files that were written for a table."""
     if not paths:
         return ()
-    found: dict[str, list[ColumnStatistics]] = defaultdict(list)
+    statistics: dict[str, list[ColumnStatistics]] = defaultdict(list)
     leaves = list(_leaves(columns))
     if not have_distinct_paths(columns):
         raise StorageError("two columns have the same path in the footers")
     if leaves:
         parts = " UNION ALL ".join(_statistics_sql(path, column) for path, column in leaves)
-        for path, *statistics in connection.rows(f"WITH chunk AS MATERIALIZED ({chunks_sql(paths)}) {parts}"):
-            found[path].append(ColumnStatistics(*statistics))
+        for path, *values in connection.rows(f"WITH chunk AS MATERIALIZED ({chunks_sql(paths)}) {parts}"):
+            statistics[path].append(ColumnStatistics(*values))
     source = files_sql("parquet_file_metadata", paths)
     footers = connection.rows(f"SELECT file_name, num_rows, file_size_bytes, footer_size FROM {source}")  # noqa: S608
-    by_path = {path: Footer(path, rows, size, footer, tuple(found[path])) for path, rows, size, footer in footers}
+    by_path = {path: Footer(path, rows, size, footer, tuple(statistics[path])) for path, rows, size, footer in footers}
     for path in paths:
         if len(by_path[path].statistics) != len(leaves):
             raise StorageError(f"the file {path} does not have exactly the columns of its table")

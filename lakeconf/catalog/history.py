@@ -1,4 +1,4 @@
-"""Lists a table's files and changes from the catalog."""
+"""Lists a table's files and changes from the catalog, and describes the changes of snapshots in words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,37 @@ _KEY_COLUMNS = """
     ORDER BY partition_id, partition_key_index
 """
 _COLUMN_NAMES = "SELECT column_id, column_name FROM ducklake_column WHERE table_id = ? ORDER BY begin_snapshot"
+_NAMES = """
+    SELECT t.id, t.begin_snapshot, s.schema_name, t.name
+    FROM (SELECT table_id AS id, schema_id, begin_snapshot, table_name AS name FROM ducklake_table
+          UNION ALL SELECT view_id, schema_id, begin_snapshot, view_name FROM ducklake_view) AS t
+    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
+"""
+# A file that was merged from several snapshots does not tell how many rows each of them added.
+_ADDED = """
+    SELECT begin_snapshot, table_id, sum(record_count) FROM ducklake_data_file
+    WHERE begin_snapshot >= ? AND partial_max IS NULL GROUP BY ALL
+"""
+_CHANGE = re.compile(
+    r'(?P<kind>[a-z_]+):(?:(?P<id>\d+)|"(?P<first>(?:[^"]|"")*)"(?:\."(?P<second>(?:[^"]|"")*)")?)(?:,|$)'
+)
+_WORDS = {
+    "inserted_into_table": "insert",
+    "inlined_insert": "insert",
+    "deleted_from_table": "delete from",
+    "inlined_delete": "delete from",
+    "created_table": "create",
+    "dropped_table": "drop",
+    "altered_table": "alter",
+    "created_view": "create view",
+    "dropped_view": "drop view",
+    "created_schema": "create schema",
+    "merge_adjacent": "compact",
+    "compacted_table": "compact",
+    "rewrite_delete": "rewrite",
+    "inline_flush": "flush",
+    "flushed_inlined": "flush",
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +106,7 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
     with reader.transaction() as transaction:
         plan = plan_in(transaction, time_zone, table, snapshot_id)
         keys = _partition_keys(transaction, plan.table.table_id)
-    found = [
+    files = [
         TableFile(
             path=file.path,
             rows=file.record_count,
@@ -88,7 +119,7 @@ def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[li
         )
         for file in plan.files
     ]
-    return found, plan.inlined_row_count
+    return files, plan.inlined_row_count
 
 
 def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int | None, tuple[str, ...]]:
@@ -109,7 +140,7 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
         # DuckLake records a rename by the new name, without the table id.
         versions = "SELECT begin_snapshot FROM ducklake_table WHERE table_id = ? ORDER BY begin_snapshot"
         made_in, *renamed_in = (begin for (begin,) in transaction.rows(versions, [table_id]))
-    found = []
+    changes = []
     for snapshot in snapshots(reader):
         kinds = {kind: None for kind, changed in made_changes(snapshot.changes) if changed == table_id}
         if snapshot.snapshot_id == made_in:
@@ -117,66 +148,32 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
         if snapshot.snapshot_id in renamed_in:
             kinds = {"renamed_table": None, **kinds}
         if kinds and snapshot.snapshot_id <= snapshot_id:
-            said = (snapshot.author, snapshot.message, snapshot.extra_info)
-            found.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *said))
-    return found
-
-
-_NAMES = """
-    SELECT t.id, t.begin_snapshot, s.schema_name, t.name
-    FROM (SELECT table_id AS id, schema_id, begin_snapshot, table_name AS name FROM ducklake_table
-          UNION ALL SELECT view_id, schema_id, begin_snapshot, view_name FROM ducklake_view) AS t
-    JOIN ducklake_schema AS s ON s.schema_id = t.schema_id ORDER BY t.begin_snapshot
-"""
-# A file that was merged from several snapshots does not tell how many rows each of them added.
-_ADDED = """
-    SELECT begin_snapshot, table_id, sum(record_count) FROM ducklake_data_file
-    WHERE begin_snapshot >= ? AND partial_max IS NULL GROUP BY ALL
-"""
-_CHANGE = re.compile(
-    r'(?P<kind>[a-z_]+):(?:(?P<id>\d+)|"(?P<first>(?:[^"]|"")*)"(?:\."(?P<second>(?:[^"]|"")*)")?)(?:,|$)'
-)
-
-_WORDS = {
-    "inserted_into_table": "insert",
-    "inlined_insert": "insert",
-    "deleted_from_table": "delete from",
-    "inlined_delete": "delete from",
-    "created_table": "create",
-    "dropped_table": "drop",
-    "altered_table": "alter",
-    "created_view": "create view",
-    "dropped_view": "drop view",
-    "created_schema": "create schema",
-    "merge_adjacent": "compact",
-    "compacted_table": "compact",
-    "rewrite_delete": "rewrite",
-    "inline_flush": "flush",
-    "flushed_inlined": "flush",
-}
+            commit_info = (snapshot.author, snapshot.message, snapshot.extra_info)
+            changes.append(TableChange(snapshot.snapshot_id, snapshot.time, tuple(kinds), *commit_info))
+    return changes
 
 
 @repeated
 def change_summaries(reader: CatalogReader, snapshots: Sequence[Snapshot]) -> dict[int, str]:
     """Returns the changes of each snapshot in words; kinds of changes that are not known stay as they are."""
-    oldest = min((one.snapshot_id for one in snapshots), default=0)
+    oldest = min((snapshot.snapshot_id for snapshot in snapshots), default=0)
     with reader.transaction() as transaction:
         names: dict[int, list[tuple[int, str]]] = {}
         for table_id, begin, schema, table in transaction.rows(_NAMES):
             names.setdefault(table_id, []).append((begin, joined_name(schema, table)))
         added = {(begin, table): int(rows) for begin, table, rows in transaction.rows(_ADDED, [oldest])}
-    return {one.snapshot_id: _summary(one, names, added) for one in snapshots}
+    return {snapshot.snapshot_id: _summary(snapshot, names, added) for snapshot in snapshots}
 
 
 def _summary(
     snapshot: Snapshot, names: Mapping[int, Sequence[tuple[int, str]]], added: Mapping[tuple[int, int], int]
 ) -> str:
-    found = list(_CHANGE.finditer(snapshot.changes))
-    if "".join(one.group() for one in found) != snapshot.changes:
+    changes = list(_CHANGE.finditer(snapshot.changes))
+    if "".join(change.group() for change in changes) != snapshot.changes:
         return snapshot.changes
-    words = dict.fromkeys(_in_words(snapshot.snapshot_id, one, names, added) for one in found)
+    phrases = dict.fromkeys(_in_words(snapshot.snapshot_id, change, names, added) for change in changes)
     # Each write with an idempotency key also writes lakeconf's own table.
-    return ", ".join([one for one in words if f" {INTERNAL_SCHEMA}." not in one] or words)
+    return ", ".join([phrase for phrase in phrases if f" {INTERNAL_SCHEMA}." not in phrase] or phrases)
 
 
 def _in_words(
@@ -193,8 +190,8 @@ def _in_words(
         former = [
             versions[number - 1][1]
             for versions in names.values()
-            for number, one in enumerate(versions)
-            if number and one == (version, named)
+            for number, begin_and_name in enumerate(versions)
+            if number and begin_and_name == (version, named)
         ]
         if former:
             return f"rename {former[0]} to {named}"

@@ -19,6 +19,8 @@ from lakeconf.sql import identifier, literal
 ALL = 2**63 - 1
 _TABLE_ID = 1
 _ROWS_PER_INSERT = 1000
+_INLINED_DELETES = "(file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"
+_Rows = Sequence[Sequence[object]]
 
 
 def attach_partial_lake(connection: Connection, alias: str, plan: ScanPlan) -> str:
@@ -55,10 +57,6 @@ def refuse_encrypted(plan: ScanPlan) -> None:
                 f"the files of {plan.table.full_name} are encrypted, and a plan of Spark must not contain their keys",
                 hint="read the table with DuckDB, store.open(), or with lake.table(…).scan() on a classic session",
             )
-
-
-_INLINED_DELETES = "(file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"
-_Rows = Sequence[Sequence[object]]
 
 
 def _contents(plan: ScanPlan) -> Iterator[tuple[str, _Rows]]:

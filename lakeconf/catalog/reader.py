@@ -53,6 +53,10 @@ else:
 
 # More than the threads that usually read one catalog at the same time.
 _MOST_IDLE = 4
+# Reads of one transaction, which take some milliseconds each.
+_ATTEMPTS = 50
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -99,12 +103,6 @@ class Cursors:
                 self._idle.append(cursor)
             else:
                 cursor.connection.close()
-
-
-# Reads of one transaction, which take some milliseconds each.
-_ATTEMPTS = 50
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -192,14 +190,14 @@ class CatalogReader:
     @cached
     def _attached(self) -> tuple[Any, Any, bool]:
         """In the options of ATTACH: the metadata database, its schema, and if it is read-only."""
-        found = self.connection.rows(
+        rows = self.connection.rows(
             "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
             "WHERE database_name = ? AND type = 'ducklake'",
             [self.alias],
         )
-        if not found:
+        if not rows:
             raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        return found[0][0], found[0][1], found[0][2]
+        return rows[0][0], rows[0][1], rows[0][2]
 
     @property
     def _is_read_only(self) -> bool:
@@ -251,10 +249,10 @@ class CatalogReader:
         return metadata_database(self.alias, self._attached[0])
 
     def _a_secret_names_a_schema(self) -> bool:
-        found = self.connection.rows(
+        secrets = self.connection.rows(
             "SELECT 1 FROM duckdb_secrets() WHERE type = 'ducklake' AND secret_string LIKE '%;metadata_schema=_%'"
         )
-        return bool(found)
+        return bool(secrets)
 
     @cached
     def data_path(self) -> str:
@@ -274,10 +272,10 @@ class CatalogReader:
         """The id of the lake: the UUID that DuckLake gives to the first schema of every catalog."""
         query = "SELECT schema_uuid FROM ducklake_schema ORDER BY schema_id, begin_snapshot LIMIT 1"
         with self.transaction() as transaction:
-            found = transaction.rows(query)
-        if not found or found[0][0] is None:
+            rows = transaction.rows(query)
+        if not rows or rows[0][0] is None:
             raise CatalogError(f"the lake {self.alias!r} has no id, because its catalog has no schema")
-        return str(found[0][0])
+        return str(rows[0][0])
 
     @property
     def time_zone(self) -> str:
@@ -289,8 +287,8 @@ class CatalogReader:
     def encrypted(self) -> bool:
         """True if the lake encrypts the files that it writes."""
         with self.transaction() as transaction:
-            found = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
-        return [str(value).lower() for (value,) in found] == ["true"]
+            values = transaction.rows("SELECT value FROM ducklake_metadata WHERE key = 'encrypted' AND scope IS NULL")
+        return [str(value).lower() for (value,) in values] == ["true"]
 
     def _begin(self, taken: Cursor, metadata: str) -> int | None:
         """Begins a transaction, and returns the newest snapshot."""
@@ -303,7 +301,7 @@ class CatalogReader:
             if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")
-            found = cursor.rows(
+            rows = cursor.rows(
                 "SELECT value, (SELECT max(snapshot_id) FROM ducklake_snapshot) FROM ducklake_metadata "
                 "WHERE key = 'version' AND scope IS NULL"
             )
@@ -311,11 +309,11 @@ class CatalogReader:
             raise CatalogError(
                 f"{metadata} does not contain the metadata of a DuckLake: {error.message}", hint="check metadata_schema"
             ) from error
-        versions = [version for version, _ in found]
+        versions = [version for version, _ in rows]
         if versions != [SUPPORTED_VERSION]:
-            found_version = ", ".join(map(str, versions)) or "unknown"
-            raise CatalogError(f"{self.alias!r}: {version_sentence(found_version, SUPPORTED_VERSION, 'lakeconf')}")
-        newest: int | None = found[0][1]
+            catalog_version = ", ".join(map(str, versions)) or "unknown"
+            raise CatalogError(f"{self.alias!r}: {version_sentence(catalog_version, SUPPORTED_VERSION, 'lakeconf')}")
+        newest: int | None = rows[0][1]
         return newest
 
 
@@ -367,8 +365,8 @@ class MetadataTransaction:
 
     def newest(self) -> int:
         """The latest snapshot."""
-        ((found,),) = self.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
-        return int(found)
+        ((snapshot_id,),) = self.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        return int(snapshot_id)
 
     def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
         """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible."""
@@ -382,8 +380,8 @@ class MetadataTransaction:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
         if self.own_query is not None:
             # Faster: with its error for an unknown table, DuckDB names similar ones, and loads all tables for that.
-            known = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {literal(name)}"  # noqa: S608
-            return bool(self.rows(f"FROM {self.own_query}{literal(known)})"))
+            existing = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = {literal(name)}"  # noqa: S608
+            return bool(self.rows(f"FROM {self.own_query}{literal(existing)})"))
         try:
             self.cursor.execute(f"SELECT 1 FROM {identifier(name)} LIMIT 0")  # noqa: S608
         except UnknownNameError:

@@ -54,10 +54,10 @@ def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
 def latest(reader: CatalogReader) -> Snapshot:
     """Returns the latest snapshot."""
     with reader.transaction() as transaction:
-        found = transaction.rows(_SNAPSHOTS + _NEWEST)
-        if not found:
+        rows = transaction.rows(_SNAPSHOTS + _NEWEST)
+        if not rows:
             raise SnapshotNotFoundError("the catalog has no snapshot")
-        newest = _snapshot(found[0])
+        newest = _snapshot(rows[0])
     reader.definitions.saw(newest.snapshot_id, newest.time, newest.extra_info)
     return newest
 
@@ -78,15 +78,15 @@ def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
     microseconds = (moment - _EPOCH) // _MICROSECOND
     with reader.transaction() as transaction:
         # Order by time before version, as DuckDB does: the clocks of writers may differ.
-        found = transaction.rows(
+        rows = transaction.rows(
             _SNAPSHOTS + " WHERE microseconds <= ? ORDER BY microseconds DESC, snapshot_id DESC LIMIT 1", [microseconds]
         )
-        if not found:
+        if not rows:
             raise SnapshotNotFoundError(
                 f"no snapshot exists at {moment.isoformat()}: {_range_in_words(transaction)}",
                 hint="list the snapshots with lake.snapshots(), or: lakeconf snapshots",
             )
-        return _snapshot(found[0])
+        return _snapshot(rows[0])
 
 
 def chosen(reader: CatalogReader, version: int | None, timestamp: datetime | str | None) -> Snapshot:
@@ -105,12 +105,12 @@ def version_number(version: object) -> int:
     raise SnapshotNotFoundError(f"{version!r} is not a version", hint="write a whole number, such as 3")
 
 
-def moment_of(found: object) -> datetime:
+def moment_of(time: object) -> datetime:
     """Checks a time. A day, or a time without a time zone, is another moment in each time zone."""
-    moment = found
-    if isinstance(found, str):
+    moment = time
+    if isinstance(time, str):
         try:
-            moment = datetime.fromisoformat(found.strip())
+            moment = datetime.fromisoformat(time.strip())
         except ValueError:
             moment = None
     if moment != moment:  # NaT of pandas, which is a datetime
@@ -119,10 +119,10 @@ def moment_of(found: object) -> datetime:
         return moment
     if not isinstance(moment, date):
         hint = "write it in ISO 8601, such as '2026-01-31T12:00:00+00:00', or pass a datetime with a time zone"
-        raise SnapshotNotFoundError(f"{found!r} is not a time", hint=hint)
+        raise SnapshotNotFoundError(f"{time!r} is not a time", hint=hint)
     start = moment if isinstance(moment, datetime) else datetime(moment.year, moment.month, moment.day)
     in_utc = start.replace(tzinfo=UTC).isoformat()
-    raise SnapshotNotFoundError(f"the time {found} has no time zone", hint=f"add one, such as UTC: {in_utc!r}")
+    raise SnapshotNotFoundError(f"the time {time} has no time zone", hint=f"add one, such as UTC: {in_utc!r}")
 
 
 def require(transaction: MetadataTransaction, version: int) -> None:

@@ -20,7 +20,7 @@ SORT_KEY = re.compile(
 class SortKey:
     """A column that rows are ordered by."""
 
-    column: str  # its name
+    column: str
     descending: bool = False  # True if the largest value comes first
     nulls_first: bool = False  # True if NULL comes before all values
 
@@ -49,22 +49,22 @@ def sort_keys(texts: Sequence[str], columns: Sequence[Column]) -> tuple[SortKey,
         raise SchemaError("there is no column to sort by", hint="name at least one, such as day")
     keys = tuple(_sort_key(text.strip(), columns) for text in texts)
     for number, key in enumerate(keys):
-        if key.column in [one.column for one in keys[:number]]:
+        if key.column in [earlier.column for earlier in keys[:number]]:
             raise SchemaError(f"the column {key.column!r} is in the sort order twice")
     return keys
 
 
 def _sort_key(text: str, columns: Sequence[Column]) -> SortKey:
-    known = {folded(column.name): column for column in columns}
+    by_name = {folded(column.name): column for column in columns}
     # A column may be named like a key, such as `price desc`.
-    found = None if folded(text) in known else SORT_KEY.fullmatch(text)
-    name = found["column"] if found else text
-    if folded(name) not in known:
+    match = None if folded(text) in by_name else SORT_KEY.fullmatch(text)
+    name = match["column"] if match else text
+    if folded(name) not in by_name:
         names = [column.name for column in columns]
         hint = suggestion(name, names, f"use one of the columns: {', '.join(names)}")
         raise SchemaError(f"the sort key {text!r} names an unknown column: {name!r}", hint=hint)
-    column = known[folded(name)]
+    column = by_name[folded(name)]
     if column.type in NESTED or has(column.type, Fact.UNORDERED):
         raise SchemaError(f"cannot sort by the column {column.name!r}: its type is {column.type}")
-    direction, nulls = (found["direction"] or "", found["nulls"] or "") if found else ("", "")
+    direction, nulls = (match["direction"] or "", match["nulls"] or "") if match else ("", "")
     return SortKey(column.name, direction.strip().upper() == "DESC", nulls.upper().endswith("FIRST"))

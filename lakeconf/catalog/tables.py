@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
@@ -19,6 +19,51 @@ from lakeconf.sql import folded, identifier
 
 DEFAULT_SCHEMA = "main"
 _PART = r'"(?:[^"\0]|"")+"|[^".\0]+'
+_VIEWS_AND_MACROS = f"""
+    WITH other AS (
+        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
+        UNION ALL
+        SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
+    )
+    SELECT o.kind, s.schema_name, o.name
+    FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
+    WHERE {visible_at(row="o")} AND {visible_at(row="s")}
+      AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
+"""  # noqa: S608
+_TABLES = f"""
+    SELECT t.table_id AS table_id, s.schema_name AS schema_name, t.table_name AS table_name, s.path AS schema_path,
+        s.path_is_relative AS schema_is_relative, t.path AS path, t.path_is_relative AS is_relative
+    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
+    WHERE {visible_at(row="t")} AND {visible_at(row="s")}
+"""  # noqa: S608
+_TABLE_TYPES = (
+    "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
+    "path VARCHAR, is_relative BOOLEAN"
+)
+# Names of types become a part of SQL.
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(?:\(\d+,\s*\d+\))?")
+# The id of a table that is not committed yet; the catalog assigns ids at the commit.
+NO_ID = -1
+_COLUMN_TYPES = (
+    "table_id BIGINT, column_id BIGINT, parent_column BIGINT, column_name VARCHAR, column_type VARCHAR, "
+    "nulls_allowed BOOLEAN, initial_default VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT, column_order BIGINT"
+)
+_COLUMNS = """
+    SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
+        begin_snapshot, end_snapshot, column_order
+    FROM ducklake_column
+"""
+_COLUMN_ORDER = "table_id, column_id, begin_snapshot"
+_OF_TABLE = " WHERE table_id = ?"
+_PARTITIONING = f"""
+    SELECT i.table_id AS table_id, i.partition_id AS partition_id, c.partition_key_index AS key_index,
+        c.column_id AS column_id, c.transform AS transform
+    FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
+      ON c.partition_id = i.partition_id AND c.table_id = i.table_id
+    WHERE {visible_at(row="i")}
+"""  # noqa: S608
+_KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id BIGINT, transform VARCHAR"
+_PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -54,70 +99,21 @@ def _unquoted(part: str) -> str:
     return part[1:-1].replace('""', '"') if part[0] == '"' else part
 
 
-_VIEWS_AND_MACROS = f"""
-    WITH other AS (
-        SELECT 'view' AS kind, schema_id, view_name AS name, begin_snapshot, end_snapshot FROM ducklake_view
-        UNION ALL
-        SELECT 'macro', schema_id, macro_name, begin_snapshot, end_snapshot FROM ducklake_macro
-    )
-    SELECT o.kind, s.schema_name, o.name
-    FROM other AS o JOIN ducklake_schema AS s ON s.schema_id = o.schema_id
-    WHERE {visible_at(row="o")} AND {visible_at(row="s")}
-      AND lower(s.schema_name) = lower($2) AND lower(o.name) = lower($3)
-"""  # noqa: S608
-
-
 def refuse_missing(
     transaction: MetadataTransaction, name: tuple[str, str], snapshot_id: int, existing: Sequence[str]
 ) -> NoReturn:
     """Raises the error for a name."""
-    for kind, *found in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
-        qualified = ".".join(identifier(part) for part in (transaction.alias, *found))
+    for kind, *parts in transaction.rows(_VIEWS_AND_MACROS, [snapshot_id, *name]):
+        qualified = ".".join(identifier(part) for part in (transaction.alias, *parts))
         call = f"{qualified} AT (VERSION => {snapshot_id})" if kind == "view" else f"{qualified}(…)"
         raise UnsupportedError(
-            f"{joined_name(*found)} is a {kind} in DuckDB's SQL dialect and has no files",
+            f"{joined_name(*parts)} is a {kind} in DuckDB's SQL dialect and has no files",
             hint=f"run it in DuckDB: FROM {call}",
         )
-    wanted = joined_name(*name)
-    raise TableNotFoundError(f"no table {wanted!r} at version {snapshot_id}", hint=suggestion(wanted, existing) or None)
-
-
-_TABLES = f"""
-    SELECT t.table_id AS table_id, s.schema_name AS schema_name, t.table_name AS table_name, s.path AS schema_path,
-        s.path_is_relative AS schema_is_relative, t.path AS path, t.path_is_relative AS is_relative
-    FROM ducklake_table AS t JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
-    WHERE {visible_at(row="t")} AND {visible_at(row="s")}
-"""  # noqa: S608
-_TABLE_TYPES = (
-    "table_id BIGINT, schema_name VARCHAR, table_name VARCHAR, schema_path VARCHAR, schema_is_relative BOOLEAN, "
-    "path VARCHAR, is_relative BOOLEAN"
-)
-
-# Names of types become a part of SQL.
-_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(?:\(\d+,\s*\d+\))?")
-
-# The id of a table that is not committed yet; the catalog assigns ids at the commit.
-NO_ID = -1
-_COLUMN_TYPES = (
-    "table_id BIGINT, column_id BIGINT, parent_column BIGINT, column_name VARCHAR, column_type VARCHAR, "
-    "nulls_allowed BOOLEAN, initial_default VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT, column_order BIGINT"
-)
-_COLUMNS = """
-    SELECT table_id, column_id, parent_column, column_name, column_type, nulls_allowed, initial_default,
-        begin_snapshot, end_snapshot, column_order
-    FROM ducklake_column
-"""
-_COLUMN_ORDER = "table_id, column_id, begin_snapshot"
-_OF_TABLE = " WHERE table_id = ?"
-_PARTITIONING = f"""
-    SELECT i.table_id AS table_id, i.partition_id AS partition_id, c.partition_key_index AS key_index,
-        c.column_id AS column_id, c.transform AS transform
-    FROM ducklake_partition_info AS i LEFT JOIN ducklake_partition_column AS c
-      ON c.partition_id = i.partition_id AND c.table_id = i.table_id
-    WHERE {visible_at(row="i")}
-"""  # noqa: S608
-_KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id BIGINT, transform VARCHAR"
-_PARTITIONS_OF_TABLE = " AND i.table_id = $2"
+    missing = joined_name(*name)
+    raise TableNotFoundError(
+        f"no table {missing!r} at version {snapshot_id}", hint=suggestion(missing, existing) or None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +156,12 @@ class TableInfo:
     """A table at one snapshot."""
 
     table_id: int  # `ducklake_table.table_id`
-    schema_name: str  # its schema
-    name: str  # its name
+    schema_name: str
+    name: str
     columns: tuple[Column, ...]  # the top-level columns, in order
     path: str  # the folder of its files: an absolute path or URI that ends in `/`, as DuckDB composes it
     partition_id: int | None = None  # the live partitioning, or None
-    partition_fields: tuple[PartitionField, ...] = ()  # its partition keys
+    partition_fields: tuple[PartitionField, ...] = ()
     types: frozenset[str] = frozenset()  # the types of all columns that it ever had, also nested ones
     # The average size of a row in its files; None if it was not loaded, or the table is empty.
     bytes_per_row: float | None = None
@@ -181,12 +177,12 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
 
-        def state(known: int, seen: int) -> tuple[Any, ...]:
-            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, known, seen])[0]
+        def state(newest: int, seen: int) -> tuple[Any, ...]:
+            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
 
         read = partial(find_table, transaction, name, snapshot_id)
-        found: TableInfo = reader.definitions.get(name, state, read)
-        return found
+        table: TableInfo = reader.definitions.get(name, state, read)
+        return table
 
 
 @repeated
@@ -212,8 +208,8 @@ def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *,
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
     # SQL's `lower` also folds non-ASCII letters, but DuckDB's name comparison does not.
-    found = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
-    rows = [row for row in found if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
+    candidates = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
+    rows = [row for row in candidates if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
         existing = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
         refuse_missing(transaction, (schema_name, table_name), snapshot_id, existing)
@@ -233,10 +229,10 @@ def key_text(transform: str, column: str) -> str:
 
 
 def _by_table(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    by_table: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for table_id, *row in rows:
-        found[table_id].append(tuple(row))
-    return found
+        by_table[table_id].append(tuple(row))
+    return by_table
 
 
 def _table(
@@ -323,20 +319,20 @@ def columns_named(table: TableInfo, names: Sequence[str]) -> tuple[Column, ...]:
     """Returns columns of a table by name, in the order of the names."""
     names = name_list(names, "columns")
     by_name = {folded(column.name): column for column in table.columns}
-    found: dict[str, Column] = {}
+    selected: dict[str, Column] = {}
     for name in names:
         if folded(name) not in by_name:
-            known = [column.name for column in table.columns]
+            existing = [column.name for column in table.columns]
             raise SchemaError(
                 f"the table {table.full_name} has no column {name!r}",
-                hint=suggestion(name, known, f"use one of its columns: {', '.join(sorted(by_name))}"),
+                hint=suggestion(name, existing, f"use one of its columns: {', '.join(sorted(by_name))}"),
             )
-        if folded(name) in found:
+        if folded(name) in selected:
             raise SchemaError(
                 f"the column {name!r} of {table.full_name} is selected twice", hint="name each column once"
             )
-        found[folded(name)] = by_name[folded(name)]
-    return tuple(found.values())
+        selected[folded(name)] = by_name[folded(name)]
+    return tuple(selected.values())
 
 
 def name_list(names: object, argument: str) -> list[str]:
@@ -344,97 +340,8 @@ def name_list(names: object, argument: str) -> list[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         shown = repr(names) if isinstance(names, str) else '"name"'
         raise SchemaError(f"{argument} is {names!r}, and not a list of names", hint=f"write {argument}=[{shown}]")
-    found = list(names)
-    for name in found:
+    items = list(names)
+    for name in items:
         if not isinstance(name, str):
             raise SchemaError(f"{argument} contains {name!r}, which is not a name", hint="write names as strings")
-    return found
-
-
-_SORT = f"""
-    SELECT e.expression, e.sort_direction, e.null_order
-    FROM ducklake_sort_info AS i JOIN ducklake_sort_expression AS e ON e.sort_id = i.sort_id AND e.table_id = i.table_id
-    WHERE i.table_id = $2 AND {visible_at(row="i")} ORDER BY e.sort_key_index
-"""  # noqa: S608
-_DEFAULTS = f"""
-    SELECT column_name, default_value, default_value_type FROM ducklake_column
-    WHERE table_id = $2 AND parent_column IS NULL AND {visible_at()} ORDER BY column_order
-"""  # noqa: S608
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """Properties of a table besides its columns and partition keys."""
-
-    sorted_by: tuple[str, ...]  # the sort order, as for `Lake.create_table`
-    defaults: Mapping[str, str]  # literal defaults by column, as text
-    computed: tuple[str, ...]  # the columns whose default is an expression, and `the sort order` if it is one
-
-
-@repeated
-def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableOptions:
-    """Returns the options of a table at a snapshot."""
-    with reader.transaction() as transaction:
-        sort = transaction.rows(_SORT, [snapshot_id, table.table_id])
-        columns = transaction.rows(_DEFAULTS, [snapshot_id, table.table_id])
-    sorted_by = _sort_keys(sort, table)
-    given = [(name, value, kind) for name, value, kind in columns if value not in (None, "NULL")]
-    return TableOptions(
-        sorted_by or (),
-        {name: value for name, value, kind in given if kind == "literal"},
-        (*(name for name, _, kind in given if kind != "literal"), *(("the sort order",) if sorted_by is None else ())),
-    )
-
-
-def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, ...] | None:
-    """The sort keys as text; None if one is not a column."""
-    known = {column.name for column in table.columns}
-    keys = []
-    for expression, direction, nulls in rows:
-        if None in (expression, direction, nulls):
-            return None
-        quoted = re.fullmatch(r'"((?:[^"]|"")+)"', expression)
-        name = quoted[1].replace('""', '"') if quoted else expression
-        if name not in known:
-            return None
-        keys.append(f"{name} {direction} {nulls.replace('_', ' ')}")
-    return tuple(keys)
-
-
-@repeated
-def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
-    """Returns the folder that DuckLake will use for a new table, if the names are valid folder names."""
-    with reader.transaction() as transaction:
-        found = transaction.rows(
-            "SELECT path, path_is_relative FROM ducklake_schema "  # noqa: S608
-            f"WHERE lower(schema_name) = lower($2) AND {visible_at()}",
-            [snapshot_id, schema],
-        )
-        path, is_relative = found[0] if found else (f"{schema}/", True)
-        return compose_path(transaction.data_path, path, is_relative=is_relative) + f"{table}/"
-
-
-_TABLE = f"SELECT value FROM ducklake_tag WHERE object_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
-_COMMENTS = (
-    f"SELECT column_id, value FROM ducklake_column_tag WHERE table_id = $2 AND key = 'comment' AND {visible_at()}"  # noqa: S608
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Comments:
-    """The comments of a table at a snapshot."""
-
-    table: str | None  # the comment of the table; None if it has none
-    columns: Mapping[str, str]  # the comments of its columns that have one, by name
-
-
-@repeated
-def comments(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Comments:
-    """Returns the comments of a table at a snapshot; an empty comment counts as none."""
-    with reader.transaction() as transaction:
-        of_table = transaction.rows(_TABLE, [snapshot_id, table.table_id])
-        of_columns = dict(transaction.rows(_COMMENTS, [snapshot_id, table.table_id]))
-    found = {column.name: of_columns.get(column.field_id) for column in table.columns}
-    return Comments(
-        next((text for (text,) in of_table if text), None), {name: text for name, text in found.items() if text}
-    )
+    return items

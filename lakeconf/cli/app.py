@@ -44,12 +44,12 @@ class _Commands(click.Group):
     """Commands that are imported on first use."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = {name: command for name in COMMANDS if (command := self.get_command(ctx, name)) is not None}
-        width = max(map(len, found))
+        commands = {name: command for name in COMMANDS if (command := self.get_command(ctx, name)) is not None}
+        width = max(map(len, commands))
         for heading, names in GROUPS.items():
             with formatter.section(heading):
                 limit = formatter.width - 6 - width
-                formatter.write_dl([(f"{name:{width}}", found[name].get_short_help_str(limit)) for name in names])
+                formatter.write_dl([(f"{name:{width}}", commands[name].get_short_help_str(limit)) for name in names])
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)

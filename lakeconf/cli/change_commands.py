@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeconf.cli.options import Amount, Change, change_options, store_option
+from lakeconf.cli.options import ChangeOptions, Days, change_options, store_option
 from lakeconf.cli.output import show, show_lines, show_table
 from lakeconf.config.config import init
 from lakeconf.lake.maintenance_plan import maintain
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from lakeconf.inspection.table_copy import CopyStep
     from lakeconf.lake.restore import RestorePlan
 
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
+
 
 @click.command("maintain", short_help="Compact a lake, expire old snapshots, remove unneeded files.")
 @store_option
-@click.option("--expire-days", type=Amount(), default=30, show_default=True, help="Expire older snapshots.")
+@click.option("--expire-days", type=Days(), default=30, show_default=True, help="Expire older snapshots.")
 @click.option(
     "--cleanup-days",
-    type=Amount(),
+    type=Days(),
     default=2,
     show_default=True,
     help="Remove unused files older than this; must be longer than the longest job.",
@@ -42,7 +44,7 @@ def maintain_command(
     cleanup_days: float,
     keep: int,
     source: str | None,
-    change: Change,
+    change: ChangeOptions,
     *,
     force: bool,
 ) -> None:
@@ -51,20 +53,17 @@ def maintain_command(
     The command first shows its plan: tables to compact, snapshots to expire and files to remove. It uses DuckLake's own
     functions. Rows, row ids and the remaining history do not change.
     """
-    found = for_reading(init(source).get_store(store), read_only=False)
+    chosen_store = for_reading(init(source).get_store(store), read_only=False)
     expire, clean = timedelta(days=expire_days), timedelta(days=cleanup_days)
-    with found.open() as lake:
+    with chosen_store.open() as lake:
         do = partial(maintain, lake, expire_older_than=expire, cleanup_older_than=clean, keep=keep, force=force)
         plan = do(dry_run=True)
         if change.is_text:
             show_lines(str(plan))
-        question = f"Carry this out on {found.name}?"
+        question = f"Carry this out on {chosen_store.name}?"
         done = change.carry_out(question, do, lambda done: dataclasses.asdict(done or plan), needed=plan.changes)
     if done is not None and change.is_text:
         show_lines(f"done:\n{done}")
-
-
-_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S"]
 
 
 @click.command("restore", short_help="Restore a table as it was at an older snapshot.")
@@ -79,7 +78,12 @@ _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H
 @store_option
 @change_options
 def restore_command(
-    table: str, version: int | None, timestamp: datetime | None, store: str | None, source: str | None, change: Change
+    table: str,
+    version: int | None,
+    timestamp: datetime | None,
+    store: str | None,
+    source: str | None,
+    change: ChangeOptions,
 ) -> None:
     """Give TABLE the rows and columns that it had at an older snapshot. A dropped table comes back.
 
@@ -92,20 +96,20 @@ def restore_command(
     if (version is None) == (timestamp is None):
         raise click.UsageError("pass either --version or --timestamp")
     moment = timestamp if timestamp is None or timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-    found = init(source).get_store(store)
+    chosen_store = init(source).get_store(store)
     # One lake for the plan and the restore: its conflict checks cover the time in between.
-    with for_reading(found, read_only=change.dry_run).open() as lake:
+    with for_reading(chosen_store, read_only=change.dry_run).open() as lake:
         plan = lake.plan_restore(table, version=version, timestamp=moment)
         if change.is_text:
             _show(plan)
-        made = change.carry_out(
-            f"Restore {plan.table} of {found.name} to version {plan.version}?",
+        snapshot_id = change.carry_out(
+            f"Restore {plan.table} of {chosen_store.name} to version {plan.version}?",
             lambda: lake.restore(table, version=plan.version),
-            lambda made: dataclasses.asdict(plan) | {"snapshot_id": made},
+            lambda snapshot_id: dataclasses.asdict(plan) | {"snapshot_id": snapshot_id},
             needed=plan.is_needed,
         )
-    if made is not None and change.is_text:
-        show(f"restored {plan.table} in snapshot {made}")
+    if snapshot_id is not None and change.is_text:
+        show(f"restored {plan.table} in snapshot {snapshot_id}")
 
 
 def _show(plan: RestorePlan) -> None:
@@ -125,7 +129,7 @@ def _show(plan: RestorePlan) -> None:
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @change_options
 def copy_command(
-    source_store: str, target_store: str, tables: tuple[str, ...], source: str | None, change: Change
+    source_store: str, target_store: str, tables: tuple[str, ...], source: str | None, change: ChangeOptions
 ) -> None:
     """Copy each TABLE, by default all, from the store SOURCE to the store TARGET, with columns, partition keys, sort
     order and comments.
@@ -136,12 +140,12 @@ def copy_command(
     from lakeconf.inspection.table_copy import TableCopies, opened_target  # slow to import
 
     config = init(source)
-    one, other = config.get_store(source_store), config.get_store(target_store)
-    target = other.replace(hidden=(*other.hidden, *one.secrets))
+    origin, destination = config.get_store(source_store), config.get_store(target_store)
+    target = destination.replace(hidden=(*destination.hidden, *origin.secrets))
     with contextlib.ExitStack() as stack:
         # One lake for the plan and the copy: its conflict checks cover the time in between.
         lake, is_new = opened_target(stack, target)
-        copies = TableCopies(lake, one)
+        copies = TableCopies(lake, origin)
         steps = copies.plan(tables)
         if change.is_text:
             show_table([(step.action, step.table, step.reason) for step in steps])
@@ -150,18 +154,18 @@ def copy_command(
         def copy() -> int:
             if not is_new:
                 return copies.copy(steps)
-            return copies.copy_to(stack.enter_context(target.open()), one, steps)
+            return copies.copy_to(stack.enter_context(target.open()), origin, steps)
 
-        made = change.carry_out(
+        snapshot_id = change.carry_out(
             f"Write {', '.join(step.table for step in changed)} to {target_store}?",
             copy,
-            lambda made: {"tables": [_copy_data(step) for step in steps], "snapshot_id": made},
+            lambda snapshot_id: {"tables": [_copy_data(step) for step in steps], "snapshot_id": snapshot_id},
             needed=bool(changed),
         )
     if change.is_text and not changed:
         show("nothing to copy")
-    if change.is_text and made is not None:
-        show(f"copied in snapshot {made} of {target_store}")
+    if change.is_text and snapshot_id is not None:
+        show(f"copied in snapshot {snapshot_id} of {target_store}")
 
 
 def _copy_data(step: CopyStep) -> dict[str, object]:

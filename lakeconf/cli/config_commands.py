@@ -50,6 +50,8 @@ uri = ".lakeconf/catalog.sqlite"
 type = "local"
 path = ".lakeconf/data"
 """
+# The file that editors need; see `json_schema`.
+_SCHEMA = "json-schema"
 
 
 @click.command("init", short_help="Write a first lakeconf.toml.")
@@ -120,7 +122,7 @@ def validate_command(
         else:
             show_lines(re.sub(r"^```\w*\n(.*?)\n```$", lambda code: indent(code[1], "    "), text, flags=re.M | re.S))
         context.exit(0)
-    problems, suspicious = _found(source, stores, untrusted=untrusted)
+    problems, suspicious = _checked(source, stores, untrusted=untrusted)
     if format_name == "json":
         show_json({"valid": not problems, "problems": problem_data(problems), "warnings": problem_data(suspicious)})
     elif format_name == "github":
@@ -131,7 +133,7 @@ def validate_command(
     context.exit(1 if problems or (strict and suspicious) else 0)
 
 
-def _found(
+def _checked(
     source: str | None, stores: Sequence[str], *, untrusted: bool
 ) -> tuple[Sequence[Problem], Sequence[Problem]]:
     """Returns the problems of a configuration, and its warnings if it has no problems."""
@@ -172,16 +174,16 @@ def stores_command(store: str | None, source: str | None, format_name: str) -> N
     """
     config = init(source)
     if store is not None:
-        found = store_values(config, store)
+        values = store_values(config, store)
         if format_name == "json":
-            show_json([{"key": one.key, "value": one.value, "from": one.origin} for one in found])
+            show_json([{"key": value.key, "value": value.value, "from": value.origin} for value in values])
         else:
-            show_table([("key", "value", "from"), *found])
+            show_table([("key", "value", "from"), *values])
     elif format_name == "json":
-        rows = [one._asdict().items() for one in config.outline()]
+        rows = [outline._asdict().items() for outline in config.outline()]
         show_json([{key: shown(value) if isinstance(value, str) else value for key, value in row} for row in rows])
     else:
-        show_table([_row(one) for one in config.outline()])
+        show_table([_row(outline) for outline in config.outline()])
 
 
 def _row(store: Outline) -> tuple[str, str, str, str]:
@@ -209,20 +211,21 @@ def preview_sql_command(
     """
     if show_secrets and portable:
         raise click.UsageError("--show-secrets and --portable cannot be combined: a portable script contains no secret")
-    found = init(source).get_store(store)
-    statements = found.preview_sql(show_secrets=show_secrets, portable=portable)
+    chosen_store = init(source).get_store(store)
+    statements = chosen_store.preview_sql(show_secrets=show_secrets, portable=portable)
     if format_name == "json":
-        extensions = list(found.extensions)
+        extensions = list(chosen_store.extensions)
         show_json(
-            {"store": found.name, "alias": shown(found.alias), "extensions": extensions, "statements": statements}
+            {
+                "store": chosen_store.name,
+                "alias": shown(chosen_store.alias),
+                "extensions": extensions,
+                "statements": statements,
+            }
         )
     else:
         for statement in statements:
             show(statement)
-
-
-# The file that editors need; see `json_schema`.
-_SCHEMA = "json-schema"
 
 
 @click.command("export", short_help="Write the configuration of another tool, or of an editor.")
@@ -246,18 +249,18 @@ def export_command(
         # and as the first line of lakeconf.toml:
         #:schema ./lakeconf.schema.json
     """
-    made = _schema(stores) if tool == _SCHEMA else export(init(source), tool, *stores)
+    exported = _schema(stores) if tool == _SCHEMA else export(init(source), tool, *stores)
     path = None
     if output is not None:
-        path = output / made.file_name if output.is_dir() else output
+        path = output / exported.file_name if output.is_dir() else output
         check_new(path, force=force)
-        write_output(path, made.text)
+        write_output(path, exported.text)
     if format_name == "json":
-        show_json({"tool": tool, "path": path and str(path), "text": made.text, "notes": list(made.notes)})
+        show_json({"tool": tool, "path": path and str(path), "text": exported.text, "notes": list(exported.notes)})
         return
     if path is None:  # with the notes as comments
-        show_lines(made.text.rstrip("\n"))
-    for note in made.notes if path is not None else ():
+        show_lines(exported.text.rstrip("\n"))
+    for note in exported.notes if path is not None else ():
         show(f"note: {note}", to_stderr=True)
 
 

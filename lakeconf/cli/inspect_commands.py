@@ -34,7 +34,7 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import CatalogError, QueryError
 from lakeconf.inspection.catalog_files import TableSize, table_size, table_sizes
 from lakeconf.inspection.diff import TableDiff, compare
-from lakeconf.inspection.doctor import FAILED, WARNING, Step, diagnose, repair_marker
+from lakeconf.inspection.doctor import FAILED, WARNING, StepResult, diagnose, repair_marker
 from lakeconf.inspection.read_only_sql import query
 from lakeconf.inspection.report import report
 from lakeconf.inspection.verify import verify
@@ -42,6 +42,10 @@ from lakeconf.store import for_reading
 from lakeconf.wording import byte_size, counted
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "bright_black")}
+_CELL = 60
+_SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
+_FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @click.command("doctor", short_help="Diagnose a store step by step.")
@@ -60,17 +64,17 @@ def doctor_command(
     The command writes, reads and removes a small file below the data path. It changes nothing else without --repair.
     The exit code is 1 if a step failed.
     """
-    found = init(source).get_store(store)
+    chosen_store = init(source).get_store(store)
     if repair:
-        repair_marker(found, partial(_confirm_repair, yes=yes))
-    steps = diagnose(found)
+        repair_marker(chosen_store, partial(_confirm_repair, yes=yes))
+    steps = diagnose(chosen_store)
     healthy = not any(step.status == FAILED for step in steps)
     if format_name == "json":
-        show_json({"store": found.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
+        show_json({"store": chosen_store.name, "ok": healthy, "steps": [dataclasses.asdict(step) for step in steps]})
     else:
         for step in steps:
             _show_findings(step)
-        show(_verdict(found.name, steps))
+        show(_verdict(chosen_store.name, steps))
     context.exit(0 if healthy else 1)
 
 
@@ -79,7 +83,7 @@ def _confirm_repair(error: CatalogError, question: str, *, yes: bool) -> None:
     confirm(question, yes=yes)
 
 
-def _verdict(store: str, steps: Sequence[Step]) -> str:
+def _verdict(store: str, steps: Sequence[StepResult]) -> str:
     failed = [step.name for step in steps if step.status == FAILED]
     warned = [step.name for step in steps if step.status == WARNING]
     if failed:
@@ -91,16 +95,13 @@ def _verdict(store: str, steps: Sequence[Step]) -> str:
     return style(f"{store} works", fg="green")
 
 
-def _show_findings(step: Step) -> None:
+def _show_findings(step: StepResult) -> None:
     mark, colour = _MARKS[step.status]
     # A line break would be escaped.
-    found = " ".join(filter(None, map(str.strip, step.found.splitlines())))
-    show(f"{style(mark, fg=colour)} {step.name:<18}  {found}")
+    result = " ".join(filter(None, map(str.strip, step.found.splitlines())))
+    show(f"{style(mark, fg=colour)} {step.name:<18}  {result}")
     if step.hint:
         show(f"  {'':<18}  {style('hint:', fg='cyan')} {step.hint}")
-
-
-_CELL = 60
 
 
 @click.command("sql", short_help="Run a query on a lake.")
@@ -123,11 +124,11 @@ def sql_command(
         lakeconf sql "SELECT count(*) FROM raw.events AT (VERSION => 3)"
         lakeconf sql -f report.sql --format csv
     """
-    found = init(source).get_store(store)
+    chosen_store = init(source).get_store(store)
 
     # Fetch one extra row to detect that there are more.
     fetched = limit + 1 if format_name == "table" else None
-    _show_result(*query(found, _query_text(statement, file), fetched), format_name, limit)
+    _show_result(*query(chosen_store, _query_text(statement, file), fetched), format_name, limit)
 
 
 def _show_result(names: Sequence[str], rows: Sequence[tuple[object, ...]], format_name: str, limit: int) -> None:
@@ -191,8 +192,10 @@ def _are_numbers(column: Sequence[object]) -> bool:
 def _text(value: object) -> str:
     if isinstance(value, float):
         return str(value)
-    found = plain(value)
-    return json.dumps(found, ensure_ascii=False) if isinstance(found, dict | list | bool) else str(found)
+    plain_value = plain(value)
+    return (
+        json.dumps(plain_value, ensure_ascii=False) if isinstance(plain_value, dict | list | bool) else str(plain_value)
+    )
 
 
 def _cell(value: object) -> str:
@@ -214,20 +217,14 @@ def tables_command(table: str | None, store: str | None, source: str | None, for
             _show_files(table_size(lake, table), lake._session.reader.data_path, format_name)  # noqa: SLF001 - as below
             return
         sizes = table_sizes(lake)
-    found = [{name: getattr(one, name) for name in _SIZES} | {"files": len(one.files)} for one in sizes]
+    sizes_data = [{name: getattr(size, name) for name in _SIZES} | {"files": len(size.files)} for size in sizes]
     if format_name == "json":
-        show_json(found)
+        show_json(sizes_data)
         return
     header = ["size" if name == "bytes" else name.replace("_", " ") for name in _SIZES]
     shown: dict[str, Any] = dict.fromkeys(_SIZES, "{:,}".format) | {"table": str, "bytes": byte_size}
-    rows = [[shown[name](value) for name, value in one.items()] for one in found]
+    rows = [[shown[name](value) for name, value in size.items()] for size in sizes_data]
     show_table([header, *rows], numbers=range(1, len(_SIZES)))
-
-
-_SIZES = ("table", "rows", "files", "bytes", "delete_files", "deleted_rows", "inlined_rows")
-
-
-_FILE_HEADER = ("file", "rows", "size", "snapshot", "deleted rows", "partition")
 
 
 def _show_files(size: TableSize, data_path: str, format_name: str) -> None:
@@ -236,14 +233,14 @@ def _show_files(size: TableSize, data_path: str, format_name: str) -> None:
         return
     rows = [
         (
-            one.path.removeprefix(data_path),
-            f"{one.rows:,}",
-            byte_size(one.bytes),
-            str(one.begin_snapshot),
-            f"{one.deleted_rows:,}",
-            _partition(one),
+            file.path.removeprefix(data_path),
+            f"{file.rows:,}",
+            byte_size(file.bytes),
+            str(file.begin_snapshot),
+            f"{file.deleted_rows:,}",
+            _partition(file),
         )
-        for one in size.files
+        for file in size.files
     ]
     show_table([_FILE_HEADER, *rows], numbers=range(1, 5))
     inlined = f", and {size.inlined_rows:,} inlined rows in the catalog" if size.inlined_rows else ""
@@ -265,20 +262,22 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
     """List the newest snapshots of the lake, newest last: time, changes, author and message."""
     with init(source).get_store(store).open(read_only=True) as lake:
         every = lake.snapshots()
-        found = every[-limit:]
-        summaries = change_summaries(lake._session.reader, found)  # noqa: SLF001 - the lake has no method for words
+        newest = every[-limit:]
+        summaries = change_summaries(lake._session.reader, newest)  # noqa: SLF001 - the lake has no method for words
     if format_name == "json":
-        show_json([plain(dataclasses.asdict(one)) | {"summary": summaries[one.snapshot_id]} for one in found])
+        show_json(
+            [plain(dataclasses.asdict(snapshot)) | {"summary": summaries[snapshot.snapshot_id]} for snapshot in newest]
+        )
         return
     rows = [
         (
-            str(one.snapshot_id),
-            f"{one.time:%Y-%m-%d %H:%M:%S}",
-            summaries[one.snapshot_id],
-            one.author or "",
-            one.message or "",
+            str(snapshot.snapshot_id),
+            f"{snapshot.time:%Y-%m-%d %H:%M:%S}",
+            summaries[snapshot.snapshot_id],
+            snapshot.author or "",
+            snapshot.message or "",
         )
-        for one in found
+        for snapshot in newest
     ]
     show_table([("snapshot", "time (UTC)", "changes", "author", "message"), *rows], numbers=[0])
     if len(every) > limit:
@@ -286,41 +285,47 @@ def snapshots_command(store: str | None, limit: int, source: str | None, format_
 
 
 @click.command("diff", short_help="Compare a table of two stores.")
-@click.argument("one")
-@click.argument("other")
+@click.argument("first", metavar="ONE")
+@click.argument("second", metavar="OTHER")
 @click.argument("table")
 @click.option("--on", multiple=True, metavar="COLUMN", help="Key column; repeat for a key of several columns.")
 @output_options("text", "json")
 @click.pass_context
 def diff_command(
-    context: click.Context, one: str, other: str, table: str, on: tuple[str, ...], format_name: str, source: str | None
+    context: click.Context,
+    first: str,
+    second: str,
+    table: str,
+    on: tuple[str, ...],
+    format_name: str,
+    source: str | None,
 ) -> None:
     """Compare TABLE in the stores ONE and OTHER: columns, missing rows and differing rows.
 
     The exit code is 1 if they differ.
     """
     config = init(source)
-    found = compare(config.get_store(one), config.get_store(other), table, on)
+    difference = compare(config.get_store(first), config.get_store(second), table, on)
     if format_name == "json":
-        data = plain(dataclasses.asdict(found))
-        show_json({"equal": found.is_equal, "equal_rows": data.pop("equal"), **data})
+        data = plain(dataclasses.asdict(difference))
+        show_json({"equal": difference.is_equal, "equal_rows": data.pop("equal"), **data})
     else:
-        _show_difference(found, on)
-    context.exit(0 if found.is_equal else 1)
+        _show_difference(difference, on)
+    context.exit(0 if difference.is_equal else 1)
 
 
-def _show_difference(found: TableDiff, on: Sequence[str]) -> None:
-    one, other = found.stores
-    show(f"{found.table}: {one} has {found.rows[0]} rows, {other} {found.rows[1]}")
-    for name, first, second in found.schema:
-        show(f"  column {name}: {first or 'none'} in {one}, {second or 'none'} in {other}")
-    show(f"  {found.equal} equal, {found.only[0]} in {one} only, {found.only[1]} in {other} only")
-    for name, count in found.columns.items():
+def _show_difference(difference: TableDiff, on: Sequence[str]) -> None:
+    first, second = difference.stores
+    show(f"{difference.table}: {first} has {difference.rows[0]} rows, {second} {difference.rows[1]}")
+    for name, ours, theirs in difference.schema:
+        show(f"  column {name}: {ours or 'none'} in {first}, {theirs or 'none'} in {second}")
+    show(f"  {difference.equal} equal, {difference.only[0]} in {first} only, {difference.only[1]} in {second} only")
+    for name, count in difference.columns.items():
         if count:
             show(f"  {name} differs in {count} rows of the same {', '.join(on)}")
-    for store, sample in zip(found.stores, found.samples, strict=True):
+    for store, sample in zip(difference.stores, difference.samples, strict=True):
         _show_rows(f"rows in {store} only:", sample)
-    _show_rows(f"rows that differ ([{one}, {other}]):", found.sample_changes)
+    _show_rows(f"rows that differ ([{first}, {second}]):", difference.sample_changes)
 
 
 def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -332,9 +337,6 @@ def _show_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _difference_text(value: Any) -> str:
     return f"[{', '.join(map(_difference_text, value))}]" if isinstance(value, list) else str(value)
-
-
-_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 @click.command("verify", short_help="Compare a table as read by Spark and by DuckDB.")
@@ -351,12 +353,12 @@ def verify_command(
     Both engines read the whole table at one snapshot; Spark runs on this machine. The exit code is 1 if they differ,
     a deleted row is visible again, or two rows have one row id.
     """
-    found = init(source).get_store(store)
-    with found.open(read_only=True) as lake:
+    chosen_store = init(source).get_store(store)
+    with chosen_store.open(read_only=True) as lake:
         pinned = lake if version is None else lake.at(version=version)
         pinned.table(table).schema  # noqa: B018 - raises before Spark starts
     # The session ends with this process.
-    with found.open(spark_session(found, settings=_QUIET), read_only=True) as lake:
+    with chosen_store.open(spark_session(chosen_store, settings=_QUIET), read_only=True) as lake:
         verification = verify(lake if version is None else lake.at(version=version), table)
     if format_name == "json":
         show_json({"equal": verification.equal, **dataclasses.asdict(verification)})
@@ -378,11 +380,11 @@ def report_command(store: str | None, output: Path, source: str | None, format_n
     It shows what to do (tables to compact, unknown files), tables, files and snapshots.
     """
     check_new(output, force=force)
-    found = init(source).get_store(store)
-    with for_reading(found, read_only=False).open() as lake:
-        page = report(lake, f"The lake of {found.name}", found.name)
+    chosen_store = init(source).get_store(store)
+    with for_reading(chosen_store, read_only=False).open() as lake:
+        page = report(lake, f"The lake of {chosen_store.name}", chosen_store.name)
     write_output(output, page)
     if format_name == "json":
-        show_json({"path": str(output), "store": found.name, "bytes": output.stat().st_size})
+        show_json({"path": str(output), "store": chosen_store.name, "bytes": output.stat().st_size})
     else:
         show(f"wrote {output}")

@@ -28,14 +28,23 @@ _ENV = "Set the variables of a .env file, unless they are set."
 _CONFIG = "Configuration file, or its folder; by default lakeconf looks in this folder and its parents."
 _SOURCE, _HANDLER = "lakeconf.source", "lakeconf.log_handler"
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
+stores_option: Callable[..., Any] = click.option(
+    "--store", "stores", multiple=True, metavar="STORE", help="Store; may be repeated."
+)
+overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
+_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
+selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
+_REQUEST = ("since", "until", "rebuild")
 
 
 def _configuration(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
     """Remembers `--config` before the name of the command for the command."""
     if value is not None:
         context.meta[_SOURCE] = value
-    given: str | None = context.meta.get(_SOURCE)
-    return given
+    source: str | None = context.meta.get(_SOURCE)
+    return source
 
 
 config_option: Callable[..., Any] = click.option(
@@ -65,17 +74,19 @@ def env_variables(file: Path) -> Mapping[str, str]:
         from dotenv.parser import parse_stream
     if not file.exists():
         raise failure(Code.UNREADABLE, "file not found", file, hint="check the path")
-    found, invalid = dict[str, str](), list[int]()
+    variables, invalid = dict[str, str](), list[int]()
     for line in parse_stream(io.StringIO(file_text(file))):
         if line.error or (line.key is not None and line.value is None) or "\0" in (line.value or ""):
             invalid.append(line.original.line)
         elif line.key is not None and line.value is not None:
-            found[line.key] = line.value
+            variables[line.key] = line.value
     if invalid:
-        found.clear()  # tools that report errors show the variables of each function
+        variables.clear()  # tools that report errors show the variables of each function
         form = "write NAME=value, with quotes around a value that contains # or begins or ends with a space"
-        raise ConfigError([Problem(Code.UNREADABLE.code, "invalid line", form, file=file, line=one) for one in invalid])
-    return found
+        raise ConfigError(
+            [Problem(Code.UNREADABLE.code, "invalid line", form, file=file, line=number) for number in invalid]
+        )
+    return variables
 
 
 def verbosity_options() -> list[click.Option]:
@@ -107,17 +118,17 @@ def _listen(level: int, context: click.Context, _: click.Parameter, value: bool)
     logger.setLevel(min(level, before or level))
 
 
-class Amount(click.FloatRange):
+class Days(click.FloatRange):
     """A number of days; NaN is in each range of click."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=LONGEST_DAYS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if math.isnan(found):
+        days: float = super().convert(value, param, ctx)
+        if math.isnan(days):
             self.fail(f"{value!r} is not a number from 0 to {LONGEST_DAYS:,}.", param, ctx)
-        return found
+        return days
 
 
 def output_format(*formats: str, meaning: str = "Output format.") -> Callable[..., Any]:
@@ -133,30 +144,15 @@ def output_options(*formats: str, meaning: str = "Output format.") -> Callable[.
 
 
 format_option = output_format("text", "json")
-store_option: Callable[..., Any] = click.option("--store", metavar="STORE", help="Store; by default `default_store`.")
-stores_option: Callable[..., Any] = click.option(
-    "--store", "stores", multiple=True, metavar="STORE", help="Store; may be repeated."
-)
-overwrite_option: Callable[..., Any] = click.option("--force", is_flag=True, help="Overwrite an existing file.")
-yes_option: Callable[..., Any] = click.option("--yes", "-y", is_flag=True, help="Make the change without a prompt.")
-
-
-_MOMENT = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
-
-
-selection: Callable[..., Any] = click.argument("models", nargs=-1, metavar="[MODEL]...")
-
-
-_REQUEST = ("since", "until", "rebuild")
 
 
 def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds options that select models and intervals; the command receives the arguments of `plan` as `request`."""
 
-    def requesting(**given: Any) -> Any:
-        return command(request={name: given.pop(name) for name in _REQUEST}, **given)
+    def requesting(**arguments: Any) -> Any:
+        return command(request={name: arguments.pop(name) for name in _REQUEST}, **arguments)
 
-    made: Callable[..., Any] = functools.wraps(command)(requesting)
+    decorated: Callable[..., Any] = functools.wraps(command)(requesting)
 
     for option in (
         output_options("text", "json"),
@@ -172,8 +168,8 @@ def models_options(command: Callable[..., Any]) -> Callable[..., Any]:
         store_option,
         selection,
     ):
-        made = option(made)
-    return made
+        decorated = option(decorated)
+    return decorated
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -188,7 +184,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeOptions:
     """How a command changes a lake: it shows a plan, asks, carries out the plan, and prints JSON at the end."""
 
     format_name: str
@@ -216,13 +212,13 @@ class Change:
 
 
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a command that changes a lake; the command receives a `Change` as `change`."""
+    """Adds the options of a command that changes a lake; the command receives a `ChangeOptions` as `change`."""
 
     def changing(*, format_name: str, dry_run: bool, yes: bool, **others: Any) -> Any:
-        return command(change=Change(format_name, dry_run, yes), **others)
+        return command(change=ChangeOptions(format_name, dry_run, yes), **others)
 
-    made: Callable[..., Any] = functools.wraps(command)(changing)
+    decorated: Callable[..., Any] = functools.wraps(command)(changing)
     dry_run = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
     for option in (output_options("text", "json"), yes_option, dry_run):
-        made = option(made)
-    return made
+        decorated = option(decorated)
+    return decorated

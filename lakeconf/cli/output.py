@@ -19,7 +19,7 @@ from lakeconf.logs import escaped
 # Our colour codes carry a random mark, so that colour codes in untrusted text can be recognized and escaped.
 _MARK = os.urandom(8).hex()
 _STYLE = re.compile(f"\x1b\\[([0-9;]*)m{_MARK}")
-# The strings of floats that are no numbers in JSON, as PostgreSQL writes them.
+# The strings of floats that are not numbers in JSON, as PostgreSQL writes them.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # CI systems execute these commands in logs: some at the start of a line, others anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
@@ -44,7 +44,7 @@ def show_exactly(text: str) -> None:
 def style(text: str, **how: Any) -> str:
     """Styles text like `click.style`, for `show` and `show_lines`."""
     parts = re.split(r"(\x1b\[[0-9;]*m)", click.style(escaped(text), **how))
-    return "".join(f"{one}{_MARK}" if one.startswith("\x1b") else one for one in parts)
+    return "".join(f"{part}{_MARK}" if part.startswith("\x1b") else part for part in parts)
 
 
 def safe_line(text: str) -> str:
@@ -52,7 +52,7 @@ def safe_line(text: str) -> str:
     parts = _STYLE.split(text)
     # `split` alternates between text and colour codes.
     safe = [f"\x1b[{part}m" if index % 2 else escaped(part) for index, part in enumerate(parts)]
-    return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):02x}", "".join(safe))
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", "".join(safe))
 
 
 def show_json(data: Any) -> None:
@@ -94,8 +94,8 @@ def _colour() -> bool | None:
     return False if os.environ.get("TERM") == "dumb" else None
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}" if escaped(found[0]) != found[0] else found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}" if escaped(match[0]) != match[0] else match[0]
 
 
 def plain(value: Any) -> Any:
@@ -113,9 +113,9 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
-def counts_text(found: Sequence[str], order: Iterable[str]) -> str:
+def counts_text(words: Sequence[str], order: Iterable[str]) -> str:
     """Returns how often each word occurs, as `3 done, 1 failed`; words that do not occur are left out."""
-    return ", ".join(f"{found.count(word)} {word}" for word in order if word in found)
+    return ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
 
 
 def show_error(error: LakeconfError) -> None:
@@ -182,8 +182,8 @@ def github_annotations(problems: Iterable[Problem], level: Literal["error", "war
     lines = []
     for problem in problems:
         place = {"file": _path(problem), "line": problem.line, "col": problem.column, "title": problem.code}
-        given = {name: _data(str(value)) for name, value in place.items() if value is not None}
-        properties = ",".join(f"{name}={text}".replace(":", "%3A").replace(",", "%2C") for name, text in given.items())
+        fields = {name: _data(str(value)) for name, value in place.items() if value is not None}
+        properties = ",".join(f"{name}={text}".replace(":", "%3A").replace(",", "%2C") for name, text in fields.items())
         text = f"{problem.key}: {problem.message}" if problem.key else problem.message
         hint = f"\nhint: {problem.hint}" if problem.hint else ""
         lines.append(f"::{level} {properties}::{_data(text + hint)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeconf.cli.options import (
-    Change,
+    ChangeOptions,
     change_options,
     confirm,
     models_options,
@@ -27,14 +27,9 @@ from lakeconf.engines.spark.start import spark_session
 from lakeconf.errors import required
 from lakeconf.pipelines import Model, ModelResult, Pipeline, View, declared_pipeline, plan, run
 from lakeconf.pipelines.loading import load, planned_load
+from lakeconf.pipelines.models.compared_rows import RowDifference
 from lakeconf.pipelines.models.declared import empty_lake, opened_for_reading
-from lakeconf.pipelines.models.unit_tests import (
-    RowDifference,
-    UnitTestResult,
-    chosen_tests,
-    declared_unit_tests,
-    run_unit_tests,
-)
+from lakeconf.pipelines.models.unit_tests import UnitTestResult, chosen_tests, declared_unit_tests, run_unit_tests
 from lakeconf.pipelines.pipeline import mermaid
 from lakeconf.pipelines.plan import Step
 from lakeconf.sql import folded
@@ -46,6 +41,10 @@ if TYPE_CHECKING:
 
 # The exit code for pending changes.
 PENDING = 3
+_COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
+_TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
+# Each row that differs is one line; a terminal shows no more at once.
+_SHOWN = 20
 
 
 @click.command("plan", short_help="Show what a run would do, and why.")
@@ -107,14 +106,13 @@ def _data(step: Step) -> dict[str, Any]:
         "reason": step.reason,
         "rebuild": step.rebuild,
         "replaces": step.replaces,
-        "ranges": [{"start": plain(one.start), "end": plain(one.end), "redone": one.redone} for one in step.batches],
+        "ranges": [
+            {"start": plain(batch.start), "end": plain(batch.end), "redone": batch.redone} for batch in step.batches
+        ],
         "files": list(step.files),
         "columns": columns,
         "warnings": list(step.warnings),
     }
-
-
-_COLOURS = {"done": "green", "skipped": "bright_black", "failed": "red", "not run": "yellow"}
 
 
 @click.command("run", short_help="Run the models of the pipeline.")
@@ -155,8 +153,8 @@ def run_command(
     config = init(source)
     pipeline = declared_pipeline(config)
     names = [model.table for model in pipeline.chosen(models)]
-    found = config.get_store(store)
-    with found.open(spark_session(found) if engine == "spark" else None) as lake:
+    chosen_store = config.get_store(store)
+    with chosen_store.open(spark_session(chosen_store) if engine == "spark" else None) as lake:
         if request["rebuild"] and not yes:
             _preview(plan(pipeline, lake, names, **request), format_name)
         views = {model.table for model in pipeline.models if isinstance(model.kind, View)}
@@ -220,11 +218,6 @@ def _run_data(result: ModelResult) -> dict[str, Any]:
     }
 
 
-_TEST_COLOURS = {"passed": "green", "failed": "red", "error": "red"}
-# Each row that differs is one line; a terminal shows no more at once.
-_SHOWN = 20
-
-
 @click.command("test", short_help="Run the unit tests of the models.")
 @click.argument("names", nargs=-1, metavar="[TEST|MODEL]...")
 @output_options("text", "json")
@@ -271,21 +264,21 @@ def _reason(difference: RowDifference) -> str:
 def _show_rows(difference: RowDifference) -> None:
     """Prints expected rows with `-`, rows of the model with `+`; similar rows are next to each other."""
     rows = [("-", row) for row in difference.missing] + [("+", row) for row in difference.unexpected]
-    rows.sort(key=lambda one: [("" if value is None else value) for value in one[1]])
+    rows.sort(key=lambda signed_row: [("" if value is None else value) for value in signed_row[1]])
     signs = [" ", *(sign for sign, _ in rows[:_SHOWN])]
 
     def drawn(number: int, line: str) -> str:
         return style(f"  {signs[number]} {line}", fg={"-": "red", "+": "green"}.get(signs[number]))
 
-    cells = [["NULL" if one is None else one for one in row] for _, row in rows[:_SHOWN]]
+    cells = [["NULL" if cell is None else cell for cell in row] for _, row in rows[:_SHOWN]]
     show_table([difference.columns, *cells], drawn=drawn)
     if len(rows) > _SHOWN:
         show(f"    and {len(rows) - _SHOWN} more")
 
 
 def _test_data(result: UnitTestResult) -> dict[str, Any]:
-    def rows(found: Sequence[Sequence[str | None]]) -> list[dict[str, str | None]]:
-        return [dict(zip(result.difference.columns, row, strict=True)) for row in found]
+    def rows(rows_shown: Sequence[Sequence[str | None]]) -> list[dict[str, str | None]]:
+        return [dict(zip(result.difference.columns, row, strict=True)) for row in rows_shown]
 
     return {
         "test": result.test.name,
@@ -298,10 +291,10 @@ def _test_data(result: UnitTestResult) -> dict[str, Any]:
     }
 
 
-def _types(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
+def _types(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
     """The types of columns, by name."""
     types: dict[str, str] = {}
-    for column, equals, kind in (text.partition("=") for text in given):
+    for column, equals, kind in (text.partition("=") for text in values):
         if not (column and equals):
             message = f"{column!r} is not of a form such as price=DECIMAL(10,2)."
             raise click.BadParameter(message, context, parameter)
@@ -320,7 +313,7 @@ def _types(context: click.Context, parameter: click.Parameter, given: Sequence[s
 @store_option
 @change_options
 def load_command(
-    file: Path, table: str, types: Mapping[str, str], store: str | None, source: str | None, change: Change
+    file: Path, table: str, types: Mapping[str, str], store: str | None, source: str | None, change: ChangeOptions
 ) -> None:
     """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
 
@@ -333,23 +326,25 @@ def load_command(
     """
     for name, kind in types.items():
         type_sql(name, kind)
-    found = init(source).get_store(store)
-    with opened_for_reading(found) as lake:
+    chosen_store = init(source).get_store(store)
+    with opened_for_reading(chosen_store) as lake:
         plan = planned_load(lake, file, table, types)
     if change.is_text:
-        show_table([("column", "type", "from"), *((name, *found) for name, found in plan.columns.items())])
+        show_table(
+            [("column", "type", "from"), *((name, *type_and_origin) for name, type_and_origin in plan.columns.items())]
+        )
         show(f"{'create' if plan.schema is None else 'append to'} {table}: {counted(plan.count, 'row')}")
 
     def do() -> int:
-        with found.open() as lake:
+        with chosen_store.open() as lake:
             return load(lake, file, table, plan)
 
     data = {"table": table, "created": plan.schema is None, "rows": plan.count}
     data["columns"] = {name: kind for name, (kind, _) in plan.columns.items()}
-    question = f"Load {file} into {table} of {found.name}?"
-    made = change.carry_out(question, do, lambda made: data | {"snapshot_id": made}, needed=True)
-    if made is not None and change.is_text:
-        show(f"loaded in snapshot {made}")
+    question = f"Load {file} into {table} of {chosen_store.name}?"
+    snapshot_id = change.carry_out(question, do, lambda snapshot_id: data | {"snapshot_id": snapshot_id}, needed=True)
+    if snapshot_id is not None and change.is_text:
+        show(f"loaded in snapshot {snapshot_id}")
 
 
 @click.command("graph", short_help="Show which models read which tables.")
@@ -362,13 +357,13 @@ def graph_command(models: tuple[str, ...], source: str | None, format_name: str)
         lakeconf graph --format mermaid > models.mmd
     """
     pipeline = declared_pipeline(init(source))
-    chosen = pipeline.chosen(models)
+    chosen_store = pipeline.chosen(models)
     if format_name == "mermaid":
-        show_lines(mermaid(pipeline, chosen))
+        show_lines(mermaid(pipeline, chosen_store))
     elif format_name == "json":
-        show_json([_graph_data(pipeline, model) for model in chosen])
+        show_json([_graph_data(pipeline, model) for model in chosen_store])
     else:
-        for model in chosen:
+        for model in chosen_store:
             _show_graph(pipeline, model)
 
 

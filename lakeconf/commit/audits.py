@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.stored_queries import check_only_reads, prepare_query, readable_names, tables_suggested
+from lakeconf.catalog.queries.only_reads import check_only_reads
+from lakeconf.catalog.queries.stored_queries import prepare_query, readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.engines.frames import lazy_rows

@@ -14,7 +14,7 @@ from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parse
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import TableInfo, split_name, tables
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
+from lakeconf.engines.exact_casts import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 

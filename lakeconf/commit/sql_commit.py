@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import joined_name, split_name, table_folder
+from lakeconf.catalog.table_options import table_folder
+from lakeconf.catalog.tables import joined_name, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.lost_reply import WRITTEN_NAME, KeptFiles, await_commits, check_written, find_commit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf import __version__
 from lakeconf.catalog.health import check_delete_files
-from lakeconf.catalog.stored_queries import StoredQueries
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.commit import journal
 from lakeconf.commit.actions import Action, Target
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken

@@ -18,16 +18,6 @@ from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.errors import nearest, suggestion
 from lakeconf.secret import Secret
 
-
-def field_fix(name: str, field: FieldInfo) -> str:
-    """Says how to write a key, with an example and its meaning."""
-    meaning = (field.description or "").partition(". ")[0].rstrip(".")
-    meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
-    if not field.examples:
-        return f"set {name}: {meaning}" if meaning else f"choose another {name}"
-    return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
-
-
 BackendType = TypeVar("BackendType", bound=Backend)
 # A scheme has at least two letters: C:\lake is a path.
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:|:memory:"
@@ -43,9 +33,25 @@ _TYPE_NAMES = {
     dict: "a table",
     list: "a list",
 }
+# Parameters of libpq, and what other tools call a key.
+_LIBPQ = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
+_ALIASES = {
+    **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
+    **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
+    "dbname": "database",
+}
 
 
-class _Fault(NamedTuple):
+def field_fix(name: str, field: FieldInfo) -> str:
+    """Says how to write a key, with an example and its meaning."""
+    meaning = (field.description or "").partition(". ")[0].rstrip(".")
+    meaning = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+    if not field.examples:
+        return f"set {name}: {meaning}" if meaning else f"choose another {name}"
+    return f"write {name} = {toml_value(field.examples[0])}" + (f" ({meaning})" if meaning else "")
+
+
+class _KeyFault(NamedTuple):
     """A pydantic error without the rejected value."""
 
     kind: str
@@ -90,22 +96,13 @@ def typed(text: Any, allowed: set[type]) -> Any:
     return text
 
 
-# Parameters of libpq, and what other tools call a key.
-_LIBPQ = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
-_ALIASES = {
-    **dict.fromkeys(("access_key_id", "access_key"), "key_id"),
-    **dict.fromkeys(("secret_access_key", "secret_key"), "secret"),
-    "dbname": "database",
-}
-
-
-def unknown_key_hint(key: str, known: typing.Iterable[str]) -> str:
+def unknown_key_hint(key: str, keys: typing.Iterable[str]) -> str:
     """Suggests the nearest known key, or lists all of them."""
-    known = tuple(known)
-    if key in _LIBPQ and "secret_parameters" in known:
+    keys = tuple(keys)
+    if key in _LIBPQ and "secret_parameters" in keys:
         return f"write secret_parameters = {{ {key} = … }}"
     alias = _ALIASES.get(key.lower().removeprefix("aws_"), key)
-    return suggestion(alias if alias in known else key, known, f"use one of: {', '.join(known)}")
+    return suggestion(alias if alias in keys else key, keys, f"use one of: {', '.join(keys)}")
 
 
 def _model(
@@ -157,29 +154,29 @@ def _types_in(annotation: Any) -> set[type]:
     if typing.get_origin(annotation) is Annotated:
         return _types_in(typing.get_args(annotation)[0])
     inner = typing.get_args(annotation)
-    return {found for part in inner for found in _types_in(part)} if inner else {annotation}
+    return {inner_type for part in inner for inner_type in _types_in(part)} if inner else {annotation}
 
 
-def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_Fault]]:
+def _validated(model: type[BackendType], values: dict[str, Any]) -> tuple[BackendType | None, list[_KeyFault]]:
     try:
         return model.model_validate(values), []
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-    faults: dict[tuple[str, ...], _Fault] = {}
-    for found in errors:
+    faults: dict[tuple[str, ...], _KeyFault] = {}
+    for detail in errors:
         # Below a key of secret_parameters, pydantic reports one error for each member of the union.
-        key = tuple(str(part) for part in found["loc"][:2])
-        context = found.get("ctx", {})
-        text = str(context["error"]) if "error" in context else found["msg"]
-        kind = "parameter" if key in faults and len(key) > 1 else found["type"]
-        faults[key] = _Fault(kind, key, text, context)
+        key = tuple(str(part) for part in detail["loc"][:2])
+        context = detail.get("ctx", {})
+        text = str(context["error"]) if "error" in context else detail["msg"]
+        kind = "parameter" if key in faults and len(key) > 1 else detail["type"]
+        faults[key] = _KeyFault(kind, key, text, context)
     # Report a misspelt key once, not again as a missing key.
     unknown = [fault.key[0] for fault in faults.values() if fault.kind == "extra_forbidden"]
     meant = {nearest(key.lower(), model.model_fields) for key in unknown}
     return None, [fault for fault in faults.values() if fault.kind != "missing" or fault.key[0] not in meant]
 
 
-def _report(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+def _report(draft: Draft, section: str, model: type[Backend], fault: _KeyFault) -> None:
     key = (section, *fault.key)
     is_unknown = fault.kind == "extra_forbidden"
     if not is_unknown and any(key[:length] in draft.unresolved for length in range(1, len(key) + 1)):
@@ -209,7 +206,7 @@ def _unknown_hint(draft: Draft, key: str, model: type[Backend]) -> str:
     return unknown_key_hint(key, model.model_fields)
 
 
-def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Fault) -> None:
+def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _KeyFault) -> None:
     """Reports an error of the whole table at the first of its keys that the table contains."""
     # A backend of another package may raise a ValueError, which names no keys.
     keys = fault.context.get("keys", tuple(draft.values[section]))
@@ -217,12 +214,12 @@ def _report_whole(draft: Draft, section: str, model: type[Backend], fault: _Faul
     if any((section, key) in draft.unresolved for key in named):
         return
     table = dotted(("stores", draft.name, section))
-    hint, wanted = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
+    hint, first_key = fault.context.get("hint"), fault.context.get("wanted") or next(iter(keys), None)
     if "keys" not in fault.context:
         named, hint = [], f"change the keys of [{table}]"
     elif hint is not None:
         hint = hint.replace("{table}", table)
-    elif wanted is not None:
-        hint = field_fix(wanted, model.model_fields[wanted])
+    elif first_key is not None:
+        hint = field_fix(first_key, model.model_fields[first_key])
     code = Code.CREDENTIALS if fault.context.get("credentials") else Code.FIELDS
     draft.report(code, fault.text, (section, *named[:1]), hint=hint)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from lakeconf.backends.backend import MetadataBackend, StorageBackend, StoreNames
 from lakeconf.backends.server import ServerAddress
 from lakeconf.config.codes import Code
-from lakeconf.config.file import Source
-from lakeconf.config.read_store import Reading
+from lakeconf.config.file import ConfigSource
+from lakeconf.config.read_store import StoreReading
 from lakeconf.config.resolve import Inheritance, secret_names
 from lakeconf.errors import Problem
 from lakeconf.sql import CreateSecret
@@ -32,7 +32,7 @@ Place: TypeAlias = tuple[Hashable, tuple[str, ...]]
 Catalog: TypeAlias = tuple[tuple[Hashable, ...], bool]
 
 
-def data_path_problems(source: Source, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
+def data_path_problems(source: ConfigSource, stores: Mapping[str, Store], names: Collection[str]) -> Iterator[Problem]:
     """Reports data paths that overlap that of another catalog, or differ from that of the same catalog."""
     pairs = [
         *((name, other, Code.SHARED_DATA_PATH) for name, other in shared_data_paths(stores)),
@@ -55,16 +55,21 @@ def shared_data_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
     for name, store in stores.items():
         if store.storage_backend is not None:
             at.setdefault(_place(store.storage_backend), {}).setdefault(catalogs[name], name)
-    found: dict[str, str] = {}
+    earlier_by_name: dict[str, str] = {}
     for (space, parts), names in at.items():
         outside = [at.get((space, parts[:depth]), {}) for depth in range(len(parts) + 1)]
         for catalog, name in names.items():
-            others = (other for group in outside for one, other in group.items() if not _same(catalog, one))
+            others = (
+                group_name
+                for group in outside
+                for group_catalog, group_name in group.items()
+                if not _same(catalog, group_catalog)
+            )
             other = next(others, None)
             if other is not None:
                 earlier, later = sorted((name, other), key=order.__getitem__)
-                found.setdefault(later, earlier)
-    yield from sorted(found.items(), key=lambda pair: order[pair[0]])
+                earlier_by_name.setdefault(later, earlier)
+    yield from sorted(earlier_by_name.items(), key=lambda pair: order[pair[0]])
 
 
 def _catalogs_with_two_paths(stores: Mapping[str, Store]) -> Iterator[tuple[str, str]]:
@@ -100,8 +105,8 @@ def _place(storage: StorageBackend) -> Place:
     return (storage.namespace, bucket.lower()), tuple(part for part in prefix.split("/") if part)
 
 
-def _same(one: Catalog, other: Catalog) -> bool:
-    (first, first_reads), (second, second_reads) = one, other
+def _same(left: Catalog, right: Catalog) -> bool:
+    (first, first_reads), (second, second_reads) = left, right
     # A replica has another host: it is the same catalog if database and schema are equal.
     replica = (first_reads or second_reads) and len(first) == len(second) == len(("server", "database", "schema"))
     return first == second or (replica and first[1:] == second[1:])
@@ -121,19 +126,19 @@ def _catalog(backend: MetadataBackend, shared: Mapping[str, ServerAddress]) -> t
 
 
 def shared_secrets(
-    stores: Inheritance, name: str, read: Callable[[str], Reading]
+    stores: Inheritance, name: str, read: Callable[[str], StoreReading]
 ) -> Iterator[tuple[CreateSecret, str]]:
     """Yields the secrets of a store that another store defines differently, with the name of that store."""
     for secret in read(name).secrets:
         for other in stores.stores:
             if other == name or not _may_name(stores, other, secret):
                 continue
-            same = [one for one in read(other).secrets if one.name.lower() == secret.name.lower()]
-            if any((one.type, one.options) != (secret.type, secret.options) for one in same):
+            same = [namesake for namesake in read(other).secrets if namesake.name.lower() == secret.name.lower()]
+            if any((namesake.type, namesake.options) != (secret.type, secret.options) for namesake in same):
                 yield secret, other
                 break
 
 
 def _may_name(stores: Inheritance, store: str, secret: CreateSecret) -> bool:
     names = secret_names(stores, store)
-    return any("$" in found or found.lower() == secret.name.lower() for found in names)
+    return any("$" in secret_name or secret_name.lower() == secret.name.lower() for secret_name in names)

@@ -56,10 +56,11 @@ class Code(Enum):
 
 def explanation(code: str) -> str:
     """Returns the Markdown page of a code."""
-    known = {one.code: one for one in Code}
-    found = known.get(code.upper())
-    if found is None:
+    by_text = {member.code: member for member in Code}
+    member = by_text.get(code.upper())
+    if member is None:
         raise LakeconfError(
-            f"unknown code {code!r}", hint=suggestion(code, known, f"use a code from {min(known)} to {max(known)}")
+            f"unknown code {code!r}",
+            hint=suggestion(code, by_text, f"use a code from {min(by_text)} to {max(by_text)}"),
         )
-    return resources.files("lakeconf.config").joinpath("explanations", f"{found.code}.md").read_text("utf-8")
+    return resources.files("lakeconf.config").joinpath("explanations", f"{member.code}.md").read_text("utf-8")

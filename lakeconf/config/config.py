@@ -13,8 +13,8 @@ from lakeconf.config.backend_tables import type_name
 from lakeconf.config.checks import data_path_problems, shared_secrets
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, ProcessVariables, expand
-from lakeconf.config.file import Source, Table, check_limits, find
-from lakeconf.config.read_store import Reading, in_order, read_store, structure_problems
+from lakeconf.config.file import ConfigSource, Table, check_limits, find
+from lakeconf.config.read_store import StoreReading, in_order, read_store, structure_problems
 from lakeconf.config.resolve import Inheritance, Outline, outline_of, secret_texts, secrets_of
 from lakeconf.config.resolve import Path as Key
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
@@ -62,8 +62,8 @@ def validate(source: Config | FilePath | Table | None = None, *stores: str) -> l
     except ConfigError as error:
         return list(error.problems)
     names = [config.known(name) for name in stores] or config.names
-    found = [problem for name in names for problem in config.reading(name).problems]
-    return in_order([*config.problems, *found, *config.checked(names)])
+    of_stores = [problem for name in names for problem in config.reading(name).problems]
+    return in_order([*config.problems, *of_stores, *config.checked(names)])
 
 
 def read(source: FilePath | Table | None, *, trusted: bool = True) -> Config:
@@ -75,7 +75,7 @@ def read(source: FilePath | Table | None, *, trusted: bool = True) -> Config:
     if not isinstance(source, Mapping):
         return Config(find(source, trusted=trusted), variables)
     check_limits(source)
-    return Config(Source(source), variables)
+    return Config(ConfigSource(source), variables)
 
 
 def _storage_of(path: str | None, name: str) -> StorageBackend | None:
@@ -98,13 +98,13 @@ class Config:
         problems: The problems outside the tables of the stores; `init()` raises them.
     """
 
-    def __init__(self, source: Source, environment: Environment | None) -> None:
+    def __init__(self, source: ConfigSource, environment: Environment | None) -> None:
         self._source = source
         self._environment = environment
         stores = source.data.get("stores")
         self._tables: Table = stores if isinstance(stores, Mapping) else {}
-        self._readings: dict[str, Reading] = {}
-        self._read_before: dict[str, Reading] = {}
+        self._readings: dict[str, StoreReading] = {}
+        self._read_before: dict[str, StoreReading] = {}
         self.inheritance = Inheritance(source, self._tables)
         self.path: Path | None = source.path
         self.names = tuple(self._tables)
@@ -129,15 +129,15 @@ class Config:
         Raises:
             ConfigError: `default_store` references an unset variable or does not name a store.
         """
-        given = self._source.data.get("default_store")
-        if given is None:
+        default = self._source.data.get("default_store")
+        if default is None:
             return next(iter(self._tables)) if len(self._tables) == 1 else None
         key = ("default_store",)
-        if not isinstance(given, str):
-            message = f"must be a string, not {type_name(given)}"
+        if not isinstance(default, str):
+            message = f"must be a string, not {type_name(default)}"
             hint = "write the name of a store in quotes"
             raise ConfigError([self._source.problem(Code.WRONG_TYPE, message, hint=hint, key=key)])
-        expansion = expand(given, self._environment or {})
+        expansion = expand(default, self._environment or {})
         if self._environment is None and expansion.variables:
             return None
         if expansion.faults:
@@ -145,7 +145,7 @@ class Config:
             raise ConfigError([problem(f.code, f.message, hint=f.hint, key=key) for f in expansion.faults])
         if self._tables and expansion.text not in self._tables:
             # The value of a variable is neither shown nor used for a suggestion: the file may be untrusted.
-            raise ConfigError([self._unknown_store(given, key)])
+            raise ConfigError([self._unknown_store(default, key)])
         return expansion.text
 
     @property
@@ -165,8 +165,8 @@ class Config:
     @property
     def pipeline(self) -> Table:
         """The table `[pipeline]` as written in the file; empty if it is missing."""
-        found = self._source.data.get("pipeline")
-        return found if isinstance(found, Mapping) else {}
+        table = self._source.data.get("pipeline")
+        return table if isinstance(table, Mapping) else {}
 
     def problem(self, code: Code, message: str, key: Key, *, hint: str | None = None) -> Problem:
         """Creates a problem with the position of a key."""
@@ -202,7 +202,7 @@ class Config:
             raise ConfigError([self._unknown_store(name)])
         return name
 
-    def reading(self, name: str) -> Reading:
+    def reading(self, name: str) -> StoreReading:
         """Returns the values and the problems of the table of a store that exists."""
         if name not in self._readings:
             reading = self._read(name)
@@ -226,16 +226,16 @@ class Config:
             default = None
         secrets = self.secrets
         outlines = (outline_of(self.inheritance, name, is_default=name == default) for name in self.names)
-        return [Outline._make(hidden(tuple(one), secrets)) for one in outlines]
+        return [Outline._make(hidden(tuple(outline), secrets)) for outline in outlines]
 
-    def _read(self, name: str) -> Reading:
-        known = self._read_before.get(name)
+    def _read(self, name: str) -> StoreReading:
+        cached = self._read_before.get(name)
         environment = self._environment or {}
-        if known is None or any(environment.get(variable) != value for variable, value in known.variables.items()):
-            known = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
-        return known
+        if cached is None or any(environment.get(variable) != value for variable, value in cached.variables.items()):
+            cached = self._read_before[name] = read_store(self.inheritance, name, self._environment, self.secrets)
+        return cached
 
-    def _shared_secrets(self, name: str, reading: Reading) -> Iterator[Problem]:
+    def _shared_secrets(self, name: str, reading: StoreReading) -> Iterator[Problem]:
         for secret, other in shared_secrets(self.inheritance, name, self._read):
             path = ((secret.key or "").rpartition(".")[2], "secret_name")
             origin = reading.origins.get(path)
@@ -256,9 +256,9 @@ class Config:
 
     def _structure(self) -> Iterator[Problem]:
         yield from structure_problems(self._source)
-        given = self._source.data.get("default_store")
+        default = self._source.data.get("default_store")
         # Resolve its variables on access only: they may be unset if the default store is not used.
-        if given is not None and not (isinstance(given, str) and "$" in given):
+        if default is not None and not (isinstance(default, str) and "$" in default):
             yield from self._default_store_problems()
 
     def _default_store_problems(self) -> tuple[Problem, ...]:
@@ -275,5 +275,5 @@ class Config:
         return self._source.problem(Code.UNKNOWN_STORE, message, hint=hint, key=key)
 
 
-def _unpickled(source: Source) -> Config:
+def _unpickled(source: ConfigSource) -> Config:
     return Config(source, ProcessVariables())

@@ -10,6 +10,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from lakeconf.config.codes import Code
 from lakeconf.secret import FromVariable
 
+Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
+_TOKEN = re.compile(
+    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
+    re.ASCII,
+)
+_FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
+
 
 class ProcessVariables:
     """The variables of this process: not a mapping, because tools that report errors show the items of one."""
@@ -21,12 +28,6 @@ class ProcessVariables:
 
 # Environment variables by name.
 Environment: TypeAlias = Mapping[str, str] | ProcessVariables
-Kind: TypeAlias = Literal["literal", "variable", "default", "mixed"]
-_TOKEN = re.compile(
-    r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:[-?])(?P<word>[^{}]*))?\}|(?P<malformed>\{))",
-    re.ASCII,
-)
-_FORMS = "use ${NAME}, ${NAME:-default} or ${NAME:?message}; write $${ for a literal ${"
 
 
 class Fault(NamedTuple):
@@ -56,7 +57,7 @@ def expand(text: str, environment: Environment) -> Expansion:
     """Resolves the variables in a value."""
     matches = list(_TOKEN.finditer(text))
     resolved = [_resolve(match, environment) for match in matches]
-    faults = [one for one in resolved if isinstance(one, Fault)]
+    faults = [part for part in resolved if isinstance(part, Fault)]
     following = iter(resolved)
     value = _TOKEN.sub(lambda _: str(next(following)), text) if not faults else ""
     # If a reference is malformed, the other faults are misleading.
@@ -65,12 +66,12 @@ def expand(text: str, environment: Environment) -> Expansion:
     variables = tuple(match["name"] for match in matches if match["name"])
     if not variables:
         return Expansion(value, faults=tuple(faults))
-    found = (variables, tuple(faults), _has_literal(text))
+    details = (variables, tuple(faults), _has_literal(text))
     if len(matches) > 1 or matches[0].span() != (0, len(text)):
-        return Expansion(value, "mixed", *found)
+        return Expansion(value, "mixed", *details)
     if matches[0]["operator"] == ":-":
-        return Expansion(value, "variable" if environment.get(variables[0]) else "default", *found)
-    return Expansion(FromVariable(value, variables[0]), "variable", *found)
+        return Expansion(value, "variable" if environment.get(variables[0]) else "default", *details)
+    return Expansion(FromVariable(value, variables[0]), "variable", *details)
 
 
 def _has_literal(text: str) -> bool:

@@ -35,7 +35,7 @@ _FORM = 'write key = "text" on a line of its own, with a string in quotes (https
 
 
 @dataclass(frozen=True)
-class Source:
+class ConfigSource:
     """A configuration as written in its file."""
 
     data: Table = field(repr=False)  # its content, without inheritance or variables resolved
@@ -75,7 +75,7 @@ def path_of(path: object) -> Path:
     raise failure(Code.UNREADABLE, f"{path!r} is not a path", hint="pass the path as a string")
 
 
-def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> Source:
+def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> ConfigSource:
     """Finds and reads the configuration."""
     if source is not None:
         return _explicit(path_of(source), "", trusted=trusted)
@@ -86,31 +86,31 @@ def find(source: str | os.PathLike[str] | None, *, trusted: bool) -> Source:
     root = repository_of(here) or here
     folders = [folder for folder in (here, *here.parents) if folder.is_relative_to(root)]
     for folder in folders:
-        found = _in_folder(folder, trusted=trusted)
-        if found is not None:
-            return found
+        in_folder = _in_folder(folder, trusted=trusted)
+        if in_folder is not None:
+            return in_folder
     raise _not_found(", ".join(map(str, folders)))
 
 
-def _explicit(path: Path, why: str, *, trusted: bool) -> Source:
+def _explicit(path: Path, why: str, *, trusted: bool) -> ConfigSource:
     path = Path(os.path.abspath(path.expanduser()))
     if path.is_dir():
-        found = _in_folder(path, trusted=trusted)
-        if found is None:
+        source = _in_folder(path, trusted=trusted)
+        if source is None:
             raise _not_found(f"{path}{why}")
-        return found
+        return source
     if not path.exists():
         raise failure(Code.NO_CONFIGURATION, f"file not found{why}", path, hint="check the path")
     text = _text(path, trusted=trusted)
     data = _parsed(path, text)
-    return _pyproject(path, text, data) if path.name == PYPROJECT else Source(data, path, text)
+    return _pyproject(path, text, data) if path.name == PYPROJECT else ConfigSource(data, path, text)
 
 
-def _in_folder(folder: Path, *, trusted: bool) -> Source | None:
+def _in_folder(folder: Path, *, trusted: bool) -> ConfigSource | None:
     path = folder / FILE_NAME
     if path.is_file():
         text = _text(path, trusted=trusted)
-        return Source(_parsed(path, text), path, text)
+        return ConfigSource(_parsed(path, text), path, text)
     path = folder / PYPROJECT
     # Do not parse a pyproject.toml that does not mention lakeconf: it may be long or invalid.
     if path.is_file() and "lakeconf" in (text := _text(path, trusted=trusted)):
@@ -120,7 +120,7 @@ def _in_folder(folder: Path, *, trusted: bool) -> Source | None:
     return None
 
 
-def _pyproject(path: Path, text: str, data: Table) -> Source:
+def _pyproject(path: Path, text: str, data: Table) -> ConfigSource:
     own = data.get("tool", {}).get("lakeconf")
     if not isinstance(own, Mapping):
         raise failure(
@@ -129,12 +129,12 @@ def _pyproject(path: Path, text: str, data: Table) -> Source:
             path,
             hint="write [tool.lakeconf.stores.dev.metadata_backend] …, or declare the stores in lakeconf.toml",
         )
-    return Source(own, path, text, ("tool", "lakeconf"))
+    return ConfigSource(own, path, text, ("tool", "lakeconf"))
 
 
 def repository_of(folder: Path) -> Path | None:
     """The root of the git repository that contains a folder; None if there is none."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
 
 
 def _text(path: Path, *, trusted: bool) -> str:

@@ -14,7 +14,7 @@ from lakeconf.backends.store_options import COMMITTERS, OPTIONS, RESERVED_NAMES,
 from lakeconf.config.backend_tables import build_backend, type_name, typed, unknown_key_hint
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment
-from lakeconf.config.file import Source
+from lakeconf.config.file import ConfigSource
 from lakeconf.config.resolve import STORE_KEYS, Draft, Inheritance, Origin, Path, value_at
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, LakeconfError, Problem
@@ -26,9 +26,16 @@ BackendOrNone = TypeVar("BackendOrNone", MetadataBackend, StorageBackend | None)
 ALIAS = r"[a-z_][a-z0-9_]*"
 _KINDS = {"key": Code.UNKNOWN_KEY, "type": Code.WRONG_TYPE, "value": Code.WRONG_VALUE}
 _TABLES = {"attach_options": "{ read_only = true }", "maintenance": '{ deadline = "30m" }'}
+# The tables at the top, each with what to write below it.
+_TOP_TABLES = {
+    "pipeline": 'write [pipeline] and add python = ["models.py"] below it',
+    "stores": 'write [stores.dev.metadata_backend] and add type = "sqlite" below it',
+}
+TOP_KEYS = ("default_store", *_TOP_TABLES)
+STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-class Reading(NamedTuple):
+class StoreReading(NamedTuple):
     """The result of reading a store."""
 
     store: Store | None  # the store; None if it has problems
@@ -45,7 +52,7 @@ class Reading(NamedTuple):
     secrets: tuple[CreateSecret, ...] = ()  # the secrets that the store creates in DuckDB
 
     def __repr__(self) -> str:
-        return f"Reading({self.store!r}, {self.problems})"
+        return f"StoreReading({self.store!r}, {self.problems})"
 
     def value(self, path: Path) -> Any:
         """The value of a key, at any depth; None if it is not set."""
@@ -54,12 +61,12 @@ class Reading(NamedTuple):
 
 def read_store(
     stores: Inheritance, name: str, environment: Environment | None, secrets: Sequence[Secret] = ()
-) -> Reading:
+) -> StoreReading:
     """Reads a store."""
     try:
         draft = Draft(stores, name, environment, secrets)
     except ConfigError as error:
-        return Reading(None, error.problems)
+        return StoreReading(None, error.problems)
     for key in draft.values:
         if key not in STORE_KEYS:
             draft.report(Code.UNKNOWN_KEY, "unknown key", (key,), hint=unknown_key_hint(key, STORE_KEYS))
@@ -77,18 +84,22 @@ def read_store(
         store = _composed(draft, metadata, storage, about)
     problems = tuple(in_order(draft.problems))
     # Without the environment, a store with variables has only placeholder values.
-    known = all(is_secret(path) or path[-1] in ("user", "key_id") for path in draft.unresolved)
-    located = store if known and not problems else None
+    is_known = all(is_secret(path) or path[-1] in ("user", "key_id") for path in draft.unresolved)
+    located = store if is_known and not problems else None
     whole, unknown = None if draft.unresolved else located, frozenset(draft.unresolved)
-    made = () if whole is None else tuple(one for one in whole.statements if isinstance(one, CreateSecret))
-    return Reading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, made)
+    created = (
+        ()
+        if whole is None
+        else tuple(statement for statement in whole.statements if isinstance(statement, CreateSecret))
+    )
+    return StoreReading(whole, problems, draft.values, draft.origins, draft.looked_up, unknown, located, created)
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Sorts problems by position and removes duplicates; problems without a position come first."""
     once: dict[tuple[object, ...], Problem] = {}
-    for found in problems:
-        once.setdefault((found.code, found.line, found.column, found.key, found.message), found)
+    for problem in problems:
+        once.setdefault((problem.code, problem.line, problem.column, problem.key, problem.message), problem)
     return sorted(once.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
@@ -124,10 +135,10 @@ def allowed_name(name: str) -> str:
 
 
 def _committer(draft: Draft) -> str:
-    given = _text(draft, "committer")
-    if given in COMMITTERS:
-        return given
-    if given is not None:
+    committer = _text(draft, "committer")
+    if committer in COMMITTERS:
+        return committer
+    if committer is not None:
         hint = f"use one of: {', '.join(COMMITTERS)}"
         draft.report(Code.WRONG_VALUE, "unknown committer", ("committer",), hint=hint)
     return COMMITTERS[0]
@@ -135,13 +146,13 @@ def _committer(draft: Draft) -> str:
 
 def _options(draft: Draft, table: str) -> dict[str, Any]:
     """The valid options of a table."""
-    given = draft.values.get(table, {})
-    if not isinstance(given, dict):
-        message = f"must be a table, not {type_name(given)}"
+    options = draft.values.get(table, {})
+    if not isinstance(options, dict):
+        message = f"must be a table, not {type_name(options)}"
         draft.report(Code.WRONG_TYPE, message, (table,), hint=f"write {_TABLES[table]}")
         return {}
     checked: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in options.items():
         key, option = (table, name), OPTIONS[table].get(name)
         if key in draft.unresolved and option is not None:
             continue
@@ -199,16 +210,7 @@ def _composed(
     return store
 
 
-# The tables at the top, each with what to write below it.
-_TOP_TABLES = {
-    "pipeline": 'write [pipeline] and add python = ["models.py"] below it',
-    "stores": 'write [stores.dev.metadata_backend] and add type = "sqlite" below it',
-}
-TOP_KEYS = ("default_store", *_TOP_TABLES)
-STORE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-
-
-def structure_problems(source: Source) -> Iterator[Problem]:
+def structure_problems(source: ConfigSource) -> Iterator[Problem]:
     """Reports unknown keys, tables of the wrong type, and invalid store names."""
     problem, data = source.problem, source.data
     for key in data:

@@ -11,7 +11,7 @@ from lakeconf.backends.registry import UnknownTypeError, metadata_backend
 from lakeconf.backends.secrecy import is_secret
 from lakeconf.config.codes import Code
 from lakeconf.config.environment import Environment, Kind, expand
-from lakeconf.config.file import Source, Table
+from lakeconf.config.file import ConfigSource, Table
 from lakeconf.config.toml_text import dotted
 from lakeconf.errors import ConfigError, Problem, listed, suggestion
 from lakeconf.secret import Secret, masked
@@ -19,6 +19,9 @@ from lakeconf.secret import Secret, masked
 BACKENDS = ("metadata_backend", "storage_backend")
 STORE_KEYS = (*BACKENDS, "alias", "attach_options", "maintenance", "committer", "extends")
 Path: TypeAlias = "tuple[str, ...]"
+# Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
+_PLACEHOLDER = "unresolved"
+_SHORTEST_VALUE = 4
 
 
 class Merged(NamedTuple):
@@ -45,7 +48,7 @@ class Inheritance:
     because the keys of another type have other meanings.
     """
 
-    def __init__(self, source: Source, stores: Table) -> None:
+    def __init__(self, source: ConfigSource, stores: Table) -> None:
         self.source = source
         self.stores = stores
         self._merged: dict[str, Merged] = {}
@@ -72,7 +75,7 @@ class Inheritance:
         return self._merged[name]
 
 
-def _parent(source: Source, stores: Table, chain: Collection[str], name: str) -> str | None:
+def _parent(source: ConfigSource, stores: Table, chain: Collection[str], name: str) -> str | None:
     asked = next(iter(chain))
     key = ("stores", name, "extends")
     table = stores[name]
@@ -100,10 +103,10 @@ def _parent(source: Source, stores: Table, chain: Collection[str], name: str) ->
     raise ConfigError([source.problem(code, message, hint=hint, key=key, store=asked)])
 
 
-def _circle(source: Source, stores: Table, members: list[str]) -> NoReturn:
+def _circle(source: ConfigSource, stores: Table, members: list[str]) -> NoReturn:
     # Each store in a cycle finds the same cycle: report it once, at the first of them in the file.
-    known = set(members)
-    first = next(name for name in stores if name in known)
+    in_circle = set(members)
+    first = next(name for name in stores if name in in_circle)
     start = members.index(first)
     circle = " -> ".join([*members[start:], *members[:start], first])
     hint = "remove extends from one of these stores"
@@ -126,11 +129,6 @@ def _merged(parent: Table, child: Table) -> Table:
             own = own if key in BACKENDS and is_other else _merged(above, own)
         values[key] = own
     return values
-
-
-# Replaces a value that cannot be resolved, so that the rest of its table can still be checked.
-_PLACEHOLDER = "unresolved"
-_SHORTEST_VALUE = 4
 
 
 class Origin(NamedTuple):
@@ -223,8 +221,8 @@ class Draft:
         for variable in expansion.variables:
             self.looked_up[variable] = self._environment.get(variable)
         if expansion.kind != "literal":
-            found = (expansion.kind, expansion.variables[0], expansion.has_literal)
-            self.origins[key] = Origin(self.origins[key].place, *found)
+            details = (expansion.kind, expansion.variables[0], expansion.has_literal)
+            self.origins[key] = Origin(self.origins[key].place, *details)
         for fault in expansion.faults:
             if not (self._is_untrusted and fault.code is Code.UNSET_VARIABLE):
                 self.report(fault.code, fault.message, key, hint=fault.hint)
@@ -240,14 +238,14 @@ def secret_texts(stores: Table) -> tuple[str, ...]:
 
 def secrets_of(texts: Iterable[str], environment: Environment) -> tuple[Secret, ...]:
     """Returns the secrets in values, and the value of every variable that a secret contains."""
-    found: dict[Secret, None] = {}
+    secrets: dict[Secret, None] = {}
     for text in texts:
         expansion = expand(text, environment)
         values = [(name, environment.get(name)) for name in expansion.variables]
-        found.update({Secret(value, variable=name): None for name, value in values if value})
+        secrets.update({Secret(value, variable=name): None for name, value in values if value})
         if expansion.text and not expansion.faults:
-            found.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
-    return tuple(found)
+            secrets.setdefault(Secret(expansion.text, variable=getattr(expansion.text, "variable", None)))
+    return tuple(secrets)
 
 
 def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
@@ -267,7 +265,7 @@ def _secret_texts(value: Any, path: Path = ()) -> Iterator[str]:
 class Outline(NamedTuple):
     """Summary of a store; variables are not resolved, and nothing is validated."""
 
-    name: str  # the store's name
+    name: str
     is_default: bool  # True for the default store
     metadata_backend: str | None = None  # the type of its metadata backend; None if it is missing or invalid
     storage_backend: str | None = None  # the type of its storage backend; None if it has none
@@ -306,5 +304,5 @@ def secret_names(stores: Inheritance, name: str) -> tuple[str, ...]:
         values = stores.merged(name).values
     except ConfigError:
         return ()
-    found = (_text_at(values, (section, "secret_name")) for section in BACKENDS)
-    return tuple(secret for secret in found if secret is not None)
+    names = (_text_at(values, (section, "secret_name")) for section in BACKENDS)
+    return tuple(secret for secret in names if secret is not None)

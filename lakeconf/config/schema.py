@@ -47,7 +47,7 @@ def json_schema(models: Mapping[str, Any] | None = None) -> dict[str, Any]:
             "examples": [{"read_only": True}],
         },
         "maintenance": _options("maintenance", "Limits of maintenance that sets none of its own.")
-        | {"examples": [{name: one.example for name, one in OPTIONS["maintenance"].items()}]},
+        | {"examples": [{name: option.example for name, option in OPTIONS["maintenance"].items()}]},
         **(models or {"models": {"type": "object"}, "unit_test": {"type": "object"}}),
     }
     types = {"metadata_backend": metadata_types(), "storage_backend": storage_types()}
@@ -152,9 +152,12 @@ def _partial(section: str, types: tuple[str, ...], definitions: Mapping[str, Any
     models = {name: {**definitions[f"{section}.{name}"], "required": []} for name in types}
     schema = _by_type(section, types, models)
     keys = sorted({key for model in models.values() for key in model["properties"]})
-    known: dict[str, Any] = {"propertyNames": {"enum": keys}}
-    inherited = {"if": {"type": "object", "not": {"required": ["type"]}}, "then": known}
-    fits = {"if": {"type": "object", "not": {"required": ["type"]}, **known}, "then": {"anyOf": list(models.values())}}
+    any_key: dict[str, Any] = {"propertyNames": {"enum": keys}}
+    inherited = {"if": {"type": "object", "not": {"required": ["type"]}}, "then": any_key}
+    fits = {
+        "if": {"type": "object", "not": {"required": ["type"]}, **any_key},
+        "then": {"anyOf": list(models.values())},
+    }
     return {**schema, "allOf": [*schema["allOf"], inherited, fits]}
 
 
@@ -171,17 +174,19 @@ def for_toml(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _property(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Adapts a field's schema, and allows variables if the field is not a string."""
-    found = for_toml(schema)
-    described = {key: found.pop(key) for key in ("description", "examples") if key in found}
-    choices = found.get("anyOf", [found])
+    adapted = for_toml(schema)
+    described = {key: adapted.pop(key) for key in ("description", "examples") if key in adapted}
+    choices = adapted.get("anyOf", [adapted])
     if any(choice.get("type") == "string" and "enum" not in choice for choice in choices):
-        return found | described
+        return adapted | described
     return {"anyOf": [*choices, _VARIABLE]} | described
 
 
 def _options(table: str, description: str) -> dict[str, Any]:
     properties = {
-        name: _property({"type": _JSON_TYPES[one.kind], "description": one.description, "examples": [one.example]})
-        for name, one in OPTIONS[table].items()
+        name: _property(
+            {"type": _JSON_TYPES[option.kind], "description": option.description, "examples": [option.example]}
+        )
+        for name, option in OPTIONS[table].items()
     }
     return {"type": "object", "description": description, "properties": properties, "additionalProperties": False}

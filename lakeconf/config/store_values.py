@@ -24,14 +24,16 @@ class StoreValue(NamedTuple):
 def store_values(config: Config, name: str) -> list[StoreValue]:
     """The values of a store without problems: nothing masks the value of a misspelt key. Then the keys not set."""
     store, reading = config.get_store(name), config.reading(name)
-    found = [
+    values = [
         StoreValue(".".join(path), _text(path, value, store.secrets), _origin(config, name, origin))
         for path, origin in reading.origins.items()
         if not isinstance(value := reading.value(path), Mapping)
     ]
-    known = tuple(".".join((*path, "")) for path in reading.origins)
-    unset = [one for one in _possible(store) if not any(key.startswith(f"{one[0]}.") for key in known)]
-    return found + [StoreValue(key, default, "not set") for key, default in unset]
+    prefixes = tuple(".".join((*path, "")) for path in reading.origins)
+    unset = [
+        possible for possible in _possible(store) if not any(key.startswith(f"{possible[0]}.") for key in prefixes)
+    ]
+    return values + [StoreValue(key, default, "not set") for key, default in unset]
 
 
 def _possible(store: Store) -> Iterator[tuple[str, str]]:
@@ -48,16 +50,16 @@ def _possible(store: Store) -> Iterator[tuple[str, str]]:
             yield name, ""
 
 
-def _origin(config: Config, store: str, found: Origin) -> str:
-    problem = config.place(found.place)
+def _origin(config: Config, store: str, origin: Origin) -> str:
+    problem = config.place(origin.place)
     place = "the configuration" if problem.file is None else f"{problem.file.name}:{problem.line}"
     words = {
         "literal": place,
-        "variable": f"the variable {found.variable}, named in {place}",
-        "default": f"the default in {place}, because the variable {found.variable} is not set",
-        "mixed": f"{place}, with the variable {found.variable}",
-    }[found.kind]
-    parent = found.place[1]
+        "variable": f"the variable {origin.variable}, named in {place}",
+        "default": f"the default in {place}, because the variable {origin.variable} is not set",
+        "mixed": f"{place}, with the variable {origin.variable}",
+    }[origin.kind]
+    parent = origin.place[1]
     return words if parent == store else f"{words}, inherited from stores.{parent}"
 
 

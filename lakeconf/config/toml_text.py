@@ -20,6 +20,11 @@ _BETWEEN = r"(?:[ \t\r\n]|#[^\n]*)*"
 _KEY_PART = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+'
 _TEXT = r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')" + r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'"
 _BARE_VALUE = r"[^,\]}#\r\n]+"
+_WIDTH, _BEHIND = 80, 24
+# Characters read on each side of the column: a hostile file may be one long line with many problems.
+_AROUND = 200
+_HIDDEN = "…"
+_BARE_KEY = r"[A-Za-z0-9_-]+"
 
 
 class _Scanner:
@@ -108,9 +113,9 @@ class _Scanner:
         self.hidden += [(*comment.span(), "") for comment in comments]
 
     def _take(self, character: str) -> bool:
-        found = self.text.startswith(character, self.at)
-        self.at += found
-        return found
+        matches = self.text.startswith(character, self.at)
+        self.at += matches
+        return matches
 
     def _skip(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern, re.DOTALL).match(self.text, self.at)
@@ -125,12 +130,6 @@ def _decoded(part: str) -> str:
         return part[1:-1]
     # tomllib decodes the escapes.
     return next(iter(tomllib.loads(f"{part} = 0"))) if part[0] == '"' else part
-
-
-_WIDTH, _BEHIND = 80, 24
-# Characters read on each side of the column: a hostile file may be one long line with many problems.
-_AROUND = 200
-_HIDDEN = "…"
 
 
 class TomlText:
@@ -183,15 +182,12 @@ def drawn(line: int, before: str, after: str) -> str:
 def _one_column_each(text: str) -> str:
     """Escapes the characters that control a terminal or are not one column wide."""
     plain = escaped(text.replace("\t", " ").replace("\r", " "))
-    return "".join(one if _is_one_column(one) else f"\\u{ord(one):04x}" for one in plain)
+    return "".join(character if _is_one_column(character) else f"\\u{ord(character):04x}" for character in plain)
 
 
 def _is_one_column(character: str) -> bool:
     is_wide = unicodedata.east_asian_width(character) in ("W", "F")
     return character.isprintable() and not is_wide and unicodedata.category(character) not in ("Mn", "Me")
-
-
-_BARE_KEY = r"[A-Za-z0-9_-]+"
 
 
 def dotted(key: Key) -> str:

@@ -11,7 +11,7 @@ from lakeconf.backends.server import is_loopback
 from lakeconf.config.codes import Code
 from lakeconf.config.config import Config, init
 from lakeconf.config.file import Table
-from lakeconf.config.read_store import Reading
+from lakeconf.config.read_store import StoreReading
 from lakeconf.config.resolve import value_at
 from lakeconf.errors import ConfigError, Problem
 from lakeconf.secret import masked
@@ -25,21 +25,23 @@ def warnings(source: Config | str | os.PathLike[str] | Table | None = None, *sto
             return []
     except ConfigError:
         return []
-    found = list(_of_config(config))
+    problems = list(_of_config(config))
     for name in stores or config.names:
         reading = config.reading(name)
-        found += [
+        problems += [
             *_literal_secrets(config, name, reading),
             *_without_tls(config, reading),
             *_catalog_without_tls(config, name, reading),
         ]
-        found += _bare_dollars(config, name)
+        problems += _bare_dollars(config, name)
     # The secret of an unresolved `$NAME` is a variable with a typing error: one problem, not two.
-    dollars = {one.key for one in found if one.code == Code.BARE_DOLLAR.code}
+    dollars = {problem.key for problem in problems if problem.code == Code.BARE_DOLLAR.code}
     unique = {
-        (one.code, one.key): one for one in found if one.code != Code.LITERAL_SECRET.code or one.key not in dollars
+        (problem.code, problem.key): problem
+        for problem in problems
+        if problem.code != Code.LITERAL_SECRET.code or problem.key not in dollars
     }
-    return sorted(unique.values(), key=lambda one: (one.line or 0, one.column or 0))
+    return sorted(unique.values(), key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
 def _of_config(config: Config) -> Iterator[Problem]:
@@ -52,7 +54,7 @@ def _of_config(config: Config) -> Iterator[Problem]:
         yield config.problem(Code.WITHOUT_DEFAULT, "several stores are declared, but no default_store", (), hint=hint)
 
 
-def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+def _literal_secrets(config: Config, store: str, reading: StoreReading) -> Iterator[Problem]:
     for path, origin in reading.origins.items():
         key = path[-1] if path else None
         value = reading.value(path)
@@ -65,7 +67,7 @@ def _literal_secrets(config: Config, store: str, reading: Reading) -> Iterator[P
             yield config.problem(Code.LITERAL_SECRET, f"the file contains {part}", origin.place, hint=hint)
 
 
-def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
+def _without_tls(config: Config, reading: StoreReading) -> Iterator[Problem]:
     backend = reading.values.get("storage_backend")
     if not isinstance(backend, Mapping) or str(backend.get("use_ssl")).lower() not in ("false", "0"):
         return
@@ -74,19 +76,19 @@ def _without_tls(config: Config, reading: Reading) -> Iterator[Problem]:
         place = reading.origins["storage_backend", "use_ssl"].place
         origin = reading.origins.get(("storage_backend", "endpoint"))
         # Do not show the value of a variable: the file may be untrusted.
-        known = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
-        message = f"credentials and data go to {known or 'the storage server'} without TLS"
+        shown = endpoint if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+        message = f"credentials and data go to {shown or 'the storage server'} without TLS"
         yield config.problem(Code.WITHOUT_TLS, message, place, hint="remove use_ssl, or use a server on this machine")
 
 
-def _catalog_without_tls(config: Config, store: str, reading: Reading) -> Iterator[Problem]:
+def _catalog_without_tls(config: Config, store: str, reading: StoreReading) -> Iterator[Problem]:
     """Warns if connections to the catalog's server may lack TLS."""
     server = None if reading.store is None else reading.store.metadata_backend.server()
     if server is None or server.address is None or server.tls_hint is None:
         return
     origin = reading.origins.get(("metadata_backend", "host"))
-    known = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
-    message = f"nothing verifies that the server is {masked(known, config.secrets)}, which gets the password"
+    shown = server.address.host if origin is None or origin.variable is None else f"${{{origin.variable}}}"
+    message = f"nothing verifies that the server is {masked(shown, config.secrets)}, which gets the password"
     place = ("stores", store, "metadata_backend") if origin is None else origin.place
     yield config.problem(Code.CATALOG_WITHOUT_TLS, message, place, hint=server.tls_hint)
 

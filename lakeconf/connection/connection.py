@@ -1,4 +1,4 @@
-"""Sets the search path of DuckDB connections, unless they have it."""
+"""Connections to DuckDB: they run statements, load extensions, and raise errors of lakeconf."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     import duckdb
     import narwhals as nw
     import pyarrow
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "lock_configuration": "true",
+}
 
 
 class SearchPaths:
@@ -55,8 +63,8 @@ def _shown(native: duckdb.DuckDBPyConnection) -> object:
 
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
     """Returns the statement that makes a database the default, but resolves functions in DuckDB first."""
-    found = dict.fromkeys(["main", *schemas])
-    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in found)]
+    names = dict.fromkeys(["main", *schemas])
+    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in names)]
     return f"SET search_path = {literal(','.join(path))}"
 
 
@@ -110,9 +118,9 @@ class Connection:
     def records(self, sql: str, parameters: Sequence[object] | None = None) -> list[dict[str, Any]]:
         """Runs SQL and returns each row as a mapping of column names to values."""
         with self.errors():
-            found = self._read(sql, parameters)
-            names = [name for name, *_ in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            result = self._read(sql, parameters)
+            names = [name for name, *_ in result.description]
+            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
     def _read(self, sql: str, parameters: Sequence[object] | None) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -186,8 +194,8 @@ class Connection:
         import duckdb
 
         try:
-            one = self.native.from_query("SELECT 1 AS one LIMIT 0")
-            one.join(relation.limit(0).set_alias("theirs"), "true")
+            probe = self.native.from_query("SELECT 1 AS one LIMIT 0")
+            probe.join(relation.limit(0).set_alias("theirs"), "true")
         except duckdb.Error:
             return False
         return True
@@ -262,8 +270,8 @@ def _roll_back(native: duckdb.DuckDBPyConnection) -> None:
 
 def schemas_of(connection: Connection, database: str) -> list[str]:
     """Returns the sorted schemas of an attached database."""
-    found = connection.rows("SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [database])
-    return sorted(schema for (schema,) in found)
+    rows = connection.rows("SELECT schema_name FROM duckdb_schemas() WHERE database_name = ?", [database])
+    return sorted(schema for (schema,) in rows)
 
 
 def connect(secrets: Iterable[Secret] = ()) -> Connection:
@@ -290,8 +298,8 @@ def fetched(frame: nw.LazyFrame[Any], secrets: Iterable[Secret]) -> list[tuple[A
 def load_extension(connection: Connection, name: str) -> None:
     """Loads an extension from its installed wheel, or without a wheel from DuckDB's extension server."""
     if not connection.extensions:  # DuckDB looks for installed extensions in files each time
-        found = connection.rows("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
-        connection.extensions.update(str(loaded) for (loaded,) in found)
+        rows = connection.rows("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
+        connection.extensions.update(str(loaded) for (loaded,) in rows)
     if name in connection.extensions:
         return
     try:
@@ -360,8 +368,8 @@ class SharedConnection(Connection):
         """Closes the connection and the cursors of all threads, from any thread."""
         self._is_closed = True
         with self._adding:
-            found = list(self._all)
-        for native in found:
+            natives = list(self._all)
+        for native in natives:
             _roll_back(native)
         self._native.close()
 
@@ -391,15 +399,6 @@ def remove_files(connection: Connection, paths: Sequence[str]) -> None:
             cursor.rows(f"CALL ducklake_cleanup_old_files('{scratch}', cleanup_all => true)")
         finally:
             cursor.execute(f"DETACH DATABASE IF EXISTS {scratch}")
-
-
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "lock_configuration": "true",
-}
 
 
 @contextlib.contextmanager

@@ -179,6 +179,9 @@ _WITHOUT_VALUES = re.compile(
     r"|(server closed the connection|SSL (error|connection)|could not (connect|receive data|send data)"
     r"|terminating connection|no connection to the server|connection to server)[^\n\"]*)"
 )
+# DuckDB proposes options of its reader, and shows all its settings.
+_CSV = re.compile(r"(?s)\A(?P<what>[A-Z][A-Za-z ]+: CSV Error on Line.*?)\n\s*\n.*?\n\s*file = (?P<file>[^\n]*)")
+_POSITION = "lakeconf_position"
 
 
 @contextlib.contextmanager
@@ -244,7 +247,7 @@ def _without_statement(text: str) -> str:
         reason = _WITHOUT_VALUES.match(text.rpartition('": ')[2])
         # If a connection breaks while another statement waits, the next error has no reason.
         shown = f'…": {reason[0]}' if reason else f'…": {_NO_ANSWER}' if text.endswith('": ') else '…"'
-        return re.sub(r"(Failed to [a-z ]*query \").*", lambda found: found[1] + shown, text, flags=re.DOTALL)
+        return re.sub(r"(Failed to [a-z ]*query \").*", lambda match: match[1] + shown, text, flags=re.DOTALL)
     cut = re.sub(r"\nLINE \d+: [^\n]*(\n *\^)?", "", cut)
     return re.sub(r"\nDETAIL: [^\n]*", "", cut)
 
@@ -278,8 +281,8 @@ def _of_server(text: str) -> str | None:
 
 def refused_value(text: str) -> SchemaError | None:
     """The error for a value that a cast refused."""
-    _, found, reason = text.partition(REFUSED_VALUE)
-    if not found:
+    _, marker, reason = text.partition(REFUSED_VALUE)
+    if not marker:
         return None
     return SchemaError(reason.splitlines()[0].strip(), hint="change the values or the type of the column")
 
@@ -309,30 +312,23 @@ def _classified(error: Exception, text: str) -> LakeconfError:
     return _BY_CLASS.get(type(error).__name__, QueryError)(text)
 
 
-# DuckDB proposes options of its reader, and shows all its settings.
-_CSV = re.compile(r"(?s)\A(?P<what>[A-Z][A-Za-z ]+: CSV Error on Line.*?)\n\s*\n.*?\n\s*file = (?P<file>[^\n]*)")
-
-
 def failed_before_commit(error: CommitError) -> bool:
     """True if a staged commit failed while DuckLake wrote its changes, before it sent COMMIT."""
     return "Failed to flush changes into DuckLake" in error.message
 
 
-_POSITION = "lakeconf_position"
-
-
 def read_json(error: Exception) -> None:
     """Gives an error that DuckDB wrote as JSON its text, and keeps its place for `place_of`."""
-    found = reported(str(error))
-    if found is not None:
-        error.args = (f"{found.kind}: {found.message}" if found.kind else found.message,)
-        setattr(error, _POSITION, found.position)
+    report = reported(str(error))
+    if report is not None:
+        error.args = (f"{report.kind}: {report.message}" if report.kind else report.message,)
+        setattr(error, _POSITION, report.position)
 
 
 def place_of(error: BaseException) -> int | None:
     """The place that DuckDB found for an error, as an offset in bytes; None if it is unknown."""
-    found = getattr(error.__cause__, _POSITION, None)
-    return found if isinstance(found, int) else None
+    position = getattr(error.__cause__, _POSITION, None)
+    return position if isinstance(position, int) else None
 
 
 class Reported(NamedTuple):
@@ -347,8 +343,8 @@ def reported(text: str) -> Reported | None:
     """Reads the text of an error of DuckDB; None if it is no JSON."""
     kind, _, data = ("", "", text[1:]) if text.startswith("{") else text.partition(": {")
     try:
-        found = json.loads("{" + data)
-        message, position = str(found["exception_message"]), str(found.get("position"))
+        fields = json.loads("{" + data)
+        message, position = str(fields["exception_message"]), str(fields.get("position"))
     except (ValueError, KeyError, TypeError):
         return None
     return Reported(kind, message, int(position) if position.isdecimal() else None)

@@ -16,6 +16,9 @@ TESTED = "1.5"
 INSTALL_TESTED = f"pip install 'duckdb=={TESTED}.*'"
 # A setting of newer extensions: the DuckLake version of new catalogs. Without it, DuckDB 2.0 creates version 1.1.
 _DEFAULT = "ducklake_default_version"
+_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
+# Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
+_OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 
 
 def untested(version: str) -> str | None:
@@ -29,9 +32,9 @@ def untested(version: str) -> str | None:
 @functools.cache
 def warn_if_untested(version: str) -> None:
     """Warns about an untested version of DuckDB, once in a process."""
-    found = untested(version)
-    if found:
-        warnings.warn(f"{found}: {INSTALL_TESTED}", UntestedVersionWarning, stacklevel=2)
+    warning = untested(version)
+    if warning:
+        warnings.warn(f"{warning}: {INSTALL_TESTED}", UntestedVersionWarning, stacklevel=2)
 
 
 def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
@@ -41,16 +44,11 @@ def create_supported_catalogs(rows: Callable[[str], list[tuple[Any, ...]]]) -> N
         rows(f"SET {_DEFAULT} = {literal(SUPPORTED_VERSION)}")
 
 
-_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
-# Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
-_OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
-
-
 def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, Sequence[object] | None]:
     """Replaces each `?` or `$1` of a statement by its value, if all values are strings, integers, booleans or None."""
     if not parameters:
         return sql, parameters
-    values = [_value(one) for one in parameters]
+    values = [_value(parameter) for parameter in parameters]
     numbers = _numbers(sql)
     if None in values or numbers is None or set(numbers) != set(range(len(values))):
         return sql, parameters
@@ -62,11 +60,11 @@ def _numbers(sql: str) -> Sequence[int] | None:
     """The number of the value of each parameter, counted from zero; None if they cannot be told."""
     if _OTHER_SYNTAX.search(sql):
         return None
-    found = [part for part in _PARTS.finditer(sql) if part[0][0] in "?$"]
-    numbered = [int(part["number"]) - 1 for part in found if part["number"]]
-    if numbered and len(numbered) != len(found):
+    marks = [part for part in _PARTS.finditer(sql) if part[0][0] in "?$"]
+    numbered = [int(part["number"]) - 1 for part in marks if part["number"]]
+    if numbered and len(numbered) != len(marks):
         return None
-    return numbered or range(len(found))
+    return numbered or range(len(marks))
 
 
 def _value(value: object) -> str | None:

@@ -21,10 +21,20 @@ from lakeconf.commit.session import Session
 from lakeconf.config.config import init
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import exact_rows, refuse_columns
-from lakeconf.engines.spark.read.parts import Files, Part, Rows, divided, stream_of
+from lakeconf.engines.spark.read.parts import FilePart, Part, RowPart, divided, stream_of
 from lakeconf.errors import LakeconfError, UnsupportedError, suggestion
 from lakeconf.lake.opening import open_session
 from lakeconf.store import Access, Store, for_reading
+
+_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
+_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
+# The options of each kind of use; Spark does not always tell whether a read is one of a stream.
+_KINDS: Mapping[str, Sequence[str]] = {
+    "a read": _READ,
+    "a streaming read": _STREAM,
+    "a read or a stream": tuple(dict.fromkeys((*_READ, *_STREAM))),
+    "a write": ("table", "store", "config", "idempotency_key"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,23 +61,14 @@ class Options:
         return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
 
 
-_READ = ("table", "store", "config", "version", "timestamp", "columns", "where")
-_STREAM = ("table", "store", "config", "columns", "since", "changes", "snapshots_per_batch")
-# The options of each kind of use; Spark does not always tell whether a read is one of a stream.
-_KINDS: Mapping[str, Sequence[str]] = {
-    "a read": _READ,
-    "a streaming read": _STREAM,
-    "a read or a stream": tuple(dict.fromkeys((*_READ, *_STREAM))),
-    "a write": ("table", "store", "config", "idempotency_key"),
-}
 _ALL = tuple(field.name for field in fields(Options))
 
 
-def options_of(given: Mapping[str, str], kind: str) -> Options:
+def options_of(texts: Mapping[str, str], kind: str) -> Options:
     """Checks options and converts their values. Values do not appear in errors: an option may be a misplaced secret."""
     values: dict[str, Any] = {}
     allowed = _KINDS[kind]
-    for name, text in given.items():
+    for name, text in texts.items():
         key = name.lower()
         if key not in allowed:
             problem = f"{kind} has no option {name!r}" if key in _ALL else f"the data source has no option {name!r}"
@@ -112,9 +113,9 @@ _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
 class Opened:
     """A lake that is open for planning."""
 
-    options: Options  # the options of the read
-    store: Store  # the store
-    session: Session  # its connections
+    options: Options
+    store: Store
+    session: Session
 
     @property
     def access(self) -> Access:
@@ -169,21 +170,21 @@ def plan(options: Options, snapshot_id: int) -> list[Part]:
     with opened(options) as lake:
         table = lake.table(snapshot_id)
         predicate = None if options.where is None else predicate_of(options.where, table.columns)
-        wanted = selected(table, options.names)
+        columns = selected(table, options.names)
         # The rows in the catalog are filtered here, and need the columns of the condition.
-        used = (*wanted, *(columns_of(predicate) if predicate else ()))
+        used = (*columns, *(columns_of(predicate) if predicate else ()))
         names = list(dict.fromkeys(column.name for column in used))
-        found, inlined = plan_with_inlined_rows(lake.session.reader, options.table, snapshot_id, names, predicate)
-        return parts_of(lake.access, found, inlined, wanted)
+        scan_plan, inlined = plan_with_inlined_rows(lake.session.reader, options.table, snapshot_id, names, predicate)
+        return parts_of(lake.access, scan_plan, inlined, columns)
 
 
-def parts_of(access: Access, found: ScanPlan, inlined: pa.Table, wanted: Sequence[Column]) -> list[Part]:
+def parts_of(access: Access, scan_plan: ScanPlan, inlined: pa.Table, columns: Sequence[Column]) -> list[Part]:
     """Divides a plan into parts."""
-    refuse_columns(wanted)
-    refuse_encrypted(found)
-    parts: list[Part] = [Files(access, part) for part in divided(replace(found, columns=tuple(wanted)))]
+    refuse_columns(columns)
+    refuse_encrypted(scan_plan)
+    parts: list[Part] = [FilePart(access, part) for part in divided(replace(scan_plan, columns=tuple(columns)))]
     if inlined.num_rows:
-        condition = to_duckdb_sql(found.predicate) if found.predicate else "true"
-        rows = exact_rows(wanted, inlined, condition=condition, time_zone=found.time_zone)
-        parts.append(Rows(stream_of(rows)))
+        condition = to_duckdb_sql(scan_plan.predicate) if scan_plan.predicate else "true"
+        rows = exact_rows(columns, inlined, condition=condition, time_zone=scan_plan.time_zone)
+        parts.append(RowPart(stream_of(rows)))
     return parts

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lakeconf.catalog.changes import (
-    ChangesPlan,
-    changes_since,
-    check_range,
-    plan_changes_with_inlined_rows,
-    refuse_hidden,
-)
+from lakeconf.catalog.changes import changes_since
+from lakeconf.catalog.changes_plan import ChangesPlan, check_range, plan_changes_with_inlined_rows, refuse_hidden
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import plan_with_inlined_rows
 from lakeconf.catalog.tables import Column, TableInfo, tables
 from lakeconf.datasource.planning import Opened, Options, opened, parts_of
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.read.native_scan import refuse_columns, refuse_timetz
-from lakeconf.engines.spark.read.parts import Changes, Part, check_mapped, stream_of
+from lakeconf.engines.spark.read.parts import ChangePart, Part, check_mapped, stream_of
 from lakeconf.errors import LakeconfError, SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError
 from lakeconf.write.context import quoted_name
 
@@ -69,8 +64,8 @@ def latest_offset(
                 hint=f"{_RESTART}; this helps if the catalog was restored from a backup",
             )
         table = _same_table(lake, latest, start)
-        found = selected(table, options.names)
-        if [column.shape for column in found] != [column.shape for column in columns]:
+        current = selected(table, options.names)
+        if [column.shape for column in current] != [column.shape for column in columns]:
             raise SchemaError(
                 f"the columns of {table.full_name} have changed since the stream started",
                 hint="start the stream again, with the same checkpoint, to read with the new columns",
@@ -119,8 +114,8 @@ def _offset(lake: Opened, snapshot_id: int, table_id: int) -> dict[str, Any]:
 def _time(lake: Opened, snapshot_id: int) -> int | None:
     """The time of a snapshot in microseconds; None if it has expired or never existed."""
     with lake.session.reader.transaction() as transaction:
-        found = transaction.rows(_TIME, [snapshot_id])
-    return found[0][0] if found else None
+        rows = transaction.rows(_TIME, [snapshot_id])
+    return rows[0][0] if rows else None
 
 
 def _check_lake(lake: Opened, offset: Offset) -> None:
@@ -143,13 +138,13 @@ def _whole(lake: Opened, columns: Sequence[Column], end: Offset) -> list[Part]:
     """The table at the end of the first batch."""
     reader, options = lake.session.reader, lake.options
     table = _table_then(lake, end)
-    found = selected(table, options.names)
-    if [column.shape for column in found] != [column.shape for column in columns]:
+    current = selected(table, options.names)
+    if [column.shape for column in current] != [column.shape for column in columns]:
         raise SchemaError(
             f"the columns of {table.full_name} have changed since the first batch was planned", hint=_RESTART
         )
     return parts_of(
-        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), found
+        lake.access, *plan_with_inlined_rows(reader, quoted_name(table), end["snapshot"], options.names), current
     )
 
 
@@ -167,7 +162,7 @@ def _changes(lake: Opened, columns: Sequence[Column], since: int, end: Offset) -
     _refuse_encrypted(plan)
     if inlined.num_rows:
         refuse_timetz(columns)
-    return Changes(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
+    return ChangePart(lake.access, plan, stream_of(inlined), tuple(columns), lake.options.changes)
 
 
 def _refuse_encrypted(plan: ChangesPlan) -> None:

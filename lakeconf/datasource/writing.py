@@ -24,7 +24,8 @@ from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options, store_of
 from lakeconf.engines.engine import Staged, announce, manifest_path, staging_folder
-from lakeconf.engines.schema_check import check_fit, exact_casts, not_null_violation
+from lakeconf.engines.exact_casts import exact_casts
+from lakeconf.engines.schema_check import check_fit, not_null_violation
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options
 from lakeconf.lake.opening import open_session
@@ -48,12 +49,12 @@ _COMMITTING = "committing.parquet"
 class Write:
     """An append; plain data without secrets."""
 
-    options: Options  # the options
+    options: Options
     access: Access  # how executors reach the files of the lake
     token: str  # the id of the write
     table: TableInfo  # the table as it was when the write began
     types: Mapping[str, str]  # the columns of the table and their types
-    given: Mapping[str, str]  # the columns of the frame and their types in DuckDB
+    frame: Mapping[str, str]  # the columns of the frame and their types in DuckDB
     codec: str  # the compression of files
 
     @property
@@ -80,7 +81,7 @@ class AppendWritten:
         return [AddFiles(table=table.full_name, info=table, staged=staged, written_for=table)]
 
 
-def begin(options: Options, given: Mapping[str, str]) -> Write:
+def begin(options: Options, frame: Mapping[str, str]) -> Write:
     """Begins an append: checks the columns, and announces its files."""
     store, session = _open(options)
     try:
@@ -88,10 +89,10 @@ def begin(options: Options, given: Mapping[str, str]) -> Write:
         scope.check_writable()
         refuse_internal(options.table)
         target = context.current_table(scope, options.table)
-        check_fit(target.info.full_name, given, target.types)
+        check_fit(target.info.full_name, frame, target.types)
         codec = parquet_options(session.writer, target.info, 1)["compression"]
         access = Access.of(store)
-        write = Write(options, access, uuid.uuid4().hex, target.info, target.types, given, codec)
+        write = Write(options, access, uuid.uuid4().hex, target.info, target.types, frame, codec)
         with scope.writing():
             announce(session.writer, write.folder, session.reader.lake_id)
         return write
@@ -111,7 +112,7 @@ def write_rows(write: Write, batches: Iterator[pa.RecordBatch]) -> str | None:
     codec = "uncompressed" if write.codec == "none" else write.codec
     with write.access.connect() as connection:
         connection.register("lakeconf_rows", pa.RecordBatchReader.from_batches(first.schema, chain([first], batches)))
-        rows = f"SELECT {exact_casts(write.given, write.types)} FROM lakeconf_rows"
+        rows = f"SELECT {exact_casts(write.frame, write.types)} FROM lakeconf_rows"
         target = f"{literal(path)} (FORMAT parquet, COMPRESSION {codec})"
         connection.execute(f"COPY (SELECT {values} FROM ({rows})) TO {target}")
     return path
@@ -174,9 +175,9 @@ def _files(connection: Connection, write: Write) -> list[str]:
 
 
 def _remove_files(session: Session, write: Write) -> None:
-    """Removes the files of a write that are no files of the table, and its manifest."""
+    """Removes the files of a write that do not belong to the table, and its manifest."""
     with session.reader.transaction() as transaction:
         query = "SELECT path FROM ducklake_data_file WHERE table_id = ?"
-        known = {path.rpartition("/")[2] for (path,) in transaction.rows(query, [write.table.table_id])}
-    left = [path for path in _files(session.writer, write) if path.rpartition("/")[2] not in known]
+        registered = {path.rpartition("/")[2] for (path,) in transaction.rows(query, [write.table.table_id])}
+    left = [path for path in _files(session.writer, write) if path.rpartition("/")[2] not in registered]
     remove_files(session.reader.connection, [*left, manifest_path(write.folder)])

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import narwhals as nw
 
-from lakeconf.catalog.changes import changes_sql, plan_changes
+from lakeconf.catalog.changes_plan import changes_sql, plan_changes
 from lakeconf.catalog.pruning.predicates import Predicate, is_misread_in_files, not_pushed_down, to_duckdb_sql
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
@@ -20,7 +20,8 @@ from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines import frames as foreign
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, manifest_path
-from lakeconf.engines.schema_check import check_distinct, exact_casts, not_null_violation, selected
+from lakeconf.engines.exact_casts import exact_casts
+from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
 
@@ -90,7 +91,7 @@ class DuckDBEngine:
         ((count, *nulls),) = self._writer.rows(f"SELECT count(*){counts} {staged.source}")
         if any(nulls):
             self.release(staged)
-            name = next(name for name, found in zip(required, nulls, strict=True) if found)
+            name = next(name for name, null_count in zip(required, nulls, strict=True) if null_count)
             # DuckDB detects this too, but only after it has written a file, which it does not remove.
             raise not_null_violation(name, request.table.full_name)
         return replace(staged, row_count=count)
@@ -99,8 +100,8 @@ class DuckDBEngine:
         staged = f"memory.main.{identifier(f'lakeconf_{request.token}')}"
         with self._connection.errors(), self._connection.errors_with_places():
             # Only the relation's own connection can run it. The connection that commits reads the table.
-            made = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
-            self._connection.run_over(_ROWS, adopted, made)
+            creation = f"CREATE TABLE {staged} AS SELECT {_casts(adopted, request.types)} FROM {_ROWS}"
+            self._connection.run_over(_ROWS, adopted, creation)
         return Staged(f"FROM {staged}", discard=(f"DROP TABLE IF EXISTS {staged}",))
 
     def staged_rows(self, staged: Staged, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:

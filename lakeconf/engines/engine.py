@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
+PREFIX = "lakeconf-"
+# A path below the folder of a table.
+_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
+_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
+# The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
+# of the row. They are NULL for a row in the catalog.
+FILENAME = "__lakeconf_filename"
+FILE_ID = "__lakeconf_file_id"
+FILE_ROW_NUMBER = "__lakeconf_file_row_number"
 
 
 @dataclass(frozen=True)
@@ -205,13 +214,6 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     )
 
 
-PREFIX = "lakeconf-"
-
-# A path below the folder of a table.
-_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
-_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
-
-
 def staging_folder(table: TableInfo, token: str) -> str:
     """The staging folder of one write."""
     return f"{table.path}{PREFIX}{token}/"
@@ -232,8 +234,8 @@ def is_announced(path: str, manifests: Iterable[str]) -> bool:
 
     A manifest announces the files in its staging folder, and files in partition folders beside it, by their names.
     """
-    found = _PLACED.fullmatch(path)
-    written = {path} if found is None else {path, f"{found['table']}{found['write']}.parquet"}
+    match = _PLACED.fullmatch(path)
+    written = {path} if match is None else {path, f"{match['table']}{match['write']}.parquet"}
     return any(
         manifest in written or path.startswith(manifest.removesuffix(".parquet") + "/") for manifest in manifests
     )
@@ -260,24 +262,17 @@ def announce(writer: Connection, folder: str, lake_id: str) -> None:
 def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
     """True if a file is a manifest of a write to a lake; False if it is damaged or missing."""
     try:
-        found = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
+        rows = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
     except LakeconfError:
         return False
-    return found == [(lake_id,)]
-
-
-# The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
-# of the row. They are NULL for a row in the catalog.
-FILENAME = "__lakeconf_filename"
-FILE_ID = "__lakeconf_file_id"
-FILE_ROW_NUMBER = "__lakeconf_file_row_number"
+    return rows == [(lake_id,)]
 
 
 @dataclass(frozen=True)
 class PositionFiles:
     """Files with the positions of rows, which are removed after the commit."""
 
-    staged: Staged  # the files
+    staged: Staged
     # The file with the positions in each data file, by the id of the data file. Its only column is `FILE_ROW_NUMBER`,
     # in ascending order.
     paths: Mapping[int, str]

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 # The type of columns with Arrow's null type while they are in DuckDB; by default, DuckDB uses INTEGER.
 _NULL = "ENUM('lakeconf_null')"
+# The types that pandas gives to columns without values.
+_OF_NOTHING = frozenset({"object", "float64"})
+# Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
+_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
 
 
-def frame_type(found: DuckDBPyType) -> str:
+def frame_type(duckdb_type: DuckDBPyType) -> str:
     """The name of the type of a frame's column; `"NULL"` for the null type."""
-    return str(found).replace(_NULL, '"NULL"')
+    return str(duckdb_type).replace(_NULL, '"NULL"')
 
 
 def exact_units(table: pyarrow.Table) -> pyarrow.Table:
@@ -52,34 +56,40 @@ def exact_units(table: pyarrow.Table) -> pyarrow.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def with_leaves(found: Any, leaf: Callable[[Any], Any]) -> Any:
+def with_leaves(arrow_type: Any, leaf: Callable[[Any], Any]) -> Any:
     """An Arrow type after a conversion of the types that are not nested, at any depth."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(found):
-        values = with_leaves(found.value_type, leaf)
+    if pa.types.is_dictionary(arrow_type):
+        values = with_leaves(arrow_type.value_type, leaf)
         # DuckDB fails beyond recovery for a dictionary of nested values.
-        return values if pa.types.is_nested(values) else pa.dictionary(found.index_type, values, found.ordered)
-    if pa.types.is_run_end_encoded(found):
-        return pa.run_end_encoded(found.run_end_type, with_leaves(found.value_type, leaf))
-    if (list_of := _list_of(found)) is not None:
-        return list_of(_field(found.value_field, leaf))
-    if pa.types.is_struct(found):
-        return pa.struct([_field(field, leaf) for field in found])
-    if pa.types.is_map(found):
-        return pa.map_(with_leaves(found.key_type, leaf), _field(found.item_field, leaf), found.keys_sorted)
-    return leaf(found)
+        return (
+            values if pa.types.is_nested(values) else pa.dictionary(arrow_type.index_type, values, arrow_type.ordered)
+        )
+    if pa.types.is_run_end_encoded(arrow_type):
+        return pa.run_end_encoded(arrow_type.run_end_type, with_leaves(arrow_type.value_type, leaf))
+    if (list_of := _list_of(arrow_type)) is not None:
+        return list_of(_field(arrow_type.value_field, leaf))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([_field(field, leaf) for field in arrow_type])
+    if pa.types.is_map(arrow_type):
+        return pa.map_(
+            with_leaves(arrow_type.key_type, leaf), _field(arrow_type.item_field, leaf), arrow_type.keys_sorted
+        )
+    return leaf(arrow_type)
 
 
-def _field(found: Any, leaf: Callable[[Any], Any]) -> Any:
-    return found.with_type(with_leaves(found.type, leaf))
+def _field(field: Any, leaf: Callable[[Any], Any]) -> Any:
+    return field.with_type(with_leaves(field.type, leaf))
 
 
 def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> duckdb.DuckDBPyRelation:
     """The relation of an Arrow table, with a distinct type for columns of the null type."""
     casts = [
-        f"CAST({identifier(name)} AS {text}) AS {identifier(name)}" if (text := _with_null(field.type, found)) else None
-        for name, found, field in zip(relation.columns, relation.types, table.schema, strict=True)
+        f"CAST({identifier(name)} AS {text}) AS {identifier(name)}"
+        if (text := _with_null(field.type, duckdb_type))
+        else None
+        for name, duckdb_type, field in zip(relation.columns, relation.types, table.schema, strict=True)
     ]
     if not any(casts):
         return relation
@@ -87,62 +97,58 @@ def with_null_types(relation: duckdb.DuckDBPyRelation, table: pyarrow.Table) -> 
     return relation.project(", ".join(cast or name for cast, name in zip(casts, names, strict=True)))
 
 
-def _exact(found: Any) -> Any:
+def _exact(arrow_type: Any) -> Any:
     import pyarrow as pa
 
-    if pa.types.is_timestamp(found) and found.unit == "ns" and found.tz is not None:
-        return pa.timestamp("us", found.tz)
-    if pa.types.is_duration(found) and found.unit == "ns":
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns" and arrow_type.tz is not None:
+        return pa.timestamp("us", arrow_type.tz)
+    if pa.types.is_duration(arrow_type) and arrow_type.unit == "ns":
         return pa.duration("us")
-    if pa.types.is_time64(found) and found.unit == "ns":
+    if pa.types.is_time64(arrow_type) and arrow_type.unit == "ns":
         return pa.time64("us")
-    if pa.types.is_decimal(found) and (found.scale < 0 or pa.types.is_decimal256(found)):
+    if pa.types.is_decimal(arrow_type) and (arrow_type.scale < 0 or pa.types.is_decimal256(arrow_type)):
         # DuckDB has no such decimals, and fails beyond recovery for a negative scale.
-        return pa.decimal128(min(found.precision - min(found.scale, 0), 38), max(found.scale, 0))
-    return pa.date32() if pa.types.is_date64(found) else found
+        return pa.decimal128(min(arrow_type.precision - min(arrow_type.scale, 0), 38), max(arrow_type.scale, 0))
+    return pa.date32() if pa.types.is_date64(arrow_type) else arrow_type
 
 
-def _list_of(found: Any) -> Callable[[Any], Any] | None:
-    """Makes the same kind of list of another element; None if the type is no list."""
+def _list_of(arrow_type: Any) -> Callable[[Any], Any] | None:
+    """Makes the same kind of list of another element; None if the type is not a list."""
     import pyarrow as pa
 
-    made: dict[type, Callable[[Any], Any]] = {
+    factories: dict[type, Callable[[Any], Any]] = {
         pa.ListType: pa.list_,
         pa.LargeListType: pa.large_list,
-        pa.FixedSizeListType: lambda element: pa.list_(element, found.list_size),
+        pa.FixedSizeListType: lambda element: pa.list_(element, arrow_type.list_size),
         pa.ListViewType: pa.list_view,
         pa.LargeListViewType: pa.large_list_view,
     }
-    return made.get(type(found))
+    return factories.get(type(arrow_type))
 
 
-def _with_null(found: Any, as_duckdb: DuckDBPyType) -> str | None:
+def _with_null(arrow_type: Any, as_duckdb: DuckDBPyType) -> str | None:
     """DuckDB's type with `_NULL` in place of each null type of Arrow; None if Arrow's type contains none."""
     import pyarrow as pa
 
-    if pa.types.is_null(found):
+    if pa.types.is_null(arrow_type):
         return _NULL
-    if pa.types.is_dictionary(found):
-        return _with_null(found.value_type, as_duckdb)
-    if _list_of(found) is not None:
-        inner = _with_null(found.value_type, fields_of(as_duckdb)["element"])
-        size = found.list_size if pa.types.is_fixed_size_list(found) else ""
+    if pa.types.is_dictionary(arrow_type):
+        return _with_null(arrow_type.value_type, as_duckdb)
+    if _list_of(arrow_type) is not None:
+        inner = _with_null(arrow_type.value_type, fields_of(as_duckdb)["element"])
+        size = arrow_type.list_size if pa.types.is_fixed_size_list(arrow_type) else ""
         return f"{inner}[{size}]" if inner else None
-    if pa.types.is_struct(found):
+    if pa.types.is_struct(arrow_type):
         parts = fields_of(as_duckdb)
-        inners = {field.name: _with_null(field.type, parts[field.name]) for field in found}
+        inners = {field.name: _with_null(field.type, parts[field.name]) for field in arrow_type}
         if any(inners.values()):
             fields = (f"{identifier(name)} {inner or parts[name]}" for name, inner in inners.items())
             return f"STRUCT({', '.join(fields)})"
-    if pa.types.is_map(found):
+    if pa.types.is_map(arrow_type):
         parts = fields_of(as_duckdb)
-        item = _with_null(found.item_type, parts["value"])
+        item = _with_null(arrow_type.item_type, parts["value"])
         return f"MAP({parts['key']}, {item})" if item else None
     return None
-
-
-# The types that pandas gives to columns without values.
-_OF_NOTHING = frozenset({"object", "float64"})
 
 
 def is_pandas(frame: object) -> TypeGuard[pd.DataFrame]:
@@ -182,52 +188,48 @@ def without_types(frame: object, columns: Iterable[str]) -> object:
     native = nw.to_native(frame, pass_through=True)
     if not is_pandas(native) or len(native):
         return frame
-    known = set(map(folded, columns))
-    found: list[Any] = [
-        name for name, kind in native.dtypes.items() if folded(str(name)) in known and str(kind) in _OF_NOTHING
+    names = set(map(folded, columns))
+    untyped: list[Any] = [
+        name for name, kind in native.dtypes.items() if folded(str(name)) in names and str(kind) in _OF_NOTHING
     ]
-    return native.astype(dict.fromkeys(found, object))
-
-
-# Extension types that DuckDB reads as types of its own; of others, such as the periods of pandas, it reads the storage.
-_KNOWN = frozenset({"arrow.uuid", "arrow.json", "arrow.bool8"})
+    return native.astype(dict.fromkeys(untyped, object))
 
 
 def check_types(schema: Any) -> None:
     """Rejects an Arrow table with a column that DuckDB cannot hold as it is."""
     for field in schema:
-        for found in _types(field.type):
-            problem = _problem(found)
+        for arrow_type in _types(field.type):
+            problem = _problem(arrow_type)
             if problem is not None:
                 why, hint = problem
                 raise SchemaError(f"the frame's column {field.name!r} {why}", hint=hint)
 
 
-def _types(found: Any) -> Iterator[Any]:
+def _types(arrow_type: Any) -> Iterator[Any]:
     """A type and the types in it, at any depth."""
     import pyarrow as pa
 
-    yield found
-    if pa.types.is_dictionary(found) or pa.types.is_run_end_encoded(found):
-        yield from _types(found.value_type)
-    elif not isinstance(found, pa.BaseExtensionType):
-        for index in range(found.num_fields):
-            yield from _types(found.field(index).type)
+    yield arrow_type
+    if pa.types.is_dictionary(arrow_type) or pa.types.is_run_end_encoded(arrow_type):
+        yield from _types(arrow_type.value_type)
+    elif not isinstance(arrow_type, pa.BaseExtensionType):
+        for index in range(arrow_type.num_fields):
+            yield from _types(arrow_type.field(index).type)
 
 
-def _problem(found: Any) -> tuple[str, str] | None:
+def _problem(arrow_type: Any) -> tuple[str, str] | None:
     import pyarrow as pa
 
-    if pa.types.is_float16(found):
+    if pa.types.is_float16(arrow_type):
         return "has floats of 16 bits, which DuckDB lacks", "cast them to floats of 32 bits"
-    if pa.types.is_union(found):
+    if pa.types.is_union(arrow_type):
         return "is a union, which DuckLake lacks", "make a column for each kind of its values"
-    if pa.types.is_struct(found) and not found.num_fields:
+    if pa.types.is_struct(arrow_type) and not arrow_type.num_fields:
         return "has structs without fields, which DuckDB lacks", "drop the column, or add a field"
-    name = found.extension_name if isinstance(found, pa.BaseExtensionType) else ""
+    name = arrow_type.extension_name if isinstance(arrow_type, pa.BaseExtensionType) else ""
     if name and name not in _KNOWN and not name.startswith(("duckdb.", "geoarrow.")):
         why = f"has the extension type {name}, of which DuckDB would read the storage type only"
-        return why, f"cast it to its storage type {found.storage_type} or to text, if that keeps what it means"
+        return why, f"cast it to its storage type {arrow_type.storage_type} or to text, if that keeps what it means"
     return None
 
 
@@ -276,14 +278,14 @@ def _unconvertible(frame: nw.DataFrame[Any], error: Exception) -> SchemaError:
     for name in frame.columns:
         try:
             frame.select(name).to_arrow()
-        except Exception as found:  # noqa: BLE001 - the same error again, or that of another column
+        except Exception as cause:  # noqa: BLE001 - the same error again, or that of another column
             text = ""
             if is_pandas(frame.to_native()):
                 text = f", such as text: frame.astype({{{name!r}: 'string'}})"
             elif frame.implementation.is_polars():
                 text = f", such as text: frame.cast({{{name!r}: pl.String}})"
             # pyarrow adds the name of a column of pandas as a second argument.
-            why = next(iter(found.args), found)
+            why = next(iter(cause.args), cause)
             message = f"the frame's column {name!r} cannot be converted to Arrow: {str(why).strip()}"
             return SchemaError(message, hint=f"use one type for each column{text}")
     return SchemaError(f"the frame cannot be converted to Arrow: {error}", hint="use one type for each column")

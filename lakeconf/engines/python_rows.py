@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Values of one of these types stay as they are.
 _KEPT = ({str}, {bytes}, {int}, {float}, {bool})
+Rows = Sequence[Mapping[str, object]]
 
 
 def is_null(value: object) -> bool:
@@ -28,16 +29,16 @@ def is_null(value: object) -> bool:
 
 def check_values(column: str, values: Iterable[object]) -> None:
     """Rejects values of one column that pyarrow would change."""
-    known = [value for value in values if not (is_null(value) or (isinstance(value, float) and isnan(value)))]
-    if set(map(type, known)) in _KEPT:
+    present = [value for value in values if not (is_null(value) or (isinstance(value, float) and isnan(value)))]
+    if set(map(type, present)) in _KEPT:
         return
-    nested = [value for value in known if isinstance(value, Mapping)]
+    nested = [value for value in present if isinstance(value, Mapping)]
     for name in {name for value in nested for name in value}:
         check_values(column, (value.get(name) for value in nested))
-    lists = [part for value in known for part in _parts(value)]
+    lists = [part for value in present for part in _parts(value)]
     if lists:
         check_values(column, lists)
-    kinds = sorted({kind for value in known if (kind := _kind(value)) is not None})
+    kinds = sorted({kind for value in present if (kind := _kind(value)) is not None})
     if len(kinds) > 1:
         raise _refused(column, f"they are {' and '.join(kinds)}", "use one type for each column")
     if kinds == ["times of day with a time zone"]:
@@ -46,7 +47,7 @@ def check_values(column: str, values: Iterable[object]) -> None:
             "pyarrow would ignore the time zones of times of day",
             "remove the time zone: value.replace(tzinfo=None)",
         )
-    for value in known:
+    for value in present:
         _check_kept(column, value)
 
 
@@ -54,9 +55,9 @@ def _parts(value: object) -> Iterable[object]:
     """The elements of a list, which may be an array of numpy; an array of numbers has no elements to check."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
-    found: Any = value
+    array: Any = value
     is_array_of_objects = getattr(value, "ndim", 0) and str(getattr(value, "dtype", "")) == "object"
-    return list(found.tolist()) if is_array_of_objects else ()
+    return list(array.tolist()) if is_array_of_objects else ()
 
 
 def _check_kept(column: str, value: object) -> None:
@@ -88,25 +89,22 @@ def _kind(value: object) -> str | None:
     return "texts" if isinstance(value, str) else "bytes" if isinstance(value, (bytes, bytearray)) else None
 
 
-Rows = Sequence[Mapping[str, object]]
-
-
 def is_rows(frame: object) -> TypeGuard[Rows]:
     """True for a list or tuple of dictionaries; it may be empty."""
     return isinstance(frame, (list, tuple)) and all(isinstance(row, Mapping) for row in frame)
 
 
-def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+def arrow_rows(rows: Rows, column_types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
     """Converts rows to an Arrow table. A key that only some rows have is NULL in the others.
 
     Args:
-        rows: The rows; without rows, the table has the columns of `wanted`.
-        wanted: Arrow types by column, in lower case, for columns whose values may be narrower than the types that
+        rows: The rows; without rows, the table has the columns of `column_types`.
+        column_types: Arrow types by column, in lower case, for columns whose values may be narrower than the types that
             Python has: integers, floats and decimals. Other columns get the types of their values.
     """
     with required("pyarrow", extra="arrow", needed_for="a frame of dictionaries"):
         import pyarrow as pa
-    types = wanted or {}
+    types = column_types or {}
     columns = {} if rows else {name: pa.array([], own) for name, own in types.items()}
     folded_rows = list(map(_folded, rows))
     names: dict[str, str] = {}
@@ -118,9 +116,9 @@ def arrow_rows(rows: Rows, wanted: Mapping[str, pa.DataType] | None = None) -> p
         values = [None if is_null(value) else value for value in (row.get(key) for row in folded_rows)]
         check_values(name, values)
         try:
-            found = pa.array(values)
+            array = pa.array(values)
             own = types.get(key)
-            columns[name] = found if own is None or not _narrows(found.type, own) else _narrowed(values, found, own)
+            columns[name] = array if own is None or not _narrows(array.type, own) else _narrowed(values, array, own)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise _refused(name, str(error).strip(), "use one type for each column") from error
     return pa.table(columns)
@@ -134,24 +132,24 @@ def arrow_types(connection: Connection, types: Mapping[str, str]) -> dict[str, p
     return {folded(field.name): field.type for field in schema}
 
 
-def _narrowed(values: Sequence[object], found: pa.Array, own: pa.DataType) -> pa.Array:
+def _narrowed(values: Sequence[object], array: pa.Array, own: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     narrowed = pa.array(values, own)
-    if _infinities(narrowed) != _infinities(found):
+    if _infinities(narrowed) != _infinities(array):
         raise ValueError(f"a number is too large for {own}")
     return narrowed
 
 
-def _infinities(found: Any) -> int:
+def _infinities(values: Any) -> int:
     """The number of infinite values at any depth."""
     from pyarrow import compute, types
 
-    if types.is_list(found.type):
-        return _infinities(found.flatten())
-    if types.is_struct(found.type):
-        return sum(map(_infinities, found.flatten()))
-    return int(compute.sum(compute.is_inf(found)).as_py() or 0) if types.is_floating(found.type) else 0
+    if types.is_list(values.type):
+        return _infinities(values.flatten())
+    if types.is_struct(values.type):
+        return sum(map(_infinities, values.flatten()))
+    return int(compute.sum(compute.is_inf(values)).as_py() or 0) if types.is_floating(values.type) else 0
 
 
 def _folded(row: Mapping[str, object]) -> dict[str, object]:
@@ -159,32 +157,32 @@ def _folded(row: Mapping[str, object]) -> dict[str, object]:
     for name in row:
         if not isinstance(name, str):
             raise SchemaError(f"the key {name!r} of a row is not a string", hint="write the keys as strings")
-    found = {folded(name): value for name, value in row.items()}
-    if len(found) < len(row):
+    folded_row = {folded(name): value for name, value in row.items()}
+    if len(folded_row) < len(row):
         raise SchemaError(
             f"a row has two keys that differ only in case: {', '.join(map(repr, row))}", hint="rename one of them"
         )
-    return found
+    return folded_row
 
 
-def _narrows(found: Any, own: Any) -> bool:
-    """True if values of the type `found` can become `own`, and pyarrow refuses those that it would change."""
+def _narrows(source: Any, target: Any) -> bool:
+    """True if values of the type `source` can become `target`, and pyarrow refuses those that it would change."""
     from pyarrow import types
 
-    if types.is_null(found):
-        return not types.is_null(own)
-    if types.is_integer(found):
-        return bool(types.is_integer(own) or types.is_floating(own) or types.is_decimal(own))
-    if types.is_floating(found):
-        return bool(types.is_float32(own))
-    if types.is_decimal(found):
-        return bool(types.is_decimal(own))
-    if types.is_list(found) and types.is_list(own):
-        return found.value_type == own.value_type or _narrows(found.value_type, own.value_type)
-    if types.is_struct(found) and types.is_struct(own):
-        fields = {field.name: field.type for field in own}
+    if types.is_null(source):
+        return not types.is_null(target)
+    if types.is_integer(source):
+        return bool(types.is_integer(target) or types.is_floating(target) or types.is_decimal(target))
+    if types.is_floating(source):
+        return bool(types.is_float32(target))
+    if types.is_decimal(source):
+        return bool(types.is_decimal(target))
+    if types.is_list(source) and types.is_list(target):
+        return source.value_type == target.value_type or _narrows(source.value_type, target.value_type)
+    if types.is_struct(source) and types.is_struct(target):
+        fields = {field.name: field.type for field in target}
         return all(
             field.name in fields and (field.type == fields[field.name] or _narrows(field.type, fields[field.name]))
-            for field in found
+            for field in source
         )
     return False

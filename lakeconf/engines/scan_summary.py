@@ -58,7 +58,7 @@ class ScanSummary:
             f"  delete files  {self.delete_files}",
             f"  in catalog    {self.inlined_rows} rows, {self.inlined_deletes} deletes",
         ]
-        lines += [f"  {kind:<12}  {way}" for kind, way in self.writes.items()]
+        lines += [f"  {kind:<12}  {strategy}" for kind, strategy in self.writes.items()]
         if self.refusal is not None:
             lines.append(f"  refused       {self.refusal}")
         return "\n".join(lines)

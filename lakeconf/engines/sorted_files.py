@@ -22,15 +22,27 @@ from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 
 _PARTITION_FOLDER = re.compile(r"(?:[^/]*=[^/]*/)+", re.DOTALL)
+# In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
+_FIELD_ID = "__duckdb_field_id"
+# The options of a lake, and those of COPY with the same meaning.
+_OPTIONS = {
+    "parquet_compression": "COMPRESSION",
+    "parquet_compression_level": "COMPRESSION_LEVEL",
+    "parquet_version": "PARQUET_VERSION",
+    "parquet_row_group_size": "ROW_GROUP_SIZE",
+    "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
+}
+_NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
 class SortRequest:
     """A group of data files whose rows are written again to one file."""
 
-    table: TableInfo  # the table
+    table: TableInfo
     snapshot_id: int  # the snapshot at which the rows are read; the catalog contains no rows of the table itself
-    group: FileGroup  # the files
+    group: FileGroup
     keys: tuple[SortKey, ...]  # the order of the rows; empty for any order
     token: str  # the ID of this write
 
@@ -58,7 +70,7 @@ class SortRequest:
 class SortedFile:
     """A new file with the rows of a `SortRequest`, and the ids of these rows."""
 
-    staged: Staged  # the file
+    staged: Staged
     footer: Footer  # what its footer says, with bounds that DuckLake can keep
 
 
@@ -73,22 +85,6 @@ def stage_sorted(writer: Connection, reader: CatalogReader, request: SortRequest
             remove_files(writer, [path, manifest_path(request.folder)])
         raise
     return SortedFile(Staged("", (path,), folder=request.folder, row_count=0), footer)
-
-
-# In the FIELD_IDS of COPY, the id of a nested column beside those of its fields.
-_FIELD_ID = "__duckdb_field_id"
-
-# The options of a lake, and those of COPY with the same meaning.
-_OPTIONS = {
-    "parquet_compression": "COMPRESSION",
-    "parquet_compression_level": "COMPRESSION_LEVEL",
-    "parquet_version": "PARQUET_VERSION",
-    "parquet_row_group_size": "ROW_GROUP_SIZE",
-    "parquet_row_group_size_bytes": "ROW_GROUP_SIZE_BYTES",
-}
-
-_NUMBERS = frozenset(("parquet_compression_level", "parquet_row_group_size"))
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def write_sorted(writer: Connection, alias: str, request: SortRequest, path: str) -> Footer:
@@ -130,19 +126,19 @@ def _rows(alias: str, request: SortRequest) -> str:
     return f"SELECT {columns}, rowid AS {row_id} FROM {name} AT (VERSION => {request.snapshot_id}){where}"
 
 
-def _copy_options(found: Mapping[str, object], table: TableInfo) -> str:
-    if str(found.get("encrypted", "false")).lower() == "true":
+def _copy_options(options: Mapping[str, object], table: TableInfo) -> str:
+    if str(options.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(f"the files of {table.full_name} are encrypted, and would be written unencrypted")
-    given = []
+    clauses = []
     for name, option in _OPTIONS.items():
-        if name in found:
-            text = str(found[name])
+        if name in options:
+            text = str(options[name])
             text = f"V{text.lstrip('Vv')}" if name == "parquet_version" else text
             if name in _NUMBERS and not _NUMBER.fullmatch(text):
                 raise UnsupportedError(f"the lake's option {name} is {text!r}, which is not a number")
-            given.append(f", {option} {text if name in _NUMBERS else literal(text)}")
+            clauses.append(f", {option} {text if name in _NUMBERS else literal(text)}")
     ids = [*map(_field_id, table.columns), f"{literal(INTERNAL_ROW_ID.name)}: {INTERNAL_ROW_ID.field_id}"]
-    return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(given)}"
+    return f"FORMAT parquet, RETURN_STATS, FIELD_IDS {{{', '.join(ids)}}}{''.join(clauses)}"
 
 
 def _field_id(column: Column) -> str:
@@ -156,11 +152,11 @@ def _copied(connection: Connection, query: str, path: str, table: TableInfo, set
     copied = connection.rows(f"COPY ({query}) TO {literal(path)} ({settings})")
     if len(copied) != 1:
         raise LakeconfError(f"DuckDB reported {len(copied)} files instead of one")
-    (_, count, size, footer_size, found, *_) = copied[0]
+    (_, count, size, footer_size, by_column, *_) = copied[0]
     leaves = dict(_leaves(table.columns))
-    if leaves.keys() - found.keys():
-        raise StorageError(f"DuckDB reported no statistics of {min(leaves.keys() - found.keys())} in {path}")
-    statistics = tuple(_statistics(column, found[name]) for name, column in leaves.items())
+    if leaves.keys() - by_column.keys():
+        raise StorageError(f"DuckDB reported no statistics of {min(leaves.keys() - by_column.keys())} in {path}")
+    statistics = tuple(_statistics(column, by_column[name]) for name, column in leaves.items())
     return Footer(path, int(count), int(size), int(footer_size), statistics)
 
 
@@ -174,15 +170,15 @@ def _leaves(columns: Sequence[Column], parent: str = "") -> Iterator[tuple[str, 
             yield name, column
 
 
-def _statistics(column: Column, found: Mapping[str, str]) -> ColumnStatistics:
-    low, high, has_nan = found.get("min"), found.get("max"), found.get("has_nan")
+def _statistics(column: Column, reported: Mapping[str, str]) -> ColumnStatistics:
+    low, high, has_nan = reported.get("min"), reported.get("max"), reported.get("has_nan")
     if "\0" in f"{low}{high}":  # no bound of a catalog can contain it
         low, high = WIDEST_TEXT
     return ColumnStatistics(
         column.field_id,
-        int(found.get("column_size_bytes", 0)),
-        int(found.get("num_values", 0)),
-        int(found["null_count"]) if "null_count" in found else None,
+        int(reported.get("column_size_bytes", 0)),
+        int(reported.get("num_values", 0)),
+        int(reported["null_count"]) if "null_count" in reported else None,
         low,
         high,
         None if has_nan is None else has_nan == "true",

@@ -1,4 +1,4 @@
-"""The location of a catalog, to distinguish it from copies at other locations."""
+"""The guard of a lake: its locks, the marker that tells where its catalog is, and the clock of its server."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from lakeconf.guard.locks import FileLocks, Held, LakeLocks, ServerLocks
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.logs import EventLogger
 
+_log = EventLogger("maintenance")
+_TOLERANCE_SECONDS = 60.0
+
 
 def reader_of(backend: MetadataBackend, names: StoreNames, connection: Connection) -> CatalogReader:
     """A reader of the metadata of a store's lake."""
@@ -36,14 +39,14 @@ def places(backend: MetadataBackend, reader: CatalogReader) -> Sequence[str]:
     if server is None:
         return ()
     database = reader.metadata_database
-    found = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
+    identifiers = [_ask(reader, server.catalog_id(database, reader.metadata_schema))]
     try:
-        found.append(_ask(reader, server.server_id(database)))
+        identifiers.append(_ask(reader, server.server_id(database)))
     except ConnectionFailed:
         raise  # otherwise the marker would name another place
     except LakeconfError:
-        found.append("server not known")  # the role lacks the privilege
-    return (" of ".join(found),)
+        identifiers.append("server not known")  # the role lacks the privilege
+    return (" of ".join(identifiers),)
 
 
 def neighbours(backend: MetadataBackend) -> Sequence[str]:
@@ -100,8 +103,8 @@ class LakeGuard:
         if self._locks is None:
             yield None
             return
-        with self._locks.shared() as held, self._counted():
-            yield held
+        with self._locks.shared() as lock, self._counted():
+            yield lock
 
     @contextlib.contextmanager
     def removing(self, *, force: bool = False) -> Iterator[None]:
@@ -154,10 +157,6 @@ def locks_of(backend: MetadataBackend, names: StoreNames, reader: CatalogReader)
     if file is not None:
         return FileLocks(file)
     return None if server is None else ServerLocks(server, backend, names, reader)
-
-
-_log = EventLogger("maintenance")
-_TOLERANCE_SECONDS = 60.0
 
 
 class Clock:

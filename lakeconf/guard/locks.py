@@ -32,6 +32,12 @@ WAIT_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
 _log = EventLogger("locks")
+_open_descriptors: set[int] = set()
+# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
+# writers only wait briefly behind maintenance.
+_ATTEMPT_SECONDS = 2.0
+# Keys of tables are below this number, so the key of a lake never equals one of them.
+_LAKE_KEY = 1 << 32
 
 
 class Held(Protocol):
@@ -94,9 +100,6 @@ def _described(holders: Callable[[], str]) -> str:
     return "another process"
 
 
-_open_descriptors: set[int] = set()
-
-
 class FileLocks:
     """Two lock files next to a catalog: one for all tables, one for the lake.
 
@@ -109,18 +112,18 @@ class FileLocks:
 
     @contextlib.contextmanager
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:  # noqa: ARG002 - one file serves all tables
-        with self._hold("lakeconf-lock", exclusive=True) as held:
-            yield held
+        with self._hold("lakeconf-lock", exclusive=True) as lock:
+            yield lock
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[Held]:
-        with self._hold("lakeconf-writers", exclusive=False) as held:
-            yield held
+        with self._hold("lakeconf-writers", exclusive=False) as lock:
+            yield lock
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[Held]:
-        with self._hold("lakeconf-writers", exclusive=True) as held:
-            yield held
+        with self._hold("lakeconf-writers", exclusive=True) as lock:
+            yield lock
 
     def check(self) -> None:
         """Checks that this system has such locks."""
@@ -134,12 +137,12 @@ class FileLocks:
     def _hold(self, suffix: str, *, exclusive: bool) -> Iterator[Held]:
         self.check()
         path = self._catalog.with_name(f"{self._catalog.name}.{suffix}")
-        held = _HeldFile(path, self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        lock = _HeldFile(path, self._catalog, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         try:
-            held.take()
-            yield held
+            lock.take()
+            yield lock
         finally:
-            held.release()
+            lock.release()
 
 
 class _HeldFile:
@@ -271,15 +274,8 @@ def _holders(descriptor: int) -> str:
     """The processes that hold a lock file, on Linux; fails or returns an empty string elsewhere."""
     inode = os.fstat(descriptor).st_ino
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    held = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}
-    return ", ".join(f"process {pid}" for pid in sorted(held) if pid.isdigit() and pid != "0")
-
-
-# How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
-# writers only wait briefly behind maintenance.
-_ATTEMPT_SECONDS = 2.0
-# Keys of tables are below this number, so the key of a lake never equals one of them.
-_LAKE_KEY = 1 << 32
+    holders = {parts[4] for parts in lines if parts[1] == "FLOCK" and parts[5].rpartition(":")[2] == str(inode)}
+    return ", ".join(f"process {pid}" for pid in sorted(holders) if pid.isdigit() and pid != "0")
 
 
 class ServerLocks:
@@ -303,18 +299,18 @@ class ServerLocks:
     def __call__(self, tables: Collection[str]) -> Iterator[Held]:
         # All writers take them in the same order, so two writers never wait for each other.
         keys = sorted({zlib.crc32(f"{self._schema}/{table}".encode()) for table in tables})
-        with self._hold(keys, f"the lock of {', '.join(sorted(tables))}", shared=False) as held:
-            yield held
+        with self._hold(keys, f"the lock of {', '.join(sorted(tables))}", shared=False) as lock:
+            yield lock
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[Held]:
-        with self._hold([self._lake_key], "the lock of the lake", shared=True) as held:
-            yield held
+        with self._hold([self._lake_key], "the lock of the lake", shared=True) as lock:
+            yield lock
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[Held]:
-        with self._hold([self._lake_key], "the lock of the lake", shared=False) as held:
-            yield held
+        with self._hold([self._lake_key], "the lock of the lake", shared=False) as lock:
+            yield lock
 
     @property
     def _lake_key(self) -> int:
@@ -322,28 +318,28 @@ class ServerLocks:
 
     @contextlib.contextmanager
     def _hold(self, keys: list[int], what: str, *, shared: bool) -> Iterator[Held]:
-        def take(held: _HeldOnServer) -> None:
-            wait_for(lambda: self._try(held, keys, shared=shared), what, lambda: self._holders(keys))
+        def take(lock: _HeldOnServer) -> None:
+            wait_for(lambda: self._try(lock, keys, shared=shared), what, lambda: self._holders(keys))
 
-        held = _HeldOnServer(self._open, self._server.check_connection(self._database), take)
+        lock = _HeldOnServer(self._open, self._server.check_connection(self._database), take)
         try:
-            take(held)
-            yield held
+            take(lock)
+            yield lock
         finally:
             # A dead connection must not hide the outcome of the commit.
-            held.release()
+            lock.release()
 
-    def _try(self, held: _HeldOnServer, keys: list[int], *, shared: bool) -> bool:
-        held.cursor.execute("BEGIN")
+    def _try(self, lock: _HeldOnServer, keys: list[int], *, shared: bool) -> bool:
+        lock.cursor.execute("BEGIN")
         started = time.monotonic()
         try:
             holder = f"lakeconf on {socket.gethostname()}, process {os.getpid()}"
-            held.cursor.rows(self._server.prepare_locks(self._database, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
+            lock.cursor.rows(self._server.prepare_locks(self._database, wait_seconds=_ATTEMPT_SECONDS, holder=holder))
             for key in keys:
                 started = time.monotonic()
-                held.cursor.rows(self._server.take_lock(self._database, key, shared=shared))
+                lock.cursor.rows(self._server.take_lock(self._database, key, shared=shared))
         except LakeconfError:
-            held.roll_back()
+            lock.roll_back()
             # Only the elapsed time identifies a lock timeout: the server's messages may be in another language.
             if time.monotonic() - started < 0.9 * _ATTEMPT_SECONDS:
                 raise
@@ -352,8 +348,8 @@ class ServerLocks:
 
     def _holders(self, keys: list[int]) -> str:
         with self._open() as cursor:
-            found = cursor.rows(self._server.lock_holders(self._database, keys))
-        return ", ".join(escaped(str(holder)) for (holder,) in found)
+            rows = cursor.rows(self._server.lock_holders(self._database, keys))
+        return ", ".join(escaped(str(holder)) for (holder,) in rows)
 
     def _open(self) -> Connection:
         cursor = self._reader.connection.cursor()

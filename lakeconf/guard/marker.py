@@ -24,7 +24,7 @@ _LARGEST_BYTES = 10_000
 class LakeMarker:
     """The marker of an attached lake."""
 
-    reader: CatalogReader  # reads the catalog
+    reader: CatalogReader
     # Returns identifiers of the catalog's location, such as its path. A copy of the catalog has the same lake id, but
     # other identifiers. Without identifiers, the location is not compared.
     places: Callable[[], Sequence[str]] = tuple
@@ -50,10 +50,10 @@ class LakeMarker:
 
     def check_free(self) -> bool:
         """Rejects the data path of another lake; true if a new lake would create its marker there."""
-        found = self._read()
-        if found is not None and found.get("lake") != self.reader.lake_id:
+        content = self._read()
+        if content is not None and content.get("lake") != self.reader.lake_id:
             raise self._other()
-        is_new = found is None and not self.knows_files()
+        is_new = content is None and not self.knows_files()
         if is_new:
             self._check_empty()
         return is_new
@@ -63,51 +63,53 @@ class LakeMarker:
 
         A new lake without files and without a marker passes.
         """
-        found = self._read()
-        if found is None and not self.knows_files() and not self._has_files():
+        content = self._read()
+        if content is None and not self.knows_files() and not self._has_files():
             return
-        if found is None:
+        if content is None:
             raise CatalogError(
                 f"{self.path} does not exist, so the files below {self.reader.data_path} may belong to another lake: "
                 "no file was removed",
                 hint="run, if no other lake uses this data path: lakeconf doctor --store STORE --repair",
             )
-        if found.get("lake") != self.reader.lake_id:
+        if content.get("lake") != self.reader.lake_id:
             raise self._other()
-        if self._is_elsewhere(found):
+        if self._is_elsewhere(content):
             raise CatalogMovedError(
                 f"{self.path} was created for a catalog at another location: this catalog was copied or moved. "
                 "The files may still belong to the original: no file was removed",
                 hint="confirm the move if no other catalog uses this data path: lakeconf doctor --store STORE --repair",
             )
-        self._check_age(found)
+        self._check_age(content)
 
     def before_expiry(self) -> None:
         """Refuses to expire snapshots of a restored catalog: `before_cleanup` would not recognize it any more."""
-        found = self._read()
-        if found is not None and found.get("lake") == self.reader.lake_id and not self._is_elsewhere(found):
-            self._check_age(found)
+        content = self._read()
+        if content is not None and content.get("lake") == self.reader.lake_id and not self._is_elsewhere(content):
+            self._check_age(content)
 
     def record(self) -> None:
         """Records the location and the newest snapshot of the catalog in the marker of this lake, if there is one."""
-        found = self._read()
-        if found is None:
+        content = self._read()
+        if content is None:
             return
         self.before_cleanup()
-        if found != self._content():
+        if content != self._content():
             self._write(_replace_file)
 
-    def _is_elsewhere(self, found: Mapping[str, object]) -> bool:
-        recorded, here = found.get("catalog"), set(_hashes(self.places()))
+    def _is_elsewhere(self, content: Mapping[str, object]) -> bool:
+        recorded, here = content.get("catalog"), set(_hashes(self.places()))
         if not here or not isinstance(recorded, list) or not recorded:
             return False
-        known = {str(mark) for mark in recorded}
-        elsewhere = known - here
+        recorded_hashes = {str(mark) for mark in recorded}
+        elsewhere = recorded_hashes - here
         # A rename keeps one identifier. A file next to this catalog with the other identifier may be the original.
-        return elsewhere == known or (bool(elsewhere) and not elsewhere.isdisjoint(_hashes(self.neighbours())))
+        return elsewhere == recorded_hashes or (
+            bool(elsewhere) and not elsewhere.isdisjoint(_hashes(self.neighbours()))
+        )
 
-    def _check_age(self, found: Mapping[str, object]) -> None:
-        recorded, moment = found.get("snapshot"), found.get("snapshot_time")
+    def _check_age(self, content: Mapping[str, object]) -> None:
+        recorded, moment = content.get("snapshot"), content.get("snapshot_time")
         if not isinstance(recorded, int):
             return
         newest, _, here = self._newest(recorded)
@@ -123,11 +125,11 @@ class LakeMarker:
         """The newest snapshot, its time in microseconds, and the time of snapshot `version`, None if it is missing."""
         moments = "SELECT snapshot_id, epoch_us(CAST(snapshot_time AS TIMESTAMPTZ)) AS moment FROM ducklake_snapshot"
         with self.reader.transaction() as transaction:
-            (found,) = transaction.rows(
+            (newest,) = transaction.rows(
                 "SELECT max(snapshot_id), arg_max(moment, snapshot_id), "  # noqa: S608 - a constant
                 f"max(moment) FILTER (snapshot_id = {version}) FROM ({moments})"
             )
-        return found
+        return newest
 
     def repair(self) -> str:
         """Creates the marker of a lake without one; an existing marker is not changed."""
@@ -150,14 +152,14 @@ class LakeMarker:
     def create(self) -> None:
         """Creates the marker, and checks that no other lake has created one at the same time."""
         self._write(_create_file)
-        found = self._read()
-        if found is None or found.get("lake") != self.reader.lake_id:
+        content = self._read()
+        if content is None or content.get("lake") != self.reader.lake_id:
             raise self._other()
 
     def _content(self) -> dict[str, object]:
         version, moment, _ = self._newest()
-        found = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": _hashes(self.places())}
-        return found | {"snapshot": version, "snapshot_time": moment}
+        identity = {"lakeconf": _PURPOSE, "lake": self.reader.lake_id, "catalog": _hashes(self.places())}
+        return identity | {"snapshot": version, "snapshot_time": moment}
 
     def _write(self, write_file: Callable[[Path, str], None]) -> None:
         content = json.dumps(self._content())
@@ -170,11 +172,11 @@ class LakeMarker:
     def knows_files(self) -> bool:
         """True if the catalog has recorded a file in any snapshot."""
         with self.reader.transaction() as transaction:
-            found = transaction.rows(
+            rows = transaction.rows(
                 "SELECT EXISTS (SELECT 1 FROM ducklake_data_file) OR EXISTS (SELECT 1 FROM ducklake_delete_file) "
                 "OR EXISTS (SELECT 1 FROM ducklake_files_scheduled_for_deletion)"
             )
-        return bool(found[0][0])
+        return bool(rows[0][0])
 
     def _check_empty(self) -> None:
         """Rejects a data path with files if the catalog has none."""
@@ -196,16 +198,16 @@ class LakeMarker:
         except FileMissingError:
             return None
         try:
-            found = json.loads(text) if text is not None else None
+            content = json.loads(text) if text is not None else None
         except (ValueError, RecursionError):
-            found = None
-        if text is not None and not isinstance(found, dict):
+            content = None
+        if text is not None and not isinstance(content, dict):
             raise CatalogError(
                 f"{self.path} is damaged: it does not name a catalog",
                 hint="delete that file if no other lake uses this data path, and run: "
                 "lakeconf doctor --store STORE --repair",
             )
-        return found
+        return content
 
     def _text(self) -> str | None:
         if "://" in self.path:

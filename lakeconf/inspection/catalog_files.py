@@ -16,12 +16,25 @@ from lakeconf.connection.connection import Connection
 from lakeconf.lake.lake import Lake
 from lakeconf.sql import listing_sql
 
+# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
+_NEEDED = " UNION ALL ".join(
+    f"""
+    SELECT f.file_size_bytes, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
+    FROM {files} AS f
+    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
+    """  # noqa: S608 - constants
+    for files in ("ducklake_data_file", "ducklake_delete_file")
+)
+_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
+_SUFFIXES = (".parquet", ".puffin")
+
 
 @dataclass(frozen=True)
 class TableSize:
     """A table and its files."""
 
-    table: str  # its name
+    table: str
     files: tuple[TableFile, ...]  # its data files
     inlined_rows: int  # the number of rows inlined in the catalog
 
@@ -58,20 +71,6 @@ def table_size(lake: Lake, table: str) -> TableSize:
     return TableSize(table, tuple(files), inlined_rows)
 
 
-# The paths of the schema, the table and the file, each with a flag whether it is relative to the previous one.
-_NEEDED = " UNION ALL ".join(
-    f"""
-    SELECT f.file_size_bytes, s.path, s.path_is_relative, t.path, t.path_is_relative, f.path, f.path_is_relative
-    FROM {files} AS f
-    JOIN (SELECT DISTINCT table_id, schema_id, path, path_is_relative FROM ducklake_table) AS t USING (table_id)
-    JOIN (SELECT DISTINCT schema_id, path, path_is_relative FROM ducklake_schema) AS s USING (schema_id)
-    """  # noqa: S608 - constants
-    for files in ("ducklake_data_file", "ducklake_delete_file")
-)
-_SCHEDULED = "SELECT path, path_is_relative FROM ducklake_files_scheduled_for_deletion"
-_SUFFIXES = (".parquet", ".puffin")
-
-
 @dataclass(frozen=True)
 class DataPathFiles:
     """The files of a lake."""
@@ -87,13 +86,13 @@ class DataPathFiles:
 def data_path_files(reader: CatalogReader) -> DataPathFiles:
     """Lists the data path of a lake, and reads the files from its catalog."""
     root = reader.data_path
-    sizes, scheduled = _known(reader)
+    sizes, scheduled = _registered_files(reader)
     listed, needed = _listed(reader.connection, root), frozenset(sizes)
     below = frozenset(path for path in needed if path.startswith(root))
     unknown = listed - needed - scheduled
     if unknown:
         # Another process may have committed them since the catalog was read.
-        unknown -= frozenset().union(*_known(reader))
+        unknown -= frozenset().union(*_registered_files(reader))
     missing = tuple(sorted(below - listed))
     # In a bucket, each size would be a request.
     damaged = () if "://" in root else tuple(sorted(path for path in below & listed if _size(path) != sizes[path]))
@@ -106,7 +105,7 @@ def _size(path: str) -> int | None:
     return None
 
 
-def _known(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
+def _registered_files(reader: CatalogReader) -> tuple[dict[str, int | None], frozenset[str]]:
     """The files that snapshots need with their sizes, and those that no snapshot needs and that a cleanup removes."""
     root = reader.data_path
     with reader.transaction() as transaction:
@@ -123,7 +122,7 @@ def _path(root: str, row: Sequence[Any]) -> str:
 def _listed(connection: Connection, root: str) -> frozenset[str]:
     if "://" not in root:
         # DuckDB reads some characters of the path as a pattern.
-        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-        return frozenset(path.as_posix() for path in found if path.suffix in _SUFFIXES)
+        paths = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        return frozenset(path.as_posix() for path in paths if path.suffix in _SUFFIXES)
     rows = connection.rows(listing_sql(root, "**"))
     return frozenset(str(path) for (path,) in rows if PurePosixPath(path).suffix in _SUFFIXES)

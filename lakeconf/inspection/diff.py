@@ -16,13 +16,15 @@ from lakeconf.sql import folded, identifier, qualified
 from lakeconf.store import Store, attach_to, for_reading, open_connection
 
 _OTHER = "lakeconf_other"
+# DuckDB takes different values of these for equal: 1 month and 30 days, -0.0 and 0.0. Their text differs.
+_AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 
 
 @dataclass(frozen=True)
 class TableDiff:
     """Differences between two tables of the same name."""
 
-    table: str  # its name
+    table: str
     stores: tuple[str, str]  # the names of the two stores
     # The columns that differ: name, type in the first and in the second store; None if a store lacks the column.
     schema: Sequence[tuple[str, str | None, str | None]]
@@ -39,21 +41,21 @@ class TableDiff:
         return not self.schema and self.only == (0, 0) and not any(self.columns.values())
 
 
-def compare(one: Store, other: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
+def compare(first: Store, second: Store, table: str, on: Sequence[str] = (), *, samples: int = 5) -> TableDiff:
     """Compares a table in the latest snapshots of two stores."""
-    if one.name == other.name:
-        raise QueryError(f"{one.name} cannot differ from itself", hint="name two stores")
-    one, other = for_reading(one), for_reading(other)
+    if first.name == second.name:
+        raise QueryError(f"{first.name} cannot differ from itself", hint="name two stores")
+    first, second = for_reading(first), for_reading(second)
     # Both are attached to one connection, so its errors may contain secrets of both.
-    one = one.replace(hidden=(*one.hidden, *other.secrets))
-    alias = _OTHER if other.alias == one.alias else other.alias
-    second = other.replace(alias=alias, hidden=(*other.hidden, *one.secrets))
-    connection = open_connection(one)
+    first = first.replace(hidden=(*first.hidden, *second.secrets))
+    alias = _OTHER if second.alias == first.alias else second.alias
+    attached = second.replace(alias=alias, hidden=(*second.hidden, *first.secrets))
+    connection = open_connection(first)
     try:
-        attach_to(second, connection)
-        connection.prefer_builtins(one.alias)
-        relations = [_relation(connection, store, table) for store in (one, second)]
-        return difference(connection, (one.name, other.name), (relations[0], relations[1]), table, on, samples)
+        attach_to(attached, connection)
+        connection.prefer_builtins(first.alias)
+        relations = [_relation(connection, store, table) for store in (first, attached)]
+        return difference(connection, (first.name, second.name), (relations[0], relations[1]), table, on, samples)
     finally:
         connection.close()
 
@@ -67,9 +69,9 @@ def difference(
     samples: int = 0,
 ) -> TableDiff:
     """Compares two relations of a connection."""
-    types = one, other = [columns_of(connection, relation) for relation in relations]
-    schema = [(n, one.get(n), other.get(n)) for n in {**one, **other} if one.get(n) != other.get(n)]
-    columns = {folded(name): name for name in one if name in other}
+    types = ours, theirs = [columns_of(connection, relation) for relation in relations]
+    schema = [(n, ours.get(n), theirs.get(n)) for n in {**ours, **theirs} if ours.get(n) != theirs.get(n)]
+    columns = {folded(name): name for name in ours if name in theirs}
     common, on = list(columns.values()), [columns.get(folded(name), name) for name in on]
     missing = [name for name in on if name not in common]
     if not common:
@@ -78,7 +80,7 @@ def difference(
         hint = f"use a column of both stores: {', '.join(common)}"
         raise SchemaError(f"{table} has no column {missing[0]!r} in both stores", hint=hint)
     _check_comparable(types, on)
-    same = one.items() & other.items()
+    same = ours.items() & theirs.items()
     texts = {name: kind for name, kind in same if name not in on and _AS_TEXT.search(kind)}
     names = ", ".join(_cast(name, "VARCHAR") if name in texts else identifier(name) for name in common)
     first, second = (f"(SELECT {names} FROM {relation})" for relation in relations)
@@ -101,9 +103,9 @@ def difference(
 def _check_comparable(types: Sequence[Mapping[str, str]], on: Sequence[str]) -> None:
     """Rejects keys of types of which one has several values for a value of the other, such as '1' and '01' for 1."""
     for name in on:
-        one, other = (parsed_type(columns[name]) for columns in types)
-        if not (fits(one, other) or fits(other, one)):
-            raise SchemaError(f"the key has the types {one} and {other}", hint="compare whole rows, without --on")
+        left, right = (parsed_type(columns[name]) for columns in types)
+        if not (fits(left, right) or fits(right, left)):
+            raise SchemaError(f"the key has the types {left} and {right}", hint="compare whole rows, without --on")
 
 
 def _samples(
@@ -111,10 +113,6 @@ def _samples(
 ) -> Sequence[Mapping[str, Any]]:
     again = ", ".join(_cast(name, texts[name]) if name in texts else identifier(name) for name in common)
     return connection.records(f"SELECT {again} FROM ({query}) ORDER BY ALL LIMIT {count}")
-
-
-# DuckDB takes different values of these for equal: 1 month and 30 days, -0.0 and 0.0. Their text differs.
-_AS_TEXT = re.compile(r"\b(INTERVAL|FLOAT|DOUBLE|TIME WITH TIME ZONE)\b")
 
 
 def _cast(name: str, kind: str) -> str:
@@ -141,13 +139,14 @@ def _changes(
         return ({}, ()), 0
     differs = {name: f"a.{identifier(name)} IS DISTINCT FROM b.{identifier(name)}" for name in values}
     any_of = " OR ".join(differs.values())
-    counts = ", ".join(f"count(*) FILTER ({one})" for one in differs.values())
+    counts = ", ".join(f"count(*) FILTER ({condition})" for condition in differs.values())
     ((differing, *by_column),) = connection.rows(f"SELECT count(*) FILTER ({any_of}), {counts} FROM {joined}")
     keys = ", ".join(f"a.{identifier(name)}" for name in on)
     # Columns that are compared as text have their types again.
     types = {name: f"::{common[name]}[]" if common[name] else "" for name in values}
     pairs = ", ".join(
-        f"[a.{one}, b.{one}]{kind} AS {one}" for one, kind in zip(map(identifier, types), types.values(), strict=True)
+        f"[a.{column}, b.{column}]{kind} AS {column}"
+        for column, kind in zip(map(identifier, types), types.values(), strict=True)
     )
     shown = connection.records(f"SELECT {keys}, {pairs} FROM {joined} WHERE {any_of} ORDER BY ALL LIMIT {samples}")
     return (dict(zip(values, by_column, strict=True)), shown), differing
@@ -164,12 +163,12 @@ def columns_of(connection: Connection, relation: str) -> dict[str, str]:
 
 def _relation(connection: Connection, store: Store, table: str) -> str:
     """A table at the latest snapshot of its lake: a commit during the comparison does not count."""
-    wanted = tuple(map(folded, split_name(table)))
+    folded_name = tuple(map(folded, split_name(table)))
     # Not duckdb_columns(), which binds every view of the lake.
-    found = connection.rows(
+    tables = connection.rows(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = ?", [store.alias]
     )
-    if wanted not in {tuple(map(folded, names)) for names in found}:
+    if folded_name not in {tuple(map(folded, names)) for names in tables}:
         raise TableNotFoundError(
             f"the store {store.name!r} has no table {table}",
             hint=f"list its tables with: lakeconf tables --store {store.name}",

@@ -17,7 +17,7 @@ from lakeconf.backends.store_options import creates_nothing
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection, connect, load_extension
 from lakeconf.connection.duckdb_facts import INSTALL_TESTED, untested
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 from lakeconf.errors import CatalogError, CatalogMissingError, CatalogMovedError, CatalogRestoredError, LakeconfError
 from lakeconf.guard.guard import marker_of, reader_of
 from lakeconf.guard.locks import check_privileges
@@ -42,10 +42,10 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """The outcome of one step."""
 
-    name: str  # the name of the step
+    name: str
     status: str  # `ok`, `warning`, `failed` or `skipped`
     found: str  # the result, or the reason of a failed or skipped step
     hint: str | None = None  # what to do; None if there is nothing to do
@@ -69,7 +69,7 @@ class Examination:
         return reader_of(self.store.metadata_backend, self.store.names, self.connection)
 
 
-def diagnose(store: Store) -> list[Step]:
+def diagnose(store: Store) -> list[StepResult]:
     """Tests everything that a job with this store needs, without changing the lake.
 
     It creates no catalog. It writes, reads and removes a file below the data path, unless the store is read-only. It
@@ -111,26 +111,28 @@ def repair_marker(store: Store, confirm: Callable[[CatalogError, str], None]) ->
             marker.confirm_move()
 
 
-def _carry_out(examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]) -> Step:
+def _carry_out(
+    examination: Examination, name: str, needs: tuple[str, ...], run: Callable[[Examination], str]
+) -> StepResult:
     missing = [need for need in needs if need in examination.failed]
     if missing:
         examination.failed.add(name)
-        return Step(name, SKIPPED, f"after {missing[0]!r} failed")
+        return StepResult(name, SKIPPED, f"after {missing[0]!r} failed")
     started = time.monotonic()
     hint = None
     try:
-        status, found = OK, run(examination)
+        status, result = OK, run(examination)
     except Skip as skip:
-        status, found = SKIPPED, str(skip)
+        status, result = SKIPPED, str(skip)
     except Warn as warning:
-        status, (found, hint) = WARNING, warning.args
+        status, (result, hint) = WARNING, warning.args
     except LakeconfError as error:
         examination.failed.add(name)
-        status, found, hint = FAILED, error.message, error.hint
+        status, result, hint = FAILED, error.message, error.hint
     except Exception as error:  # noqa: BLE001 - a backend of another package may raise anything
         examination.failed.add(name)
-        status, found = FAILED, scrub(f"{type(error).__name__}: {error}", examination.store.secrets)
-    return Step(name, status, found, hint, round(time.monotonic() - started, 3))
+        status, result = FAILED, scrub(f"{type(error).__name__}: {error}", examination.store.secrets)
+    return StepResult(name, status, result, hint, round(time.monotonic() - started, 3))
 
 
 def _load_extensions(examination: Examination) -> None:
@@ -144,21 +146,21 @@ def _extensions(examination: Examination) -> str:
     versions = dict(examination.connection.rows(query))
     ((duckdb_version,),) = examination.connection.rows("SELECT version()")
     loaded = (f"{name} {versions.get(name) or ''}".strip() for name in examination.store.extensions)
-    found = f"DuckDB {duckdb_version}: {', '.join(loaded)}"
+    description = f"DuckDB {duckdb_version}: {', '.join(loaded)}"
     warning = untested(str(duckdb_version))
     if warning:
-        raise Warn(f"{found}; {warning}", INSTALL_TESTED)
-    return found
+        raise Warn(f"{description}; {warning}", INSTALL_TESTED)
+    return description
 
 
 def _secrets(examination: Examination) -> str:
-    made = []
+    created = []
     for statement in examination.store.statements:
         if isinstance(statement, CreateSecret):
-            made.append(statement.name)
+            created.append(statement.name)
         if not isinstance(statement, (Attach, Use, LoadExtension)):
             examination.connection.run(statement)
-    return ", ".join(made)
+    return ", ".join(created)
 
 
 def _catalog(examination: Examination) -> str:
@@ -205,10 +207,10 @@ def _check_creatable(store: Store, connection: Connection) -> None:
 def _version(examination: Examination) -> str:
     integrity = examination.store.metadata_backend.integrity
     if integrity:
-        ((found,),) = examination.connection.rows(integrity.format(examination.reader.metadata_database))
-        if found != "ok":
+        ((verdict,),) = examination.connection.rows(integrity.format(examination.reader.metadata_database))
+        if verdict != "ok":
             raise CatalogError(
-                f"the catalog file is damaged: {found}",
+                f"the catalog file is damaged: {verdict}",
                 hint="restore a backup, without the -wal and -shm files of the damaged catalog (docs/operations.md)",
             )
     with examination.reader.transaction() as transaction:
@@ -232,12 +234,12 @@ def _writable(examination: Examination) -> str:
     location, connection = _location(examination), examination.connection
     folder = f"{location}lakeconf-doctor-{uuid.uuid4().hex}/"
     probe = f"{folder}probe.parquet"
-    made = [] if "://" in location else make_folders(Path(folder))
+    created = [] if "://" in location else make_folders(Path(folder))
     try:
         connection.execute(f"COPY (SELECT 42 AS probe) TO {literal(probe)} (FORMAT parquet)")
         read_and_remove(connection, probe)
     finally:
-        for path in reversed(made):
+        for path in reversed(created):
             with contextlib.suppress(OSError):
                 path.rmdir()
     return "a file was written, read and removed"
@@ -259,11 +261,11 @@ def _spark(examination: Examination) -> str:
     java = ensure_java()
     conf = examination.store.spark_conf()
     packages = [package for package in conf.get("spark.jars.packages", "").split(",") if package]
-    found = f"PySpark {importlib.metadata.version('pyspark')}, Java in {java}"
+    summary = f"PySpark {importlib.metadata.version('pyspark')}, Java in {java}"
     keys = [key for key in conf if not key.startswith("spark.jars.")]
     if keys:
-        found += f"; sets {', '.join(keys)}"
-    return found + (f"; Spark fetches {', '.join(packages)}" if packages else "")
+        summary += f"; sets {', '.join(keys)}"
+    return summary + (f"; Spark fetches {', '.join(packages)}" if packages else "")
 
 
 def _location(examination: Examination) -> str:
@@ -280,10 +282,10 @@ _STEPS: tuple[tuple[str, tuple[str, ...], Callable[[Examination], str]], ...] = 
     ("version", ("catalog",), _version),
     ("data path readable", ("secrets",), _readable),
     ("data path writable", ("secrets", "data path readable"), _writable),
-    ("clock", ("catalog",), lambda found: examine_clock(found.store, found.reader)),
-    ("server", ("catalog",), lambda found: examine_timeout(found.store, found.reader)),
+    ("clock", ("catalog",), lambda examination: examine_clock(examination.store, examination.reader)),
+    ("server", ("catalog",), lambda examination: examine_timeout(examination.store, examination.reader)),
     ("marker", ("catalog", "data path readable"), _marker),
     ("files", ("catalog", "data path readable"), _files),
-    ("statistics", ("catalog",), lambda found: examine_statistics(found.reader)),
+    ("statistics", ("catalog",), lambda examination: examine_statistics(examination.reader)),
     ("spark", (), _spark),
 )

@@ -24,8 +24,6 @@ _CLOCK_WARNING, _CLOCK_LIMIT = timedelta(minutes=1), timedelta(minutes=15)
 # A commit of many files can take this long on a busy server.
 _SHORTEST_TIMEOUT_SECONDS = 60
 _SHOWN = 3
-
-
 # DuckLake cannot open a lake with such a column, which it makes of an added column that the same transaction changes.
 _DAMAGED = """
     SELECT t.table_name, c.column_name FROM ducklake_column AS c
@@ -60,14 +58,14 @@ def examine_clock(store: Store, reader: CatalogReader) -> str:
     """Compares the clock of this machine with the clock of the catalog's server."""
     ((server,),) = reader.connection.rows(_server(store).clock(reader.metadata_database))
     difference = timedelta(seconds=abs(datetime.now(UTC).timestamp() - float(server)))
-    found = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
+    message = f"this machine and the catalog's server differ by {difference.total_seconds():.0f} s"
     if difference > _CLOCK_LIMIT:
         raise LakeconfError(
-            found, hint="set the clock: object storage refuses requests that are signed at another time"
+            message, hint="set the clock: object storage refuses requests that are signed at another time"
         )
     if difference > _CLOCK_WARNING:
-        raise Warn(found, "set the clock")
-    return found
+        raise Warn(message, "set the clock")
+    return message
 
 
 def examine_timeout(store: Store, reader: CatalogReader) -> str:
@@ -129,10 +127,10 @@ def examine_files(reader: CatalogReader) -> str:
 
 def examine_statistics(reader: CatalogReader) -> str:
     """Looks for columns whose statistics hide rows from DuckDB."""
-    found = stale_bounds(reader)
-    if found:
-        tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in found.items()]
-        first = joined_name(*next(iter(found)))
+    columns_by_table = stale_bounds(reader)
+    if columns_by_table:
+        tables = [f"{joined_name(*table)} ({', '.join(columns)})" for table, columns in columns_by_table.items()]
+        first = joined_name(*next(iter(columns_by_table)))
         raise Warn(
             f"outside lakeconf, DuckDB may hide rows from filters on columns of {escaped('; '.join(tables))}",
             f"a file has no bounds; write the rows of each table again: table = lake.table({escaped(repr(first))}); "

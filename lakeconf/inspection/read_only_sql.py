@@ -11,9 +11,11 @@ from typing import Any
 
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.queries.only_reads import READERS
+from lakeconf.catalog.queries.parsed_query import NotOneQuery, parse_query
+from lakeconf.catalog.queries.sql_references import References, check_syntax, find_references
+from lakeconf.catalog.queries.stored_queries import StoredQueries, tables_suggested
 from lakeconf.catalog.reader import CatalogReader, repeated
-from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
-from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
@@ -36,6 +38,9 @@ _OPERATORS = frozenset(
     }
 )
 _ONE_QUERY = "write a single SELECT … or FROM …: lakeconf load, models and lake.execute write to a lake"
+# DuckDB's name of the kind of error, and its list of functions with other types.
+_NOISE = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: |\n\s*Candidate functions:.*?(?=\n\nLINE |\Z)", re.DOTALL)
+_LINE = re.compile(r"\nLINE (\d+):")
 
 
 def query(store: Store, statement: str, limit: int | None = None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
@@ -68,10 +73,10 @@ def _reworded(change: Callable[[str], str]) -> Iterator[None]:
 
 def _reads_nothing(statement: str) -> bool:
     try:
-        found = parse_query(statement)
+        parsed = parse_query(statement)
     except NotOneQuery:
         return False
-    return not (found.tables or found.functions or found.describes)
+    return not (parsed.tables or parsed.functions or parsed.describes)
 
 
 def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
@@ -105,14 +110,9 @@ def _run(connection: Connection, statement: str, limit: int | None) -> tuple[Seq
     return connection.named_rows(statement, limit)
 
 
-# DuckDB's name of the kind of error, and its list of functions with other types.
-_NOISE = re.compile(r"\A[A-Z]\w*(?: [A-Z]\w*)* Error: |\n\s*Candidate functions:.*?(?=\n\nLINE |\Z)", re.DOTALL)
-_LINE = re.compile(r"\nLINE (\d+):")
-
-
 def _without_explain(message: str) -> str:
     """The message of an error, with the lines of the query counted without that of EXPLAIN above it."""
-    return _LINE.sub(lambda found: f"\nLINE {int(found[1]) - 1}:".ljust(len(found[0])), message)
+    return _LINE.sub(lambda match: f"\nLINE {int(match[1]) - 1}:".ljust(len(match[0])), message)
 
 
 def _names(stored: StoredQueries) -> list[str]:
@@ -122,7 +122,7 @@ def _names(stored: StoredQueries) -> list[str]:
 
 def _check_references(query: References, stored: StoredQueries) -> None:
     """Rejects a query that uses anything except the lake's tables and functions that only read."""
-    macros = {one.name for one in stored.queries if one.kind == "table macro"}
+    macros = {macro.name for macro in stored.queries if macro.kind == "table macro"}
     refused = sorted(query.table_functions - READERS - macros)
     if refused:
         raise _unsafe(", ".join(refused))
@@ -162,11 +162,11 @@ def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
         folders = {info.table_id: info.path for info in tables_in(transaction, snapshot_id)}
         moved = [str(table_id) for table_id, folder in folders.items() if not folder.startswith(reader.data_path)]
         condition = f"NOT path_is_relative OR table_id IN ({', '.join(moved) or 'NULL'})"
-        found = transaction.rows(
+        rows = transaction.rows(
             f"SELECT table_id, path, path_is_relative FROM ducklake_data_file WHERE {condition} "
             f"UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file WHERE {condition}"
         )
-    files = (compose_path(folders.get(table_id, ""), path, is_relative=relative) for table_id, path, relative in found)
+    files = (compose_path(folders.get(table_id, ""), path, is_relative=relative) for table_id, path, relative in rows)
     return [file for file in files if not file.startswith(reader.data_path)]
 
 

@@ -37,8 +37,8 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
         unknown=_unknown(lake),
         shown_paths=_PATHS,
         tables=tables,
-        details=[_details(lake, one) for one in tables],
-        numbers={one.table: number for number, one in enumerate(tables)},
+        details=[_details(lake, table) for table in tables],
+        numbers={table.table: number for number, table in enumerate(tables)},
         snapshots=list(reversed(snapshots[-_SNAPSHOTS:])),
     )
 
@@ -46,9 +46,9 @@ def report(lake: Lake, title: str, store: str = "STORE") -> str:
 def _tiles(tables: Sequence[TableSize], snapshots: int) -> dict[str, str]:
     return {
         "tables": f"{len(tables):,}",
-        "rows": f"{sum(one.rows for one in tables):,}",
-        "data files": f"{sum(len(one.files) for one in tables):,}",
-        "size": byte_size(sum(one.bytes for one in tables)),
+        "rows": f"{sum(table.rows for table in tables):,}",
+        "data files": f"{sum(len(table.files) for table in tables):,}",
+        "size": byte_size(sum(table.bytes for table in tables)),
         "snapshots": f"{snapshots:,}",
     }
 

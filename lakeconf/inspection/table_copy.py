@@ -86,13 +86,14 @@ class TableCopies:
         """What a copy would do; nothing is changed."""
         for name in names:
             refuse_internal(name)
-        found = [load_table(self._reader, name, self._version) for name in names]
-        if not found:
-            known = tables(self._reader, self._version)
-            found = sorted(
-                (one for one in known if one.schema_name.lower() != INTERNAL_SCHEMA), key=lambda one: one.full_name
+        chosen = [load_table(self._reader, name, self._version) for name in names]
+        if not chosen:
+            existing = tables(self._reader, self._version)
+            chosen = sorted(
+                (table for table in existing if table.schema_name.lower() != INTERNAL_SCHEMA),
+                key=lambda table: table.full_name,
             )
-        return [self._step(table) for table in found]
+        return [self._step(table) for table in chosen]
 
     def copy(self, steps: Sequence[CopyStep]) -> int:
         """Carries out a plan in one snapshot of the target; returns that snapshot."""
@@ -121,19 +122,19 @@ class TableCopies:
     def _step(self, table: TableInfo) -> CopyStep:
         name, connection = table.full_name, self._own.connection
         source = relation_at(self._reader, table, self._version)
-        wanted = declared_at(self._reader, table, self._version)
-        if wanted.computed:
+        declared = declared_at(self._reader, table, self._version)
+        if declared.computed:
             raise UnsupportedError(
-                f"{name} cannot be copied: {', '.join(wanted.computed)} is an expression",
+                f"{name} cannot be copied: {', '.join(declared.computed)} is an expression",
                 hint="create the table in the target, and append the rows to it",
             )
         try:
             now = load_table(self._own, name, self._lake.snapshot_id)
         except TableNotFoundError:
             ((count,),) = connection.rows(f"SELECT count(*) FROM {source}")
-            return CopyStep(name, "create", count, source=source, declared=wanted)
+            return CopyStep(name, "create", count, source=source, declared=declared)
         there = relation_at(self._own, now, self._lake.snapshot_id)
-        changes = _changes(declared_at(self._own, now, self._lake.snapshot_id), wanted)
+        changes = _changes(declared_at(self._own, now, self._lake.snapshot_id), declared)
         if columns_of(connection, source).keys() & columns_of(connection, there).keys():
             added, removed = difference(connection, (self._name, self._own.alias), (source, there), name).only
         else:
@@ -141,21 +142,21 @@ class TableCopies:
                 f"SELECT (SELECT count(*) FROM {source}), (SELECT count(*) FROM {there})"
             )
         action: Literal["replace", "skip"] = "replace" if changes or added or removed else "skip"
-        return CopyStep(name, action, added, removed, changes, source, wanted)
+        return CopyStep(name, action, added, removed, changes, source, declared)
 
 
-def _changes(now: Declared, wanted: Declared) -> tuple[str, ...]:
+def _changes(present: Declared, planned: Declared) -> tuple[str, ...]:
     """The differences of two tables apart from their rows, in words."""
-    before, after = now.definition, wanted.definition
+    before, after = present.definition, planned.definition
     columns = [f"+ {name} {kind}" for name, kind in after.columns.items() if before.columns.get(name) != kind]
     columns += [f"- {name} {kind}" for name, kind in before.columns.items() if after.columns.get(name) != kind]
     others = (
         ("partitioned by", before.partitioned_by, after.partitioned_by),
         ("sorted by", before.sorted_by, after.sorted_by),
     )
-    found = [f"{what} {', '.join(new) or 'nothing'}" for what, old, new in others if list(old) != list(new)]
+    changes = [f"{what} {', '.join(new) or 'nothing'}" for what, old, new in others if list(old) != list(new)]
     if (before.comment, before.column_comments) != (after.comment, after.column_comments):
-        found.append("other comments")
-    if now.defaults != wanted.defaults:
-        found.append("other default values")
-    return (*columns, *found)
+        changes.append("other comments")
+    if present.defaults != planned.defaults:
+        changes.append("other default values")
+    return (*columns, *changes)

@@ -25,7 +25,7 @@ _DECRYPTED = "encryption_config = {footer_key_value: from_base64(?)}"
 class WrongCount:
     """A data file with a different number of rows than in the catalog: it was replaced or damaged."""
 
-    path: str  # the data file
+    path: str
     catalog_rows: int  # the number of rows in the catalog
     file_rows: int  # the number of rows in the file
 
@@ -38,7 +38,7 @@ class Verification:
     snapshot_id: int
     duckdb_rows: int  # the number of rows that DuckDB reads
     spark_rows: int  # the number of rows that Spark reads
-    columns: tuple[ColumnCheck, ...]  # the columns, in order
+    columns: tuple[ColumnCheck, ...]
     wrong_counts: tuple[WrongCount, ...] = ()  # files with a different number of rows than in the catalog
     # The number of deleted rows that are visible again because another tool rewrote their file at the same time. Both
     # engines read them.
@@ -63,8 +63,8 @@ class Verification:
         lines.append(_line("rows", str(self.duckdb_rows), str(self.spark_rows)))
         lines += [_column_line(column) for column in self.columns]
         lines += [
-            f"  wrong number of rows: {found.file_rows} in {escaped(found.path)}, {found.catalog_rows} in the catalog"
-            for found in self.wrong_counts
+            f"  wrong number of rows: {count.file_rows} in {escaped(count.path)}, {count.catalog_rows} in the catalog"
+            for count in self.wrong_counts
         ]
         if self.lost_deletes:
             lines.append(
@@ -88,13 +88,13 @@ def verify(lake: Lake, table: str) -> Verification:
     session, snapshot_id = lake._session, lake.snapshot_id  # noqa: SLF001 - reads by its engine
     plan = plan_scan(session.reader, table, snapshot_id, [])
     wrong_counts = _wrong_counts(session.reader, plan.table.full_name, plan.files)
-    found = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
+    comparison = spark_operations(session.engine, "the comparison of DuckDB and Spark").check(table, snapshot_id)
     return Verification(
         table=plan.table.full_name,
         snapshot_id=snapshot_id,
-        duckdb_rows=found.duckdb_rows,
-        spark_rows=found.spark_rows,
-        columns=found.columns,
+        duckdb_rows=comparison.duckdb_rows,
+        spark_rows=comparison.spark_rows,
+        columns=comparison.columns,
         wrong_counts=wrong_counts,
         lost_deletes=lost_deletes(session.reader, snapshot_id).get((plan.table.schema_name, plan.table.name), 0),
         repeated_ids=_repeated_ids(session.reader, plan.table, snapshot_id),

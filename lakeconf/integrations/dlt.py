@@ -36,11 +36,11 @@ def destination(
         ConnectionFailed: The catalog cannot be reached.
         UnsupportedError: The store needs secrets that dlt's connections lack.
     """
-    found = (config if isinstance(config, Config) else init(config)).get_store(store)
-    schema = found.metadata_backend.catalog_schema(found.names) or found.alias
-    credentials = DuckLakeCredentials(found.alias, schema, _catalog(found), _storage())
-    open_connection(found).close()
-    credentials.statements = [_rendered(one) for one in found.statements if not isinstance(one, Use)]
+    chosen = (config if isinstance(config, Config) else init(config)).get_store(store)
+    schema = chosen.metadata_backend.catalog_schema(chosen.names) or chosen.alias
+    credentials = DuckLakeCredentials(chosen.alias, schema, _catalog(chosen), _storage())
+    open_connection(chosen).close()
+    credentials.statements = [_rendered(statement) for statement in chosen.statements if not isinstance(statement, Use)]
     return dlt.destinations.ducklake(credentials=credentials, **settings)
 
 

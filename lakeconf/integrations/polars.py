@@ -77,11 +77,11 @@ def scan_polars(
         store = (config if isinstance(config, Config) else init(config)).get_store(store)
     with store.open(read_only=True) as lake:
         pinned = lake.snapshot_id if version is None else version
-        found = (lake if version is None else lake.at(version=version)).table(table)
-        _check_types(table, found.schema)
+        source_table = (lake if version is None else lake.at(version=version)).table(table)
+        _check_types(table, source_table.schema)
         with required("pyarrow", extra="polars", needed_for="scan_polars"):
-            empty = _frame(_exact(found.scan(where=where).to_native().limit(0)).to_arrow_table())
-    source = _Source(store, table, where, pinned, empty)
+            empty = _frame(_exact(source_table.scan(where=where).to_native().limit(0)).to_arrow_table())
+    source = _PolarsSource(store, table, where, pinned, empty)
     return register_io_source(
         source.frames,
         schema=empty.schema,
@@ -92,7 +92,7 @@ def scan_polars(
 
 
 @dataclass(frozen=True)
-class _Source:
+class _PolarsSource:
     store: Store
     table: str
     where: Where | None

@@ -116,9 +116,9 @@ class Cleanup:
 
     def _remove_local(self, paths: Sequence[str]) -> None:
         """Removes files below the data path, also if somebody puts links in the place of folders meanwhile."""
-        root, found = _real(self.reader.data_path), list(map(_real, paths))
-        _refuse([path for path in found if not path.startswith(root)], f"that are not below {root}", hint=_HINT)
-        for path in found:
+        root, real_paths = _real(self.reader.data_path), list(map(_real, paths))
+        _refuse([path for path in real_paths if not path.startswith(root)], f"that are not below {root}", hint=_HINT)
+        for path in real_paths:
             *folders, name = path.removeprefix(root).split("/")
             hint = "find out who puts links in the place of folders"
             with storage_errors(f"{path} cannot be removed", hint=hint), contextlib.ExitStack() as opened:
@@ -154,12 +154,12 @@ class Cleanup:
         with self.reader.transaction() as transaction:
             rows = transaction.rows(_SCHEDULED, [older_than.isoformat()])
         root = self.reader.data_path
-        found = [
+        scheduled = [
             (compose_path(root, path, is_relative=is_relative), (id_, path), is_old)
             for id_, path, is_relative, is_old in rows
         ]
-        kept = {path for path, _, is_old in found if not is_old}
-        return {path: row for path, row, _ in found if path not in kept}
+        kept = {path for path, _, is_old in scheduled if not is_old}
+        return {path: row for path, row, _ in scheduled if path not in kept}
 
     def _orphans(self, older_than: datetime) -> list[str]:
         paths = self._listed(older_than)
@@ -172,7 +172,7 @@ class Cleanup:
                 hint="delete them yourself if they are not needed: they may belong to a lost catalog",
             )
         with self.reader.transaction() as transaction:
-            known, root = {_name(path) for (path,) in transaction.rows(_KNOWN)}, self.reader.data_path
+            registered, root = {_name(path) for (path,) in transaction.rows(_KNOWN)}, self.reader.data_path
             folders = {
                 compose_path(compose_path(root, schema, is_relative=in_root), table, is_relative=in_schema)
                 for schema, in_root, table, in_schema in transaction.rows(_FOLDERS)
@@ -188,7 +188,7 @@ class Cleanup:
             for path in paths
             if self._is_below_data_path(path)
             and not _is_below(_real(path), other)
-            and _name(path) not in known
+            and _name(path) not in registered
             and (_is_in(path, folders) or is_announced(path, manifests))
         ]
 
@@ -198,8 +198,8 @@ class Cleanup:
         if "://" in root:
             if not paths:
                 return set()
-            found = self.reader.connection.rows(listing_sql(root, f"**/{MARKER}"))
-            return {str(path).removesuffix(MARKER) for (path,) in found} - {root}
+            markers = self.reader.connection.rows(listing_sql(root, f"**/{MARKER}"))
+            return {str(path).removesuffix(MARKER) for (path,) in markers} - {root}
         folders = {folder for path in paths for folder in _folders_of(_real(path)) if len(folder) > len(root)}
         return {folder for folder in folders if os.path.lexists(folder + MARKER)}
 
@@ -214,7 +214,7 @@ class Cleanup:
         return self._without_ends(orphans.run())
 
     def _without_ends(self, listed: Sequence[tuple[str, ...]]) -> list[str]:
-        """The paths that are no keys of a bucket with parameters of a URL, which nothing of the lake has."""
+        """The paths that are not keys of a bucket with parameters of a URL, which nothing of the lake has."""
         root = self.reader.data_path
         return [path for (path,) in listed if "://" not in root or not re.search(URL_ENDS, path.removeprefix(root))]
 
@@ -222,10 +222,10 @@ class Cleanup:
         return _real(path).startswith(_real(self.reader.data_path)) and ".." not in path.split("/")
 
     def _skipped(self) -> str | None:
-        found = _PATTERN.search(self.reader.data_path)
-        if found is None:
+        pattern = _PATTERN.search(self.reader.data_path)
+        if pattern is None:
             return None
-        return f"the data path contains {found.group()!r}, which DuckLake treats as a glob pattern"
+        return f"the data path contains {pattern.group()!r}, which DuckLake treats as a glob pattern"
 
 
 def _refuse(paths: Sequence[str], which: str, *, hint: str) -> None:

@@ -76,7 +76,7 @@ class TableCompaction:
         return f"{self.table}: {self.steps}"
 
 
-class _File(NamedTuple):
+class _CompactedFile(NamedTuple):
     file_id: int
     rows: int
     size: int
@@ -86,13 +86,13 @@ class _File(NamedTuple):
     row_id_start: int | None
 
 
-class _Table(NamedTuple):
+class _CompactedTable(NamedTuple):
     table_id: int
     schema: str
     name: str
     target: int
     threshold: float
-    files: list[_File]
+    files: list[_CompactedFile]
     is_sorted: bool
 
 
@@ -100,8 +100,8 @@ class _Table(NamedTuple):
 class RewrittenFiles:
     """The files of a table with so many deleted rows that they would be rewritten."""
 
-    schema: str  # the table's schema
-    name: str  # the table's name
+    schema: str
+    name: str
     # The share of deleted rows and the size in bytes of each file; the largest share first.
     files: tuple[tuple[float, int], ...]
     ids: tuple[int, ...] = ()  # the ids of these files
@@ -116,8 +116,8 @@ class RewrittenFiles:
 class SmallFiles:
     """The files of a table that DuckLake would merge."""
 
-    schema: str  # the schema of the table
-    name: str  # the name of the table
+    schema: str
+    name: str
     sizes: tuple[int, ...]  # their sizes in bytes, the smallest first
     groups: int  # the number of groups: files of one partition, with the same columns, are merged with each other
     largest: int  # the number of files in the largest group
@@ -150,11 +150,11 @@ def plan_compaction(
     Files that a flush would create, and that could then be merged, are not counted.
     """
     with reader.transaction() as transaction:
-        found = _tables(transaction)
-        flushed = {table.table_id: _inlined(transaction, table.table_id) for table in found}
-    lost = lost_bounds(reader) if any(map(_rewritten, found)) else {}
+        tables = _tables(transaction)
+        flushed = {table.table_id: _inlined(transaction, table.table_id) for table in tables}
+    lost = lost_bounds(reader) if any(map(_rewritten, tables)) else {}
     planned = []
-    for table in found:
+    for table in tables:
         name, files = joined_name(table.schema, table.name), _rewritten(table)
         is_lost = bool(files) and (table.schema, table.name) in lost
         rewritten = replaced(_rewritten_files(table, files)) if is_lost else len(files)
@@ -163,7 +163,11 @@ def plan_compaction(
         if small is not None and merged and _is_numbered_again(reader, table):
             merged = replaced(small.replaced)
         planned.append(TableCompaction(name, flushed[table.table_id], rewritten, merged))
-    return [one for one in planned if one.flushed_rows or one.rewritten_files or one.merged_files]
+    return [
+        compaction
+        for compaction in planned
+        if compaction.flushed_rows or compaction.rewritten_files or compaction.merged_files
+    ]
 
 
 def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
@@ -173,7 +177,7 @@ def rewritten_files(reader: CatalogReader) -> list[RewrittenFiles]:
     return [_rewritten_files(table, files) for table in tables if (files := _rewritten(table))]
 
 
-def _rewritten_files(table: _Table, files: Sequence[_File]) -> RewrittenFiles:
+def _rewritten_files(table: _CompactedTable, files: Sequence[_CompactedFile]) -> RewrittenFiles:
     ordered = sorted(files, key=lambda file: (file.deleted / file.rows, file.size), reverse=True)
     shares = tuple((file.deleted / file.rows, file.size) for file in ordered)
     return RewrittenFiles(table.schema, table.name, shares, tuple(file.file_id for file in ordered))
@@ -218,7 +222,7 @@ def small_files(reader: CatalogReader, schema: str, name: str) -> SmallFiles | N
     return next((_small_files(table) for table in tables if (table.schema, table.name) == (schema, name)), None)
 
 
-def _small_files(table: _Table) -> SmallFiles | None:
+def _small_files(table: _CompactedTable) -> SmallFiles | None:
     groups = _groups(table)
     if not groups:
         return None
@@ -238,28 +242,30 @@ def _target(options: Mapping[tuple[int | None, str], str], table_id: int) -> int
     return _TARGET_BYTES if size is None else size
 
 
-def _tables(transaction: MetadataTransaction) -> list[_Table]:
+def _tables(transaction: MetadataTransaction) -> list[_CompactedTable]:
     options, files = _options(transaction), _files(transaction)
     is_sorted = {table_id for (table_id,) in transaction.rows(_SORTED)}
-    found = []
+    tables = []
     for table_id, schema, name in transaction.rows(_TABLES):
         target = _target(options, table_id)
         limit = options.get((table_id, "rewrite_delete_threshold")) or options.get((None, "rewrite_delete_threshold"))
         threshold = _DELETE_THRESHOLD if limit is None else float(limit)
-        found.append(_Table(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted))
-    return found
+        tables.append(
+            _CompactedTable(table_id, schema, name, target, threshold, files[table_id], table_id in is_sorted)
+        )
+    return tables
 
 
-def _rewritten(table: _Table) -> list[_File]:
+def _rewritten(table: _CompactedTable) -> list[_CompactedFile]:
     return [file for file in table.files if file.deleted > 0 and file.deleted >= table.threshold * file.rows]
 
 
-def _is_divided(table: _Table) -> bool:
+def _is_divided(table: _CompactedTable) -> bool:
     """True if files that DuckLake merges are in several folders: it then fails, and closes the database."""
     return len({(file.group, file.folder) for file in table.files}) > len({file.group for file in table.files})
 
 
-def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
+def _is_numbered_again(reader: CatalogReader, table: _CompactedTable) -> bool:
     """True if DuckLake's merge could give rows other row ids, which can be those of other rows.
 
     It sorts the rows of a sorted table, and forgets the ids that files contain, such as those of updated rows, if the
@@ -284,7 +290,7 @@ def _is_numbered_again(reader: CatalogReader, table: _Table) -> bool:
         return True  # a file is missing
 
 
-def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
+def _has_all_ids(transaction: MetadataTransaction, table: _CompactedTable) -> bool:
     """True if the ranges of the files are all ids that the table has ever had: then, no file contains other ids."""
     following = 0
     for file in sorted(table.files, key=lambda file: file.row_id_start or 0):
@@ -295,25 +301,25 @@ def _has_all_ids(transaction: MetadataTransaction, table: _Table) -> bool:
     return rows == [(following,)] and not _inlined(transaction, table.table_id)
 
 
-def _groups(table: _Table) -> list[list[_File]]:
+def _groups(table: _CompactedTable) -> list[list[_CompactedFile]]:
     """The small files that share a group with another small file."""
-    groups: dict[tuple[object, ...], list[_File]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[_CompactedFile]] = defaultdict(list)
     for file in table.files:
         if not file.deleted and file.size < table.target:
             groups[file.group].append(file)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _files(transaction: MetadataTransaction) -> dict[int, list[_File]]:
+def _files(transaction: MetadataTransaction) -> dict[int, list[_CompactedFile]]:
     deleted = dict(transaction.rows(_DELETED))
     partitions: dict[int, list[object]] = defaultdict(list)
     for file_id, index, value in transaction.rows(_PARTITIONS):
         partitions[file_id].append((index, value))
-    files: dict[int, list[_File]] = defaultdict(list)
+    files: dict[int, list[_CompactedFile]] = defaultdict(list)
     for table_id, file_id, rows, size, version, partition_id, path, start in transaction.rows(_FILES):
         group = (version, partition_id, *partitions[file_id])
         folder = "" if partition_id is None else path.rpartition("/")[0]
-        files[table_id].append(_File(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
+        files[table_id].append(_CompactedFile(file_id, rows, size, group, deleted.get(file_id, 0), folder, start))
     return files
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeconf import __version__
-from lakeconf.catalog.tables import TableInfo, comments, joined_name, tables
+from lakeconf.catalog.table_options import comments
+from lakeconf.catalog.tables import TableInfo, joined_name, tables
 from lakeconf.commit.driver import Attempt, drive
 from lakeconf.commit.moved_values import check_flushed
 from lakeconf.commit.session import Session, default_author

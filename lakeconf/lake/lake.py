@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any
 from lakeconf.arguments import check_flags
 from lakeconf.catalog.definitions import check_not_replaced
 from lakeconf.catalog.file_footers import check_decimals, name_classes
+from lakeconf.catalog.queries.only_reads import check_only_reads
+from lakeconf.catalog.queries.parsed_query import VIEW_PREFIX, query_over_views, reads_only, unique_view
+from lakeconf.catalog.queries.stored_queries import prepare_query, readable_names, tables_suggested, view_names
 from lakeconf.catalog.snapshot import Snapshot, chosen, latest, snapshots
-from lakeconf.catalog.sql_references import VIEW_PREFIX, query_over_views, reads_only, unique_view
-from lakeconf.catalog.stored_queries import (
-    check_only_reads,
-    prepare_query,
-    readable_names,
-    tables_suggested,
-    view_names,
-)
 from lakeconf.catalog.tables import full_name, name_list, tables
 from lakeconf.commit.audits import Audit
 from lakeconf.commit.scope import Scope
@@ -112,8 +107,8 @@ class Lake:
             )
         if self._session.pinned:
             return self.snapshot_id
-        known, newest = self.snapshot_id, latest(self._session.reader).snapshot_id
-        check_not_replaced(known, newest)
+        previous, newest = self.snapshot_id, latest(self._session.reader).snapshot_id
+        check_not_replaced(previous, newest)
         return self._session.advance(newest, refresh=True)
 
     def table(self, name: str) -> Table:
@@ -126,8 +121,8 @@ class Lake:
 
     def tables(self) -> list[str]:
         """The sorted names of the tables at the lake's snapshot, as `table` accepts them, without internal tables."""
-        found = tables(self._session.reader, self._scope.snapshot_id)
-        return sorted(info.full_name for info in found if info.schema_name.lower() != INTERNAL_SCHEMA)
+        infos = tables(self._session.reader, self._scope.snapshot_id)
+        return sorted(info.full_name for info in infos if info.schema_name.lower() != INTERNAL_SCHEMA)
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots of the lake that have not expired, oldest first."""
@@ -218,9 +213,9 @@ class Lake:
                 "a sink needs a classic Spark session, and this lake was opened with one of Spark Connect",
                 hint="run the stream with a classic session, or append what it has written: lake.table(…).append(…)",
             )
-        found = self.table(table)
-        _ = found.schema  # Spark would show an error in the first batch only
-        return StreamSink(found, query)
+        target = self.table(table)
+        _ = target.schema  # Spark would show an error in the first batch only
+        return StreamSink(target, query)
 
     def stream(
         self, table: str, *, since: int | None = None, changes: bool = False, snapshots_per_batch: int | None = None
@@ -263,19 +258,19 @@ class Lake:
             StorageError: There are no paths, or a file does not exist.
             QueryError: DuckDB cannot read them.
         """
-        given = name_list(paths, "paths")
-        if not given:
+        names = name_list(paths, "paths")
+        if not names:
             raise StorageError("there are no files to read", hint="name at least one")
-        source = files_sql("read_parquet", given, "union_by_name = true")
+        source = files_sql("read_parquet", names, "union_by_name = true")
         connection = self._session.reader.connection
         files = connection.relation(f"FROM {source}")
         types = dict(zip(files.columns, map(str, files.types), strict=True))
-        check_decimals(connection, given, types.values())
+        check_decimals(connection, names, types.values())
         engine = self._session.engine
-        found = None
-        if isinstance(engine, SparkOperations) and not name_classes(connection, given):
-            found = engine.read_files(given, types)
-        return lazy_rows(files, connection.secrets) if found is None else found
+        rows = None
+        if isinstance(engine, SparkOperations) and not name_classes(connection, names):
+            rows = engine.read_files(names, types)
+        return lazy_rows(files, connection.secrets) if rows is None else rows
 
     def sql(self, query: str, /, **frames: object) -> nw.LazyFrame[Any]:
         """Runs a query on DuckDB at the latest snapshot; in a transaction and after `at()`, at the snapshot of these.
@@ -305,9 +300,9 @@ class Lake:
             with self._tables_suggested():
                 return engine.query(query, frames)
         views = {folded(name): unique_view() for name in frames}
-        given = {views[folded(name)]: frame for name, frame in frames.items()}
+        frames_by_view = {views[folded(name)]: frame for name, frame in frames.items()}
         with self._tables_suggested(), _names_of_the_user({views[folded(name)]: name for name in frames}):
-            return engine.query(query_over_views(query, views), given)
+            return engine.query(query_over_views(query, views), frames_by_view)
 
     def execute(self, sql: str, /, *, idempotency_key: str | None = None, **frames: object) -> int:
         """Runs an INSERT, UPDATE or DELETE on one table of the lake, as one snapshot.

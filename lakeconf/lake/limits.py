@@ -33,7 +33,7 @@ class TimeLimit:
     """A moment of the monotonic clock."""
 
     ends: float | None = None  # the moment, in seconds; None for no limit
-    clock: Callable[[], float] = time.monotonic  # the clock
+    clock: Callable[[], float] = time.monotonic
 
     @classmethod
     def after(cls, deadline: timedelta | None) -> TimeLimit:

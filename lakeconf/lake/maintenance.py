@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakeconf.arguments import LONGEST_DAYS, check_flags, whole_number
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.snapshot import latest, snapshots
-from lakeconf.catalog.stored_queries import StoredQueries
 from lakeconf.commit.session import Session
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.cleanup import Cleanup, Removal

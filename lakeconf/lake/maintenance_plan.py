@@ -31,7 +31,7 @@ class MaintenanceResult:
         return bool(self.compaction or self.expired or self.removed or self.compacted)
 
     def __str__(self) -> str:
-        lines = [f"compact   {escaped(str(one))}" for one in self.compaction]
+        lines = [f"compact   {escaped(str(compaction))}" for compaction in self.compaction]
         if self.compacted is not None:
             done = self.compacted
             lines.append(

@@ -10,16 +10,8 @@ from enum import StrEnum
 from lakeconf.catalog.changes import changes_since
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import chosen, latest
-from lakeconf.catalog.tables import (
-    TableInfo,
-    comments,
-    full_name,
-    joined_name,
-    load_table,
-    refuse_internal,
-    split_name,
-    table_options,
-)
+from lakeconf.catalog.table_options import comments, table_options
+from lakeconf.catalog.tables import TableInfo, full_name, joined_name, load_table, refuse_internal, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import names_of
 from lakeconf.commit.scope import Scope
@@ -86,24 +78,26 @@ class Restores:
 
     def plan(self, name: str, version: int | None, timestamp: datetime | str | None) -> RestorePlan:
         """What a restore would do; see `Lake.plan_restore`."""
-        found = self._chosen(version, timestamp)
-        return self._planned(name, self._then(name, found), found)
+        target = self._chosen(version, timestamp)
+        return self._planned(name, self._then(name, target), target)
 
     def restore(self, name: str, version: int | None, timestamp: datetime | str | None) -> int:
         """Restores a table; see `Lake.restore`."""
-        found = self._chosen(version, timestamp)
-        then = self._then(name, found)
-        plan = self._planned(name, then, found)
+        target = self._chosen(version, timestamp)
+        then = self._then(name, target)
+        plan = self._planned(name, then, target)
         if plan.action is RestoreAction.NOTHING:
             self._check_unchanged(then)
             return self._scope.snapshot_id
-        message = f"restore {plan.table} to version {found}"
-        with self._scope.transacting(message, None, {"restored_version": found, "restored_table": plan.table}) as scope:
-            rows = Table(Scope(self._session, at=found), then.full_name).scan()
+        message = f"restore {plan.table} to version {target}"
+        with self._scope.transacting(
+            message, None, {"restored_version": target, "restored_table": plan.table}
+        ) as scope:
+            rows = Table(Scope(self._session, at=target), then.full_name).scan()
             if plan.action is RestoreAction.REPLACE:
                 Table(scope, name).overwrite(rows)
             else:
-                declared = declared_at(self._session.reader, then, found)
+                declared = declared_at(self._session.reader, then, target)
                 create_declared(scope, name, declared, exists=plan.rows_now is not None)
                 Table(scope, name).append(rows)
             self._record(scope, plan)
@@ -119,13 +113,13 @@ class Restores:
             scope.transaction.contents.events.append(run.event())
 
     def _chosen(self, version: int | None, timestamp: datetime | str | None) -> int:
-        found, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
-        if found > own:
+        target, own = chosen(self._session.reader, version, timestamp).snapshot_id, self._scope.snapshot_id
+        if target > own:
             raise CommitConflictError(
-                f"version {found} is newer than snapshot {own}, which the lake reads: others have written since",
+                f"version {target} is newer than snapshot {own}, which the lake reads: others have written since",
                 hint="call lake.refresh() first",
             )
-        return found
+        return target
 
     def _check_unchanged(self, table: TableInfo) -> None:
         """Refuses to do nothing for a table that another writer has changed since the lake's snapshot."""
@@ -170,9 +164,9 @@ class Restores:
             now = self._now(name)
             if now is None:
                 raise
-            for one in names_of(reader, now.table_id)[1]:
-                if one.is_at(version):
-                    table = one.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
+            for period in names_of(reader, now.table_id)[1]:
+                if period.is_at(version):
+                    table = period.table.removeprefix(f"{now.schema_name}.")  # tables do not move to other schemas
                     return load_table(reader, joined_name(now.schema_name, table), version)
             raise
 
@@ -211,8 +205,8 @@ class Declared:
 def declared_at(reader: CatalogReader, table: TableInfo, version: int) -> Declared:
     """What a table was at a snapshot."""
     options, described = table_options(reader, table, version), comments(reader, table, version)
-    found = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
-    types = {name: type_name for name, type_name, *_ in found}
+    described_columns = reader.connection.rows(f"DESCRIBE FROM {relation_at(reader, table, version)}")
+    types = {name: type_name for name, type_name, *_ in described_columns}
     columns = {column.name: types[column.name] + " NOT NULL" * (not column.nullable) for column in table.columns}
     keys = _partition_keys(table)
     definition = Definition(columns, keys, options.sorted_by, described.table, described.columns)

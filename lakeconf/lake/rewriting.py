@@ -11,7 +11,8 @@ from lakeconf.catalog.health import forgotten_bounds, lost_bounds
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.tables import TableInfo, joined_name, load_table, table_options, tables
+from lakeconf.catalog.table_options import table_options
+from lakeconf.catalog.tables import TableInfo, joined_name, load_table, tables
 from lakeconf.commit.actions import Action, ReplaceFiles
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.moved_values import ValuesChangedError

@@ -27,7 +27,7 @@ RESET, RESTORED = "reset", "restored"
 
 
 class FileState(NamedTuple):
-    """What tells apart two contents of a file."""
+    """The size and the time of a file, which differ if its content does."""
 
     size: int  # the size in bytes
     modified: int  # the time of the last change, in microseconds since 1970
@@ -38,7 +38,7 @@ class ModelRun:
     """A run of a model, or another event of its table, which is committed or about to be."""
 
     model: str  # the table of the model
-    definition: str  # the hash of the model's definition; `RESET` or `RESTORED` for an event that is no run
+    definition: str  # the hash of the model's definition; `RESET` or `RESTORED` for an event that is not a run
     run: str  # the id of the pipeline run
     # The completed time range, without its end; None if the model has no intervals.
     interval: tuple[datetime, datetime] | None = None
@@ -57,13 +57,13 @@ class ModelRun:
     @classmethod
     def of(cls, event: Event) -> ModelRun:
         """Reads a recorded run."""
-        found: Any = event.payload
-        more, files = json.loads(found["inputs"]), json.loads(found["files"])
+        payload: Any = event.payload
+        more, files = json.loads(payload["inputs"]), json.loads(payload["files"])
         # Later versions may record more about a file.
-        states = {file: FileState(one["size"], one["modified"]) for file, one in files.items() if one}
-        start, end = found["interval_start"], found["interval_end"]
+        states = {file: FileState(state["size"], state["modified"]) for file, state in files.items() if state}
+        start, end = payload["interval_start"], payload["interval_end"]
         return cls(
-            event.model, found["definition"], found["run"], None if start is None else (start, end), more["inputs"],
+            event.model, payload["definition"], payload["run"], None if start is None else (start, end), more["inputs"],
             tuple(files), event.earlier, more["late_since"], states, event.snapshot_id, more["restored"],
             more.get("is_cut", False),
         )  # fmt: skip
@@ -92,8 +92,8 @@ class RunJournal:
 
     def committed(self, model: str) -> list[ModelRun]:
         """The committed runs of a model, by its table, oldest first, including those of expired snapshots."""
-        found = journal.events_of(self._session.reader.connection, self._session.alias, model)
-        return [ModelRun.of(event) for event in found]
+        events = journal.events_of(self._session.reader.connection, self._session.alias, model)
+        return [ModelRun.of(event) for event in events]
 
     def record(self, run: ModelRun) -> None:
         """Records a run in the open transaction; its commit fails if another run was committed in the meantime."""
@@ -129,11 +129,13 @@ class RunJournal:
         snapshot. If a snapshot in between has expired, the changes are unknown: `SnapshotNotFoundError`.
         """
         info = load_table(self._session.reader, table, self._scope.snapshot_id)
-        found = changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
+        changes = changes_since(self._session.reader, info.table_id, snapshot_id, self._scope.snapshot_id)
         # Names outlive snapshots that have expired, as long as the table has them.
-        then = [one for one in journal.names_of(self._session.reader, info.table_id)[1] if one.is_at(snapshot_id)]
+        then = [
+            period for period in journal.names_of(self._session.reader, info.table_id)[1] if period.is_at(snapshot_id)
+        ]
         name = folded(journal.recorded_name(info.schema_name, info.name))
-        return found if name in {folded(one.table) for one in then} else None
+        return changes if name in {folded(period.table) for period in then} else None
 
     def created(self, table: str) -> int | None:
         """The snapshot that created the table with a name, if there is one; a rename creates no table."""
@@ -141,4 +143,4 @@ class RunJournal:
             info = load_table(self._session.reader, table, self._scope.snapshot_id)
         except (TableNotFoundError, UnsupportedError):
             return None
-        return min(one.begin for one in journal.names_of(self._session.reader, info.table_id)[1])
+        return min(period.begin for period in journal.names_of(self._session.reader, info.table_id)[1])

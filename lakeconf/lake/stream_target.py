@@ -32,11 +32,11 @@ class StreamSink:
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         """Appends a batch."""
-        found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        query = self._query or found
-        if self._query and found:
-            self._check_checkpoint(found, batch_id)
-            query = f"{self._query} query {found}"
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        query = self._query or query_id
+        if self._query and query_id:
+            self._check_checkpoint(query_id, batch_id)
+            query = f"{self._query} query {query_id}"
         if query is None:
             raise LakeconfError(
                 "the batch does not belong to a streaming query", hint="name a query: lake.stream_sink(table, query=…)"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import narwhals as nw
 
 from lakeconf.arguments import check_flags, whole_number
-from lakeconf.catalog.changes import check_range
+from lakeconf.catalog.changes_plan import check_range
 from lakeconf.catalog.history import TableChange, TableFile, history, stored_rows
 from lakeconf.catalog.pruning.scan_plan import row_count
 from lakeconf.catalog.pruning.where import Where
-from lakeconf.catalog.tables import Comments, comments, full_name, load_table, name_list
+from lakeconf.catalog.table_options import Comments, comments
+from lakeconf.catalog.tables import full_name, load_table, name_list
 from lakeconf.commit.scope import Scope
 from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary

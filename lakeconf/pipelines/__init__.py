@@ -4,9 +4,10 @@ Declare models in Python with `model`, or in SQL in `[pipeline]` of lakeconf.tom
 """
 
 from lakeconf.pipelines.models.body import Query, SparkQuery
+from lakeconf.pipelines.models.column_tests import accepted_values, not_null, relationships, unique
 from lakeconf.pipelines.models.declared import declared_pipeline, pipeline_problems
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Merge, Seed, View
-from lakeconf.pipelines.models.model import Model, accepted_values, model, not_null, relationships, unique
+from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.run import ModelResult, plan, run
 

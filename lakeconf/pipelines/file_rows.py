@@ -42,6 +42,15 @@ from lakeconf.sql import files_sql, folded, identifier, literal
 from lakeconf.write.ddl import type_sql
 
 KeyPath: TypeAlias = tuple[str, ...]
+# A number in JSON with more than 15 digits and a point, or with an exponent.
+_DIGITS = "|".join(
+    [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
+)
+_CSV = ("union_by_name = true", "header = true", "quote = '\"'", "escape = '\"'", "skip = 0", "comment = ''")
+READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+_DELIMITER = re.compile(r"[,;|\t]")
+# The column of a reader that names the file of a row.
+_FILE = "lakeconf_file"
 
 
 def unknown_json_keys(types: Mapping[str, str]) -> str:
@@ -49,10 +58,10 @@ def unknown_json_keys(types: Mapping[str, str]) -> str:
 
     DuckDB matches keys exactly, so a key that differs in case is unknown.
     """
-    found = [_unknown_in((), "$", types, is_many=False)]
+    paths = [_unknown_in((), "$", types, is_many=False)]
     for name, kind in types.items():
-        found += _unknown_below(parsed_type(kind), (name,), f'$."{name}"', is_many=False)
-    return f"list_concat({', '.join(found)})"
+        paths += _unknown_below(parsed_type(kind), (name,), f'$."{name}"', is_many=False)
+    return f"list_concat({', '.join(paths)})"
 
 
 def _unknown_below(kind: DuckDBPyType, path: KeyPath, place: str, *, is_many: bool) -> Iterator[str]:
@@ -69,7 +78,7 @@ def _unknown_below(kind: DuckDBPyType, path: KeyPath, place: str, *, is_many: bo
             yield from _unknown_below(inner, (*path, name), f"{place}{every}", is_many=True)
 
 
-def _unknown_in(path: KeyPath, place: str, known: Collection[str], *, is_many: bool) -> str:
+def _unknown_in(path: KeyPath, place: str, fields: Collection[str], *, is_many: bool) -> str:
     if any('"' in name for name in path):
         raise PipelineError(
             f"the keys of the field {path_text(path)!r} cannot be checked, because its name has a quotation mark",
@@ -78,14 +87,14 @@ def _unknown_in(path: KeyPath, place: str, known: Collection[str], *, is_many: b
     # `json_keys` returns no keys for other values than objects, and one list for each of many values.
     keys = f"json_keys(json, {literal(place)})"
     keys = f"flatten({keys})" if is_many else keys
-    unknown = f"list_filter({keys}, lambda key: key NOT IN ({', '.join(map(literal, known))}))"
+    unknown = f"list_filter({keys}, lambda key: key NOT IN ({', '.join(map(literal, fields))}))"
     return f"list_transform({unknown}, lambda key: [{', '.join([*map(literal, path), 'key'])}])"
 
 
-def unknown_fields(given: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
+def unknown_fields(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[tuple[KeyPath, str]]:
     """Yields the fields of structs in columns that a cast would leave out, each with its DuckDB type."""
-    for name, kind in wanted.items():
-        yield from _missing(parsed_type(given[name]), parsed_type(kind), (name,))
+    for name, kind in target.items():
+        yield from _missing(parsed_type(source[name]), parsed_type(kind), (name,))
 
 
 def path_text(path: KeyPath) -> str:
@@ -101,28 +110,22 @@ def _inner(kind: DuckDBPyType) -> dict[str, DuckDBPyType]:
     return {"[]": parts["value" if kind.id == "map" else "element"]}
 
 
-def _missing(given: DuckDBPyType, wanted: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if wanted.id not in NESTED_IDS:  # such as VARCHAR or JSON, which hold the whole value
+def _missing(source: DuckDBPyType, target: DuckDBPyType, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if target.id not in NESTED_IDS:  # such as VARCHAR or JSON, which hold the whole value
         return
-    known = {folded(name): part for name, part in _inner(wanted).items()}
-    for name, part in _inner(given).items():
-        if folded(name) in known:
-            yield from _missing(part, known[folded(name)], (*path, name))
-        elif given.id == wanted.id == "struct":
+    by_name = {folded(name): part for name, part in _inner(target).items()}
+    for name, part in _inner(source).items():
+        if folded(name) in by_name:
+            yield from _missing(part, by_name[folded(name)], (*path, name))
+        elif source.id == target.id == "struct":
             yield (*path, name), str(part)
 
 
-# A number in JSON with more than 15 digits and a point, or with an exponent.
-_DIGITS = "|".join(
-    [r"\d{8,}", *(rf"\d{{{count},}}\.\d{{{max(16 - count, 1)},}}" for count in range(1, 17)), r"\d[eE][+-]?\d"]
-)
-
-
-def _value(files: Files, path: str, column: str, text: str) -> str:
+def _value(files: ModelFiles, path: str, column: str, text: str) -> str:
     return f"{files.place}the column {column!r} of {files.named(path)} has the value {text!r}"
 
 
-def _guess(files: Files, path: str, column: str, text: str, kind: str) -> SchemaError:
+def _guess(files: ModelFiles, path: str, column: str, text: str, kind: str) -> SchemaError:
     """Returns the error about a string."""
     message = f"{_value(files, path, column, text)}, which is no {kind}"
     type_id = parsed_type(kind).id
@@ -133,20 +136,13 @@ def _guess(files: Files, path: str, column: str, text: str, kind: str) -> Schema
         return _of_column(column, f"{message}: it has an offset from UTC", f"declare it as {zoned} in columns")
     if type_id not in DATED:
         return _of_column(column, message, "declare it as VARCHAR in columns, or change it in the file")
-    made = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
-    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {made}"
+    conversion = f"CAST(strptime({identifier(column)}, '%d/%m/%Y') AS {kind})"
+    hint = f"write 2024-01-31 in the file; or declare it as VARCHAR in columns, and convert it in SQL: {conversion}"
     return _of_column(column, f"{message} in ISO 8601", hint)
 
 
-_CSV = ("union_by_name = true", "header = true", "quote = '\"'", "escape = '\"'", "skip = 0", "comment = ''")
-READERS = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
-_DELIMITER = re.compile(r"[,;|\t]")
-# The column of a reader that names the file of a row.
-_FILE = "lakeconf_file"
-
-
 @dataclass(frozen=True)
-class Files:
+class ModelFiles:
     """Files of one type that a model loads together."""
 
     model: Model
@@ -155,7 +151,7 @@ class Files:
     inferred: Collection[str] = ()  # those of `columns` whose type was inferred
     # The columns of the files and the types that DuckDB infers; empty until a read has asked for them, which is a
     # request for each file in a bucket.
-    found: dict[str, str] = field(default_factory=dict, compare=False)
+    file_types: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def paths(self) -> list[str]:
@@ -199,14 +195,14 @@ class Files:
         return files_sql(READERS[self.ending], paths, *options, *file)
 
 
-def files_of(model: Model, files: Sequence[str]) -> Files | None:
+def files_of(model: Model, files: Sequence[str]) -> ModelFiles | None:
     """Returns the files that a run of a model reads; None if it reads tables only."""
     if isinstance(model.kind, Seed):
-        return Files(model, [model.kind.csv], model.kind.columns)
-    return Files(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
+        return ModelFiles(model, [model.kind.csv], model.kind.columns)
+    return ModelFiles(model, files, model.kind.columns) if isinstance(model.kind, Append) and files else None
 
 
-def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
+def read_files(files: ModelFiles, lake: Lake) -> nw.LazyFrame[Any]:
     """Returns the rows of files as a lazy frame. `check_files` then checks the values."""
     ending = files.ending
     _check_paths(files)
@@ -215,54 +211,56 @@ def read_files(files: Files, lake: Lake) -> nw.LazyFrame[Any]:
         if ending == "parquet":
             return lake.read_parquet(files.paths)
         rows = lake.sql(f"FROM {files.source({})}")
-        files.found.update(_types(files, rows))
+        files.file_types.update(_types(files, rows))
         return rows
     # The columns of JSON files are those of their rows: see `check_files`.
-    found = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
+    names = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
     # The reader guesses times, and takes parts of those with a time zone as NULL: a cast of the text does neither.
     texts = {"time": "VARCHAR"}
     if ending == "json":  # a number is a DOUBLE, of which only the text has the digits of the file
         texts["decimal"] = "VARCHAR"
-    read = {name: replaced(columns[name], **texts) for name in found}
-    source = files.source({found[name]: kind for name, kind in read.items()})
-    values = {name: identifier(found[name]) if name in found else "NULL" for name in columns}
-    for name in found if ending == "parquet" else ():
-        if parsed_type(files.found[found[name]]).id in FLOATS and parsed_type(columns[name]).id == "decimal":
+    read = {name: replaced(columns[name], **texts) for name in names}
+    source = files.source({names[name]: kind for name, kind in read.items()})
+    values = {name: identifier(names[name]) if name in names else "NULL" for name in columns}
+    for name in names if ending == "parquet" else ():
+        if parsed_type(files.file_types[names[name]]).id in FLOATS and parsed_type(columns[name]).id == "decimal":
             values[name] = f"CAST({values[name]} AS VARCHAR)"  # for the same reason
-    wanted = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
-    return lake.sql(f"SELECT {wanted} FROM {source}")
+    selected = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
+    return lake.sql(f"SELECT {selected} FROM {source}")
 
 
-def check_files(files: Files, lake: Lake) -> None:
+def check_files(files: ModelFiles, lake: Lake) -> None:
     """Checks that `read_files` changes no value and leaves out no key of a JSON file. It reads the files."""
     columns = {name: type_sql(name, kind) for name, kind in files.columns.items()}
-    given = dict(files.found)
+    file_types = dict(files.file_types)
     if files.ending == "json":
         source = files_sql("read_json_objects", files.paths, f"filename = {literal(_FILE)}")
         if columns:
             keys = f"SELECT {_FILE}, unnest({unknown_json_keys(columns)}) AS name FROM {source}"
             for file, path in sql_rows(lake, f"FROM ({keys}) LIMIT 1"):
                 raise _left_out(files, file, (tuple(path), "VARCHAR"))
-        _check_digits(files, lake, source, columns or given)
+        _check_digits(files, lake, source, columns or file_types)
     if files.ending == "parquet":
-        every = given or _found(lake, files)
+        every = file_types or _file_types(lake, files)
         if columns:  # else `Lake.read_parquet` has checked them
             check_decimals(lake._session.reader.connection, files.paths, every.values())  # noqa: SLF001 - not for users
         _check_floats(files, lake, every)
         if columns:
-            pairs = {name: (every[one], columns[name]) for name, one in _names(every, columns).items()}
+            pairs = {name: (every[file_column], columns[name]) for name, file_column in _names(every, columns).items()}
         else:
             pairs = {name: (kind, kind) for name, kind in every.items() if "MAP(" in kind}
     else:
-        wanted = columns or given
-        found = _names(given, wanted) if files.ending == "csv" else {name: name for name in wanted}
+        target = columns or file_types
+        names = _names(file_types, target) if files.ending == "csv" else {name: name for name in target}
         # The text of a value, or a type that holds more digits.
-        pairs = {name: (read_as(wanted[name]), wanted[name]) for name in found}
-        given = {found[name]: kind for name, (kind, _) in pairs.items()}
-    _check_values(files, lake, given, pairs)
+        pairs = {name: (read_as(target[name]), target[name]) for name in names}
+        file_types = {names[name]: kind for name, (kind, _) in pairs.items()}
+    _check_values(files, lake, file_types, pairs)
 
 
-def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> None:
+def _check_values(
+    files: ModelFiles, lake: Lake, file_types: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]
+) -> None:
     """Rejects values that another type would change."""
     whens, checked = [], set()
     for check in (is_guessed, is_rewritten, rounds, has_repeated_key):
@@ -275,7 +273,11 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
                 checked.add(name)
     if not checked:
         return
-    types = given if files.ending == "json" else {one: given[one] for one in _names(given, sorted(checked)).values()}
+    types = (
+        file_types
+        if files.ending == "json"
+        else {file_column: file_types[file_column] for file_column in _names(file_types, sorted(checked)).values()}
+    )
     source = files.source({} if files.ending == "parquet" else types, with_file=True)
     rows = f"SELECT {_FILE}, CASE {' '.join(whens)} END FROM {source}"
     for path, (name, value, check) in sql_rows(
@@ -285,30 +287,30 @@ def _check_values(files: Files, lake: Lake, given: Mapping[str, str], pairs: Map
         raise error(files, path, name, value, pairs[name][1])
 
 
-def _check_floats(files: Files, lake: Lake, every: Mapping[str, str]) -> None:
+def _check_floats(files: ModelFiles, lake: Lake, every: Mapping[str, str]) -> None:
     """Rejects Parquet files of which one has floats in a column and another one numbers that DOUBLE would round."""
     if len(files.paths) == 1:
         return
     floats = {folded(name): kind for name, kind in every.items() if re.search("FLOAT|DOUBLE", kind)}
     for path in files.paths if floats else ():
-        for name, kind in _found(lake, files, path).items():
+        for name, kind in _file_types(lake, files, path).items():
             if folded(name) in floats and _has_no_float(parsed_type(kind), parsed_type(floats[folded(name)])):
                 what = f"{files.place}the column {name!r} of {files.named(path)} is a {kind}"
                 hint = "write the column with one type in all files"
                 raise _of_column(name, f"{what}, and DuckDB would read it as {floats[folded(name)]}", hint)
 
 
-def _has_no_float(given: DuckDBPyType, read: DuckDBPyType) -> bool:
+def _has_no_float(source: DuckDBPyType, read: DuckDBPyType) -> bool:
     """True if a type has a number in a place where another one has a float."""
     if read.id in FLOATS:
-        return given.id not in FLOATS
+        return source.id not in FLOATS
     inner = {folded(name): part for name, part in _inner(read).items()}
     return any(
-        _has_no_float(part, inner[folded(name)]) for name, part in _inner(given).items() if folded(name) in inner
+        _has_no_float(part, inner[folded(name)]) for name, part in _inner(source).items() if folded(name) in inner
     )
 
 
-def _check_paths(files: Files) -> None:
+def _check_paths(files: ModelFiles) -> None:
     """Rejects folders, and files without a single byte, which have no columns."""
     for name, path in zip(files.names, files.paths, strict=True):
         if "://" in path:
@@ -332,13 +334,15 @@ def _check_paths(files: Files) -> None:
             )
 
 
-def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
+def _matched(files: ModelFiles, lake: Lake, columns: Mapping[str, str]) -> dict[str, str]:
     """Returns the names of the columns in the files; files may lack a column of the table, whose value is then NULL."""
-    given = _found(lake, files)
-    files.found.update(given)
-    names = _names(given, columns)
-    if _extra(files, given, columns):
-        each = ((path, one) for path in files.paths for one in _extra(files, _found(lake, files, path), columns))
+    file_types = _file_types(lake, files)
+    files.file_types.update(file_types)
+    names = _names(file_types, columns)
+    if _extra(files, file_types, columns):
+        each = (
+            (path, extra) for path in files.paths for extra in _extra(files, _file_types(lake, files, path), columns)
+        )
         raise _left_out(files, *next(each))
     table = files.model.table
     adds = isinstance(files.model.kind, Append) and table in lake.tables()
@@ -347,21 +351,27 @@ def _matched(files: Files, lake: Lake, columns: Mapping[str, str]) -> dict[str, 
     if missing:
         raise SchemaError(
             f"{files.place}{listed(files.names)} lacks the column {missing[0]!r} of {files.model.table}",
-            hint=f"remove it from columns, or use one of the columns of the file: {', '.join(given)}",
+            hint=f"remove it from columns, or use one of the columns of the file: {', '.join(file_types)}",
         )
     return names
 
 
-def _extra(files: Files, given: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
+def _extra(files: ModelFiles, file_types: Mapping[str, str], columns: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
     """Returns the columns that are not declared, or else such fields of Parquet files, each with its type."""
-    wanted = {folded(name) for name in columns}
-    extra: list[tuple[KeyPath, str]] = [((name,), kind) for name, kind in given.items() if folded(name) not in wanted]
+    declared = {folded(name) for name in columns}
+    extra: list[tuple[KeyPath, str]] = [
+        ((name,), kind) for name, kind in file_types.items() if folded(name) not in declared
+    ]
     if extra or files.ending != "parquet":
         return extra
-    return [*unknown_fields(given, {one: columns[name] for name, one in _names(given, columns).items()})]
+    return [
+        *unknown_fields(
+            file_types, {file_column: columns[name] for name, file_column in _names(file_types, columns).items()}
+        )
+    ]
 
 
-def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
+def _check_digits(files: ModelFiles, lake: Lake, source: str, columns: Mapping[str, str]) -> None:
     """Rejects numbers of which DuckDB's reader, which takes each one for a DOUBLE, loses digits."""
     kinds = {name: parsed_type(kind) for name, kind in columns.items()}
     exact = [name for name, kind in kinds.items() if kind.id not in FLOATS]
@@ -370,7 +380,7 @@ def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, s
         row = json.loads(text, parse_float=Decimal)
         for name in exact:
             is_lost = _lost(row.get(name), kinds[name])
-            if is_lost or any(Decimal(repr(float(one))) != one for one in _decimals(row.get(name))):
+            if is_lost or any(Decimal(repr(float(number))) != number for number in _decimals(row.get(name))):
                 message = (
                     f"{files.place}the column {name!r} of {files.named(file)} has a number with more than 15 digits"
                 )
@@ -381,8 +391,8 @@ def _check_digits(files: Files, lake: Lake, source: str, columns: Mapping[str, s
 def _lost(value: Any, kind: DuckDBPyType) -> bool:
     """True if a value of JSON has an integer in the place of a float that does not hold it."""
     if isinstance(value, dict | list):
-        inner, items = _inner(kind), value.items() if isinstance(value, dict) else (("[]", one) for one in value)
-        return any(_lost(one, inner.get(name, inner.get("[]", kind))) for name, one in items)
+        inner, items = _inner(kind), value.items() if isinstance(value, dict) else (("[]", item) for item in value)
+        return any(_lost(item, inner.get(name, inner.get("[]", kind))) for name, item in items)
     if kind.id not in FLOATS or not isinstance(value, int):
         return False
     try:
@@ -393,13 +403,13 @@ def _lost(value: Any, kind: DuckDBPyType) -> bool:
 
 def _decimals(value: Any) -> Iterator[Decimal]:
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _decimals(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _decimals(item)
     elif isinstance(value, Decimal) and value.is_finite():
         yield value
 
 
-def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
+def _left_out(files: ModelFiles, file: str, unknown: tuple[KeyPath, str]) -> SchemaError:
     path, kind = unknown
     what, others, hint = f"column {path[0]!r}", "columns", f"add {column_key(path[0], kind)} to columns"
     if len(path) > 1:
@@ -411,7 +421,7 @@ def _left_out(files: Files, file: str, unknown: tuple[KeyPath, str]) -> SchemaEr
     return _of_column(path[0], f"{named}, which is not in columns of {files.model.table}", hint)
 
 
-def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> SchemaError:
+def _rounding(files: ModelFiles, path: str, name: str, text: str, kind: str) -> SchemaError:
     whole = "VARCHAR" if files.ending == "csv" else "JSON"
     exact = whole if parsed_type(kind).id in NESTED_IDS else "DECIMAL(38, 10)"
     hint = f"set a type that holds it in columns, such as {column_key(name, exact)}"
@@ -421,7 +431,7 @@ def _rounding(files: Files, path: str, name: str, text: str, kind: str) -> Schem
     return _of_column(name, f"{_value(files, path, name, text)}, which its type {kind} would change", hint)
 
 
-def _repeated_key(files: Files, path: str, name: str, text: str, _: str) -> SchemaError:
+def _repeated_key(files: ModelFiles, path: str, name: str, text: str, _: str) -> SchemaError:
     message = f"{_value(files, path, name, text)}, a map with one key twice"
     return _of_column(name, message, "write each key once; a list of structs can repeat it")
 
@@ -437,27 +447,27 @@ def column_key(name: str, kind: str) -> str:
     return f"{dotted((name,))} = {toml_value(kind)}"
 
 
-def _names(given: Mapping[str, str], wanted: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+def _names(file_types: Mapping[str, str], columns: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     """Returns the names of wanted columns in the files, ignoring case; those that the files lack are left out."""
-    known = {folded(name): name for name in given}
-    return {name: known[folded(name)] for name in wanted if folded(name) in known}
+    by_name = {folded(name): name for name in file_types}
+    return {name: by_name[folded(name)] for name in columns if folded(name) in by_name}
 
 
-def _found(lake: Lake, files: Files, path: str | None = None) -> dict[str, str]:
+def _file_types(lake: Lake, files: ModelFiles, path: str | None = None) -> dict[str, str]:
     return _types(files, lake.sql(f"FROM {files.source({}, only=path)}"))
 
 
-def _types(files: Files, rows: nw.LazyFrame[Any]) -> dict[str, str]:
+def _types(files: ModelFiles, rows: nw.LazyFrame[Any]) -> dict[str, str]:
     """The columns of files and the types that DuckDB infers."""
     relation: Any = rows.to_native()
-    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     # Where lines have different numbers of values, DuckDB takes each line for one value.
-    if files.ending == "csv" and len(found) == 1 and _DELIMITER.search(next(iter(found))):
+    if files.ending == "csv" and len(types) == 1 and _DELIMITER.search(next(iter(types))):
         raise SchemaError(
             f"{files.place}the lines of {listed(files.names)} do not have the same number of values",
             hint="write each line with one value for each column, in quotes if it contains the delimiter",
         )
-    return found
+    return types
 
 
 def sql_rows(lake: Lake, sql: str, **frames: object) -> list[tuple[Any, ...]]:

@@ -26,14 +26,20 @@ from lakeconf.sql import literal
 INTEGERS = integers()
 # The digits of an integer that each holds exactly.
 FLOATS = {"float": 7, "double": 15}
+ZONED = frozenset({"timestamp with time zone", "time with time zone"})
+# The types of DuckDB whose values have a date.
+DATED = ids_with(Fact.DATED)
+_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
+# Matches almost all dates; the regular expression takes several times as long.
+_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
 
 
 def read_as(kind: str) -> str:
     """Returns the type to read a column of text as, so that checks find values that the type would change."""
-    found = parsed_type(kind)
-    if found.id in NESTED_IDS:
+    parsed = parsed_type(kind)
+    if parsed.id in NESTED_IDS:
         return replaced(kind, integer="DOUBLE", decimal="DOUBLE", time="VARCHAR", boolean="VARCHAR")
-    return "VARCHAR" if found.id in {*INTEGERS, *SECOND_DIGITS, *FLOATS, "decimal", "date", "boolean"} else kind
+    return "VARCHAR" if parsed.id in {*INTEGERS, *SECOND_DIGITS, *FLOATS, "decimal", "date", "boolean"} else kind
 
 
 def replaced(kind: str, **types: str) -> str:
@@ -49,19 +55,19 @@ def replaced(kind: str, **types: str) -> str:
     return nested_sql(column, leaf)
 
 
-def rounds(column: str, given: str, wanted: str) -> str | None:
+def rounds(column: str, source_type: str, target_type: str) -> str | None:
     """Returns the condition under which a cast would change a value; None if it never does."""
-    if given == wanted:
+    if source_type == target_type:
         return None
-    kind, source = parsed_type(wanted), parsed_type(given)
+    kind, source = parsed_type(target_type), parsed_type(source_type)
     if source.id == "varchar":
         return _text_rounds(column, kind)
     if kind.id == "varchar":
         return None
     # A large integer may be one less as DOUBLE, and then one too large for its own type.
-    cast = replaced(wanted, integer="HUGEINT") if "DOUBLE" in given else wanted
-    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {given})"
-    if kind.id in NESTED_IDS and replaced(wanted, time="VARCHAR") != wanted:
+    cast = replaced(target_type, integer="HUGEINT") if "DOUBLE" in source_type else target_type
+    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {source_type})"
+    if kind.id in NESTED_IDS and replaced(target_type, time="VARCHAR") != target_type:
         return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
     return f"{changed} IS DISTINCT FROM {column}"
 
@@ -75,7 +81,7 @@ def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
     if kind.id in INTEGERS:
         return _has_more_digits(column, 0)
     if kind.id in FLOATS:
-        # A DOUBLE is no exact number, but its integers are.
+        # A DOUBLE is not an exact number, but its integers are.
         is_large = f"length({column}) > {FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\.?0*\\s*$')"
         changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
         value, has_exponent = (
@@ -119,42 +125,34 @@ def _has_more_digits(column: str, scale: int) -> str:
     )
 
 
-ZONED = frozenset({"timestamp with time zone", "time with time zone"})
-# The types of DuckDB whose values have a date.
-DATED = ids_with(Fact.DATED)
-_ISO = r"^\s*(-?\d{4,}[-/]\d{1,2}[-/]\d{1,2}(\D|$)|[+-]?infinity|epoch)"
-# Almost all strings: the regular expression takes several times as long.
-_PLAIN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
-
-
-def is_guessed(column: str, given: str, wanted: str) -> str | None:
+def is_guessed(column: str, source_type: str, target_type: str) -> str | None:
     """Returns the condition that a string has no date in ISO 8601, or that DuckDB omits its offset or all of it."""
-    kind = parsed_type(wanted).id
-    if parsed_type(given).id != "varchar" or kind not in DATED | ZONED | {"time"}:
+    kind = parsed_type(target_type).id
+    if parsed_type(source_type).id != "varchar" or kind not in DATED | ZONED | {"time"}:
         return None
     conditions = []
     if kind in DATED:
         unclear = f"NOT regexp_matches({column}, {literal(_ISO)}, 'i')"
         conditions.append(f"CASE WHEN {column} GLOB {literal(_PLAIN)} THEN false ELSE {unclear} END")
     if kind in ZONED:
-        conditions.append(f"TRY_CAST({column} AS {wanted}) IS NULL")
+        conditions.append(f"TRY_CAST({column} AS {target_type}) IS NULL")
     else:
         time = f"substr({column}, strpos({column}, ':'))"
         conditions.append(f"(contains({column}, ':') AND regexp_matches({time}, '[A-Za-z+-]'))")
     return f"({column} IS NOT NULL AND ({' OR '.join(conditions)}))"
 
 
-def is_rewritten(column: str, given: str, wanted: str) -> str | None:
+def is_rewritten(column: str, source_type: str, target_type: str) -> str | None:
     """Returns the condition that a string for which DuckDB infers an integer is written in another way, such as 007."""
-    if parsed_type(given).id != "varchar" or parsed_type(wanted).id not in INTEGERS:
+    if parsed_type(source_type).id != "varchar" or parsed_type(target_type).id not in INTEGERS:
         return None
-    changes = f"CAST(TRY_CAST({column} AS {wanted}) AS VARCHAR) IS DISTINCT FROM trim({column})"
+    changes = f"CAST(TRY_CAST({column} AS {target_type}) AS VARCHAR) IS DISTINCT FROM trim({column})"
     return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
 
 
-def has_repeated_key(column: str, given: str, wanted: str) -> str | None:  # noqa: ARG001 - as other conditions
+def has_repeated_key(column: str, source_type: str, target_type: str) -> str | None:  # noqa: ARG001 - as other conditions
     """Returns the condition that a map, at any depth, has a key twice: DuckDB reads it, but cannot return it."""
-    return _repeats(column, parsed_type(given), 0)
+    return _repeats(column, parsed_type(source_type), 0)
 
 
 def _repeats(column: str, kind: DuckDBPyType, depth: int) -> str | None:
@@ -165,7 +163,7 @@ def _repeats(column: str, kind: DuckDBPyType, depth: int) -> str | None:
     elif fields_of(kind):
         keys, elements = f"map_keys({column})", f"map_values({column})" if kind.id == "map" else column
         conditions.append(f"len({keys}) > len(list_distinct({keys}))" if kind.id == "map" else None)
-        one = f"lakeconf_{depth}"
-        inner = _repeats(one, list(fields_of(kind).values())[-1], depth + 1)
-        conditions.append(inner and f"len(list_filter({elements}, lambda {one}: {inner})) > 0")
+        item = f"lakeconf_{depth}"
+        inner = _repeats(item, list(fields_of(kind).values())[-1], depth + 1)
+        conditions.append(inner and f"len(list_filter({elements}, lambda {item}: {inner})) > 0")
     return " OR ".join(filter(None, conditions)) or None

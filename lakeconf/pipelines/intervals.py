@@ -57,17 +57,19 @@ def step(start: datetime, interval: Interval, count: int = 1) -> datetime:
 
 def batches(kind: Incremental, start: datetime, end: datetime, done: Iterable[Range], *, late: bool) -> list[Batch]:
     """Returns the intervals that a run has to process, in chronological order."""
-    known = merged(done)
+    done_ranges = merged(done)
     every = starts(kind, floor(start, kind.interval), end)
-    wanted = [one for one in every if kind.partial or step(one, kind.interval) <= end]
-    missing = {one for one in wanted if not covered(one, known)}
-    ends = missing or ({step(wanted[-1], kind.interval)} if late and wanted else set())
-    again = {step(one, kind.interval, -count) for one in ends for count in range(1, kind.lookback + 1)} & set(wanted)
+    possible = [begin for begin in every if kind.partial or step(begin, kind.interval) <= end]
+    missing = {begin for begin in possible if not covered(begin, done_ranges)}
+    ends = missing or ({step(possible[-1], kind.interval)} if late and possible else set())
+    again = {step(begin, kind.interval, -count) for begin in ends for count in range(1, kind.lookback + 1)} & set(
+        possible
+    )
     groups: list[list[datetime]] = []
-    for one in sorted(missing | again):
-        if not groups or step(groups[-1][-1], kind.interval) != one or len(groups[-1]) == kind.batch:
+    for begin in sorted(missing | again):
+        if not groups or step(groups[-1][-1], kind.interval) != begin or len(groups[-1]) == kind.batch:
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(begin)
     return [_batch(kind, group, end, missing) for group in groups]
 
 
@@ -98,13 +100,13 @@ def without(ranges: Iterable[Range], removed: Iterable[Range]) -> list[Range]:
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
     """Sorts ranges and merges those that touch or overlap."""
-    found: list[Range] = []
+    merged_ranges: list[Range] = []
     for start, end in sorted(ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged_ranges and start <= merged_ranges[-1][1]:
+            merged_ranges[-1] = (merged_ranges[-1][0], max(end, merged_ranges[-1][1]))
         elif start < end:
-            found.append((start, end))
-    return found
+            merged_ranges.append((start, end))
+    return merged_ranges
 
 
 def covered(start: datetime, ranges: Sequence[Range]) -> bool:

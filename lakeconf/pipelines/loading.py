@@ -15,7 +15,7 @@ from lakeconf.engines.schema_check import check_names, check_writable
 from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState
-from lakeconf.pipelines.file_rows import Files, check_files, read_files, sql_rows
+from lakeconf.pipelines.file_rows import ModelFiles, check_files, read_files, sql_rows
 from lakeconf.pipelines.intervals import in_utc
 from lakeconf.pipelines.models.kinds import Append
 from lakeconf.pipelines.models.model import Model
@@ -38,8 +38,8 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
     state = local_state(file)
     with in_utc(lake):
         inferred = lake.columns_of(read_files(_files(file, table, {}), lake))
-        known = _schema(lake, table)
-        sources = {"table": known or {}, "option": types}
+        schema = _schema(lake, table)
+        sources = {"table": schema or {}, "option": types}
         columns = {name: (kind, "file") for name, kind in inferred.items()}
         for source in ("option", "table"):
             by_name = {folded(name): kind for name, kind in sources[source].items()}
@@ -49,10 +49,10 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
             raise SchemaError(
                 f"{file} has no column {min(unknown)!r}", hint=f"use one of its columns: {', '.join(inferred)}"
             )
-        _check_columns(file, table, columns, known)
+        _check_columns(file, table, columns, schema)
         frames = {"lakeconf_rows": _rows(lake, file, table, columns)}
         ((count,),) = sql_rows(lake, "SELECT count(*) FROM lakeconf_rows", **frames)
-    return Load(columns, count, known, state)
+    return Load(columns, count, schema, state)
 
 
 def load(lake: Lake, file: Path, table: str, plan: Load) -> int:
@@ -73,13 +73,13 @@ def _check_same(name: str, now: object, planned: object) -> None:
 
 
 def _check_columns(
-    file: Path, table: str, columns: Mapping[str, tuple[str, str]], known: Mapping[str, str] | None
+    file: Path, table: str, columns: Mapping[str, tuple[str, str]], schema: Mapping[str, str] | None
 ) -> None:
     """Checks what the write would refuse."""
     check_names(columns)
     for name, (kind, _) in columns.items():
         check_writable(name, parsed_type(kind))
-    different = set() if known is None else set(map(folded, columns)) ^ set(map(folded, known))
+    different = set() if schema is None else set(map(folded, columns)) ^ set(map(folded, schema))
     if different:
         raise SchemaError(
             f"{file} and {table} do not have the same columns: only one of them has {', '.join(sorted(different))}",
@@ -95,8 +95,8 @@ def _schema(lake: Lake, table: str) -> Mapping[str, str] | None:
         return None
 
 
-def _files(file: Path, table: str, columns: Mapping[str, str], inferred: Sequence[str] = ()) -> Files:
-    return Files(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns, inferred)
+def _files(file: Path, table: str, columns: Mapping[str, str], inferred: Sequence[str] = ()) -> ModelFiles:
+    return ModelFiles(Model(table, Append(files=str(file), columns=columns)), [str(file)], columns, inferred)
 
 
 def _rows(lake: Lake, file: Path, table: str, columns: Mapping[str, tuple[str, str]]) -> nw.LazyFrame[Any]:

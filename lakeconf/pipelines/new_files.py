@@ -28,49 +28,49 @@ def new_files(lake: Lake, model: Model, pattern: str, runs: Sequence[ModelRun]) 
     def identity(file: str) -> str:
         return file if "://" in pattern else os.path.abspath(model.folder / file)
 
-    found = {identity(file): file for file in _found_files(lake, model, pattern)}
+    by_identity = {identity(file): file for file in _found_files(lake, model, pattern)}
     # The last run that loaded a file counts: `--rebuild` loads it again.
     before = {identity(file): run.file_states.get(file) for run in runs for file in run.files}
-    known = {file: state for key, file in found.items() if (state := before.get(key)) is not None}
-    now = file_states(lake, model, known)
-    changed = [file for file, state in known.items() if now.get(file, state) != state]
+    loaded = {file: state for key, file in by_identity.items() if (state := before.get(key)) is not None}
+    now = file_states(lake, model, loaded)
+    changed = [file for file, state in loaded.items() if now.get(file, state) != state]
     warning = (
         f"{model.at('files')}{listed(changed, SHOWN)} changed after the table was loaded "
         "from it: run with --rebuild to load all files of the pattern again, or write new rows to new files"
     )
-    return [file for key, file in found.items() if key not in before], [warning] if changed else []
+    return [file for key, file in by_identity.items() if key not in before], [warning] if changed else []
 
 
 def _found_files(lake: Lake, model: Model, pattern: str) -> Sequence[str]:
     """Returns the files of a pattern, sorted: URIs, or paths as the pattern has them, absolute or relative."""
     if "://" in pattern:
-        found = sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
-        for file in found:
+        uris = sorted({str(file) for (file,) in sql_rows(lake, f"SELECT file FROM glob({literal(pattern)})")})
+        for file in uris:
             if re.search(URL_ENDS, file):
                 message = f"{model.at('files')}{file!r} has a character that ends the path of a URL"
                 raise StorageError(message, hint="rename the object, without ? and #, or choose a pattern without it")
-        return found
-    # With `root_dir`, brackets in the name of the folder are no pattern.
+        return uris
+    # With `root_dir`, brackets in the name of the folder are not a pattern.
     return sorted(set(map(os.path.normpath, glob.glob(pattern, root_dir=model.folder, recursive=True))))
 
 
 def file_states(lake: Lake, model: Model, files: Iterable[str]) -> dict[str, FileState]:
     """Returns the states of files that match the pattern of a model; those that do not exist are left out."""
-    wanted = list(files)
+    names = list(files)
     pattern = model.kind.files if isinstance(model.kind, Append) else None
     if pattern is None or "://" not in pattern:
-        states = {file: local_state(model.folder / file) for file in wanted}
+        states = {file: local_state(model.folder / file) for file in names}
         return {file: state for file, state in states.items() if state is not None}
     # DuckDB reads no content here: sizes and times are in the listing of the bucket.
     sql = f"SELECT filename, size, epoch_us(last_modified) FROM read_blob({literal(pattern)})"
-    known = {name: FileState(size, modified) for name, size, modified in sql_rows(lake, sql)} if wanted else {}
-    return {file: known[file] for file in wanted if file in known}
+    by_name = {name: FileState(size, modified) for name, size, modified in sql_rows(lake, sql)} if names else {}
+    return {file: by_name[file] for file in names if file in by_name}
 
 
 def local_state(path: Path) -> FileState | None:
     """Returns the state of a file; None if it is gone, or cannot be read."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:  # loading it says so
         return None
-    return FileState(found.st_size, found.st_mtime_ns // 1000)
+    return FileState(status.st_size, status.st_mtime_ns // 1000)

@@ -95,7 +95,7 @@ class LineageEvents:
             run=Run(run_id, facets),
             job=Job(self._namespace, table),
             eventType=state,
-            inputs=[InputDataset(self._namespace, one) for one in dict.fromkeys(read.values())],
+            inputs=[InputDataset(self._namespace, input_table) for input_table in dict.fromkeys(read.values())],
             outputs=[self._output(table, result)],
         )
 

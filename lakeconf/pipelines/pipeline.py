@@ -76,11 +76,11 @@ class Pipeline:
         try:
             return [self.by_table[table] for table in graphlib.TopologicalSorter(order).static_order()]
         except graphlib.CycleError as error:
-            found = error.args[1][::-1]
+            cycle = error.args[1][::-1]
             raise PipelineError(
-                f"the models form a cycle: {' → '.join(found)}",
+                f"the models form a cycle: {' → '.join(cycle)}",
                 hint="remove one of these inputs; make a test of relationships an audit of the model that runs last",
-                model=found[0],
+                model=cycle[0],
             ) from error
 
     def needed(self, model: Model) -> set[str]:
@@ -95,24 +95,24 @@ class Pipeline:
             PipelineError: An argument matches no table, or several, or is a table of another store.
         """
         with _placed(model):
-            found = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
-            for table in found.values():
+            tables = {name: model.inputs.get(name) or self._table_of(model, name) for name in model.arguments}
+            for table in tables.values():
                 if table.count(".") != 1:
                     raise PipelineError(
                         f"the input {table} of the model {model.table} is not a table of its store, as schema.table",
                         hint="run lakeconf copy first, if it is a table of another store",
                         model=model.table,
                     )
-        return {name: self._spelled.get(folded(table), table) for name, table in found.items()}
+        return {name: self._spelled.get(folded(table), table) for name, table in tables.items()}
 
     def stored_inputs(self, model: Model) -> list[str]:
         """Returns the stored tables that a model reads, directly or through views."""
-        found: dict[str, None] = {}
+        stored: dict[str, None] = {}
         for table in self.inputs(model).values():
             below = self.by_table.get(table)
             is_view = below is not None and isinstance(below.kind, View)
-            found.update(dict.fromkeys(self.stored_inputs(below) if below is not None and is_view else [table]))
-        return list(found)
+            stored.update(dict.fromkeys(self.stored_inputs(below) if below is not None and is_view else [table]))
+        return list(stored)
 
     def definition(self, model: Model) -> str:
         """Returns a hash of a model's definition and of the views that it reads."""
@@ -130,26 +130,26 @@ class Pipeline:
         Raises:
             PipelineError: A name matches no model.
         """
-        wanted = {name for text in tables for name in self._matches(text)} or {*self.by_table}
-        return [model for model in self.ordered if model.table in wanted]
+        matching = {name for text in tables for name in self._matches(text)} or {*self.by_table}
+        return [model for model in self.ordered if model.table in matching]
 
     def _matches(self, text: str) -> set[str]:
         """The models that a selection names."""
         name = text.removeprefix("+").removesuffix("+")
         tag = name.removeprefix("tag:")
         if tag != name:
-            found = [model.table for model in self.models if tag in model.tags]
-            known = sorted({f"tag:{one}" for model in self.models for one in model.tags})
+            matching = [model.table for model in self.models if tag in model.tags]
+            existing = sorted({f"tag:{label}" for model in self.models for label in model.tags})
         else:
-            found = [name] if name in self.by_table else fnmatch.filter(self.by_table, name)
-            known = list(self.by_table)
-        if not found:
-            raise _unknown(name, known)
-        every = set(found)
+            matching = [name] if name in self.by_table else fnmatch.filter(self.by_table, name)
+            existing = list(self.by_table)
+        if not matching:
+            raise _unknown(name, existing)
+        every = set(matching)
         if text.startswith("+"):
-            every.update(*(self._above[table] for table in found))
+            every.update(*(self._above[table] for table in matching))
         if text.endswith("+"):
-            every.update(table for table, above in self._above.items() if not above.isdisjoint(found))
+            every.update(table for table, above in self._above.items() if not above.isdisjoint(matching))
         return every
 
     @cached_property
@@ -163,11 +163,11 @@ class Pipeline:
     @cached_property
     def _above(self) -> Mapping[str, set[str]]:
         """The models that each model reads, directly or not, by table."""
-        found: dict[str, set[str]] = {}
+        above: dict[str, set[str]] = {}
         for model in self.ordered:
             read = self._read[model.table]
-            found[model.table] = set(read).union(*(found[table] for table in read))
-        return found
+            above[model.table] = set(read).union(*(above[table] for table in read))
+        return above
 
     def _check_changes(self, model: Model) -> None:
         driving = model.driving_input
@@ -202,12 +202,12 @@ class Pipeline:
         )
 
 
-def _unknown(name: str, known: Sequence[str]) -> PipelineError:
+def _unknown(name: str, candidates: Sequence[str]) -> PipelineError:
     tag = name.removeprefix("tag:")
     unknown = f"no model matches {name!r}" if set(name) & set("*?[") else f"unknown model {name!r}"
     what = f"no model has the tag {tag!r}" if tag != name else unknown
-    otherwise = f"use one of: {', '.join(known)}" if known else "add the tag, or the model, to the pipeline"
-    return PipelineError(what, hint=suggestion(name, known, otherwise))
+    otherwise = f"use one of: {', '.join(candidates)}" if candidates else "add the tag, or the model, to the pipeline"
+    return PipelineError(what, hint=suggestion(name, candidates, otherwise))
 
 
 def check(model: Model) -> None:
@@ -263,7 +263,7 @@ def _placed(model: Model) -> Iterator[None]:
 
 
 def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:
-    """The graph as Mermaid, which many sites draw; tables that are no models have round corners."""
+    """The graph as Mermaid, which many sites draw; tables that are not models have round corners."""
     inputs = {model.table: dict.fromkeys(pipeline.inputs(model).values()) for model in models}
     kinds = {model.table: model.kind.name for model in models}
     tables = dict.fromkeys([*kinds, *(table for read in inputs.values() for table in read)])
@@ -276,4 +276,6 @@ def mermaid(pipeline: Pipeline, models: Sequence[Model]) -> str:
 
 def _mermaid_text(name: str) -> str:
     """A name in Mermaid, which reads character references."""
-    return "".join(one if one.isalnum() or one in "_. " else f"#{ord(one)};" for one in escaped(name))
+    return "".join(
+        character if character.isalnum() or character in "_. " else f"#{ord(character)};" for character in escaped(name)
+    )

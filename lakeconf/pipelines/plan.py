@@ -1,4 +1,4 @@
-"""Plans the run of a model: whether it runs, why, for which intervals or files, and what happens to its columns."""
+"""Plans the run of a model: whether it runs, why, and for which intervals or files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from lakeconf.catalog.column_types import parsed_type
-from lakeconf.engines.schema_check import fits
-from lakeconf.errors import DataLossError, PipelineError, listed
+from lakeconf.errors import PipelineError, listed
 from lakeconf.lake.run_journal import ModelRun
-from lakeconf.lake.table import Table
-from lakeconf.pipelines.file_rows import column_key
+from lakeconf.pipelines.column_changes import ColumnChanges
 from lakeconf.pipelines.intervals import Batch, Range, batches, moment, without
 from lakeconf.pipelines.late_rows import Late
 from lakeconf.pipelines.models.body import Query
@@ -21,7 +18,7 @@ from lakeconf.pipelines.new_files import new_files
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.recorded_runs import (
     SHOWN,
-    Known,
+    RecordedState,
     arguments,
     as_of_lookback,
     changed_inputs,
@@ -29,126 +26,14 @@ from lakeconf.pipelines.recorded_runs import (
     reads_changes,
     undone_warnings,
 )
-from lakeconf.sql import folded, identifier
 from lakeconf.wording import counted
-from lakeconf.write.operations.evolve import evolution_for
-
-
-@dataclass(frozen=True)
-class ColumnChanges:
-    """Changes to the columns of an existing table."""
-
-    added: Mapping[str, str] = field(default_factory=dict)  # new columns and their DuckDB types
-    renamed: Mapping[str, str] = field(default_factory=dict)  # map of old to new names, as for `Table.evolve`
-    # The old and the new type by the column's name.
-    retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    dropped: Sequence[str] = ()  # columns that the rows no longer have
-    replaced: Sequence[str] = ()  # those of `retyped` that are created again
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.renamed or self.retyped or self.dropped)
-
-    def __str__(self) -> str:
-        parts = [f"adds {name} {kind}" for name, kind in self.added.items()]
-        parts += [f"renames {old} to {new}" for old, new in self.renamed.items()]
-        parts += [f"changes {name} from {old} to {new}" for name, (old, new) in self.retyped.items()]
-        return ", ".join([*parts, *(f"drops {name}" for name in self.dropped)])
-
-
-def column_changes(
-    model: Model, existing: Mapping[str, str], wanted: Mapping[str, str], *, replaces: bool = False
-) -> ColumnChanges:
-    """Compares the columns of a model's table with those of its rows, ignoring case.
-
-    If the rows replace all others, a column whose type cannot hold them is created again.
-    """
-    _check_renamed(model, wanted)
-    known, new = {folded(name): name for name in existing}, {folded(name) for name in wanted}
-    renamed = {
-        known[folded(old)]: name
-        for old, name in model.renamed.items()
-        if folded(old) in known and folded(name) not in known
-    }
-    kept = {renamed.get(name, name): kind for name, kind in existing.items()}
-    evolution = evolution_for(wanted, kept)
-    types = {folded(name): kind for name, kind in wanted.items()}
-    added = {name: kind for name, kind in wanted.items() if folded(name) not in {folded(one) for one in kept}}
-    retyped = {
-        name: (kind, types[folded(name)]) for name, kind in kept.items() if identifier(name) in evolution.promote
-    }
-    dropped = [name for name in existing if name not in renamed and folded(name) not in new]
-    replaced = [
-        name
-        for name, kind in kept.items()
-        if replaces and folded(name) in types and name not in retyped
-        if not fits(parsed_type(types[folded(name)]), parsed_type(kind))
-        if not any(path.startswith(f"{identifier(name)}.") for path in evolution.add)
-    ]
-    retyped |= {name: (kept[name], types[folded(name)]) for name in replaced}
-    return ColumnChanges(added, renamed, retyped, dropped, replaced)
-
-
-def apply(table: Table, changes: ColumnChanges) -> None:
-    """Renames and drops columns of a table; the write of the rows then adds and widens columns."""
-    rename = {identifier(old): new for old, new in changes.renamed.items()}
-    if rename:
-        table.evolve(rename=rename)
-    if changes.replaced:
-        former = {name: f"lakeconf_former_{number}" for number, name in enumerate(changes.replaced)}
-        table.evolve(
-            rename={identifier(name): old for name, old in former.items()},
-            add={identifier(name): changes.retyped[name][1] for name in changes.replaced},
-        )
-        table.evolve(drop=list(former.values()))
-    if changes.dropped:
-        # DuckLake cannot drop a table's last column: add new columns first.
-        table.evolve(add={identifier(name): kind for name, kind in changes.added.items()})
-        table.evolve(drop=[identifier(name) for name in changes.dropped])
-
-
-def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[str]) -> None:
-    """Checks that the columns of the table, which have types, that the rows lack are those that the model drops."""
-    allowed = {folded(name) for name in model.dropped}
-    refused = [name for name in dropped if folded(name) not in allowed]
-    if not refused:
-        return
-    listed = ", ".join(f'"{name}"' for name in dropped)
-    if isinstance(model.kind, Append) and not model.kind.columns:
-        declared = ", ".join(column_key(name, kind) for name, kind in existing.items())
-        hint = (
-            f"declare the columns of the files, so that rows without a column have NULL: columns = {{ {declared} }}; "
-            f"or, to delete the column and its values, write dropped = [{listed}] in the model"
-        )
-    else:
-        hint = (
-            f"write dropped = [{listed}] in the model, or run with --allow-drop-columns (allow_drop_columns=True); "
-            "for a renamed column, use `renamed`"
-        )
-    plural = "s" if len(refused) > 1 else ""
-    raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {model.table}", hint=hint)
-
-
-def _check_renamed(model: Model, wanted: Mapping[str, str]) -> None:
-    names = {folded(name) for name in wanted}
-    for old, new in model.renamed.items():
-        if folded(new) not in names:
-            raise PipelineError(
-                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model has no column {new!r}",
-                hint=f'write the old name first: renamed = {{old = "new"}}; the columns are {", ".join(wanted)}',
-            )
-        if folded(old) in names:
-            raise PipelineError(
-                f"`renamed` of the model {model.table} renames {old!r} to {new!r}, but the model still has {old!r}",
-                hint=f"remove {old!r} from the model, or from `renamed`",
-            )
-
 
 _REQUESTED = "requested"
 _UNCHANGED = "nothing has changed"
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RunRequest:
     """The request of a run."""
 
     since: datetime | None  # start of the time range whose intervals are processed again; None: only missing intervals
@@ -162,7 +47,7 @@ class Step:
     """The planned run of a model."""
 
     model: Model
-    reason: str  # the reason, in words
+    reason: str
     runs: bool = True  # False if there is nothing to do
     rebuild: bool = False  # True if new rows replace all existing rows
     needs_rebuild: bool = False  # True if that would replace rows of earlier runs, and was not requested
@@ -186,11 +71,11 @@ class Step:
         return isinstance(kind, Full | Seed) or (self.rebuild and isinstance(kind, Append | Merge))
 
 
-def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
+def decide(pipeline: Pipeline, model: Model, recorded: RecordedState, request: RunRequest, late: Late) -> Step:
     """Plans the run of a model."""
-    step = replace(_decided(pipeline, model, known, bounds, late), earlier=known.earlier)
-    is_former = known.history.is_former and reads_changes(model)
-    is_unasked = step.runs and not bounds.rebuild and (step.rebuild or is_former) and _keeps_rows(model, known)
+    step = replace(_decided(pipeline, model, recorded, request, late), earlier=recorded.earlier)
+    is_former = recorded.history.is_former and reads_changes(model)
+    is_unasked = step.runs and not request.rebuild and (step.rebuild or is_former) and _keeps_rows(model, recorded)
     if is_unasked and is_former:
         raise PipelineError(
             f"the table {model.table} is not the one that earlier runs wrote, and has rows: lakeconf cannot tell "
@@ -200,16 +85,16 @@ def decide(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late:
     if is_unasked:
         # The inputs may no longer have the rows from which earlier runs computed those of the table.
         step = replace(step, needs_rebuild=True, reason=f"{step.reason}; needs --rebuild, which replaces all rows")
-    if not known.exists or not known.history.undone or (step.runs and step.rebuild and not step.batches):
+    if not recorded.exists or not recorded.history.undone or (step.runs and step.rebuild and not step.batches):
         return step
-    warnings = undone_warnings(model, known.history, step.batches)
+    warnings = undone_warnings(model, recorded.history, step.batches)
     return replace(step, warnings=[*warnings, *step.warnings])
 
 
-def _keeps_rows(model: Model, known: Known) -> bool:
+def _keeps_rows(model: Model, recorded: RecordedState) -> bool:
     """True if the table has rows that a model of its kind keeps. The answer can read files, and is a read of it."""
-    keeps = known.exists and isinstance(model.kind, Append | Merge)
-    return keeps and bool(known.lake.table(model.table).count())
+    keeps = recorded.exists and isinstance(model.kind, Append | Merge)
+    return keeps and bool(recorded.lake.table(model.table).count())
 
 
 def check_rebuild(step: Step) -> None:
@@ -222,37 +107,39 @@ def check_rebuild(step: Step) -> None:
         )
 
 
-def _decided(pipeline: Pipeline, model: Model, known: Known, bounds: Bounds, late: Late) -> Step:
-    runs = known.history.runs
-    last = runs[-1] if runs and known.exists else None
+def _decided(pipeline: Pipeline, model: Model, recorded: RecordedState, request: RunRequest, late: Late) -> Step:
+    runs = recorded.history.runs
+    last = runs[-1] if runs and recorded.exists else None
     fresh = _changed_definition(pipeline, model, last)
     if isinstance(model.kind, View):
         if not isinstance(model.body, Query):
             return Step(model, "computed when it is read", runs=False)
         return Step(model, fresh or _UNCHANGED, runs=fresh is not None)
-    if bounds.rebuild:
+    if request.rebuild:
         by = f" by those of {model.kind.csv}" if isinstance(model.kind, Seed) else ""
         # The intervals follow later.
-        is_replaced = known.exists and not isinstance(model.kind, Incremental)
+        is_replaced = recorded.exists and not isinstance(model.kind, Incremental)
         fresh = f"{_REQUESTED}: replaces all rows{by}" if is_replaced else _REQUESTED
     if isinstance(model.kind, Append) and model.kind.files is not None:
-        step = _files(model, model.kind.files, known, () if last is None or bounds.rebuild else runs, bounds)
+        step = _files(model, model.kind.files, recorded, () if last is None or request.rebuild else runs, request)
         # Rows that a run of another kind wrote may be those of the files.
-        is_other = step.runs and not bounds.rebuild and last is not None and not last.files
+        is_other = step.runs and not request.rebuild and last is not None and not last.files
         return replace(step, reason=str(fresh), rebuild=True) if is_other else step
     if isinstance(model.kind, Incremental):
         if last is not None and fresh is None:
             last = as_of_lookback(model.kind, runs, last)
         inputs = None if last is None else last.inputs
-        changed, _ = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
-        return _intervals(pipeline, model, model.kind, known, bounds, fresh, changed, late)
-    return _tables(pipeline, model, known, last, fresh)
+        changed, _ = changed_inputs(pipeline.stored_inputs(model), recorded.lake, inputs, recorded.pending)
+        return _intervals(pipeline, model, model.kind, recorded, request, fresh, changed, late)
+    return _tables(pipeline, model, recorded, last, fresh)
 
 
-def _tables(pipeline: Pipeline, model: Model, known: Known, last: ModelRun | None, fresh: str | None) -> Step:
+def _tables(
+    pipeline: Pipeline, model: Model, recorded: RecordedState, last: ModelRun | None, fresh: str | None
+) -> Step:
     """Plans a model that reads all rows of its inputs, or their changes since the last run."""
     inputs = None if last is None else last.inputs
-    changed, lost = changed_inputs(pipeline.stored_inputs(model), known.lake, inputs, known.pending)
+    changed, lost = changed_inputs(pipeline.stored_inputs(model), recorded.lake, inputs, recorded.pending)
     driving = model.driving_input
     if driving is not None and last is not None and fresh is None:
         table = pipeline.inputs(model)[driving]
@@ -276,57 +163,57 @@ def _changed_definition(pipeline: Pipeline, model: Model, last: ModelRun | None)
     return None
 
 
-def _files(model: Model, pattern: str, known: Known, runs: Sequence[ModelRun], bounds: Bounds) -> Step:
+def _files(model: Model, pattern: str, recorded: RecordedState, runs: Sequence[ModelRun], request: RunRequest) -> Step:
     """Plans the load of files that the current rows do not contain."""
     # Loaded files may have been deleted since: a new definition applies to new files only.
-    new, warnings = new_files(known.lake, model, pattern, runs)
-    replaces = bounds.rebuild and known.exists
+    new, warnings = new_files(recorded.lake, model, pattern, runs)
+    replaces = request.rebuild and recorded.exists
     if not new:
         kept = f"no file of {pattern} exists, so the table keeps its rows"
         return Step(model, kept if replaces else f"no new file matches {pattern}", runs=False, warnings=warnings)
     why = counted(len(new), "new file")
     if replaces:
         why = f"{_REQUESTED}: replaces all rows by those of {listed(new, SHOWN)}"
-    return Step(model, why, rebuild=bounds.rebuild, files=new, warnings=warnings)
+    return Step(model, why, rebuild=request.rebuild, files=new, warnings=warnings)
 
 
 def _intervals(
     pipeline: Pipeline,
     model: Model,
     kind: Incremental,
-    known: Known,
-    bounds: Bounds,
+    recorded: RecordedState,
+    request: RunRequest,
     fresh: str | None,
     changed: Sequence[str],
     late: Late,
 ) -> Step:
-    start = _start(model, kind, bounds)
+    start = _start(model, kind, request)
     done: list[Range] = []
-    if known.exists and bounds.since is None and not bounds.rebuild:
-        done = done_ranges(kind, known.history.runs, pipeline.definition(model))
-    found = batches(kind, start, bounds.until, done, late=bool(changed))
-    left = without(late.ranges, [(one.start, one.end) for one in found])
-    warnings = [] if bounds.rebuild else list(late.unknown)
+    if recorded.exists and request.since is None and not request.rebuild:
+        done = done_ranges(kind, recorded.history.runs, pipeline.definition(model))
+    planned = batches(kind, start, request.until, done, late=bool(changed))
+    left = without(late.ranges, [(batch.start, batch.end) for batch in planned])
+    warnings = [] if request.rebuild else list(late.unknown)
     if left:
         warnings.append(f"{' and '.join(late.since)} changed in done intervals: run with {arguments(left)}")
-    if not found:
+    if not planned:
         return Step(model, "all intervals are done", runs=False, warnings=warnings)
-    ranges = listed([*map(str, found)], SHOWN)
-    why = fresh or (f"{' and '.join(changed)} changed" if all(one.redone for one in found) else "missing")
+    ranges = listed([*map(str, planned)], SHOWN)
+    why = fresh or (f"{' and '.join(changed)} changed" if all(batch.redone for batch in planned) else "missing")
     return Step(
-        model, f"{why}: {ranges}", batches=found, rebuild=fresh is not None,
+        model, f"{why}: {ranges}", batches=planned, rebuild=fresh is not None,
         late_since=late.since if left else {}, unfinished_since=late.since, warnings=warnings,
     )  # fmt: skip
 
 
-def _start(model: Model, kind: Incremental, bounds: Bounds) -> datetime:
+def _start(model: Model, kind: Incremental, request: RunRequest) -> datetime:
     """Returns the start of the first interval."""
-    start = bounds.since or (None if kind.start is None else moment(kind.start))
+    start = request.since or (None if kind.start is None else moment(kind.start))
     if start is None:
         raise PipelineError(f"the model {model.table} has no start of its first interval", hint="set start=…")
-    if start > bounds.until:
+    if start > request.until:
         raise PipelineError(
-            f"the interval from {start} to {bounds.until} of the model {model.table} ends before it starts",
+            f"the interval from {start} to {request.until} of the model {model.table} ends before it starts",
             hint="set --from to a time before --to",
         )
     return start

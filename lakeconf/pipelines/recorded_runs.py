@@ -37,22 +37,24 @@ def history(events: Sequence[ModelRun], created: int | None = None) -> History:
             runs, undone = [], []
         elif event.definition == RESTORED and event.restored is not None:
             version = event.restored
-            then = history([one for one in events[:index] if (one.snapshot_id or 0) <= version])
+            then = history(
+                [earlier_event for earlier_event in events[:index] if (earlier_event.snapshot_id or 0) <= version]
+            )
             later = [run for run in runs if run not in then.runs and (run.snapshot_id or 0) > version]
             runs, undone = [*then.runs, *later], [*then.undone, *later]
             restored, since = version, event.snapshot_id or 0
         else:
             runs.append(event)
     if created is not None and since < created:  # the restore may have created the table again
-        runs, undone = ([run for run in found if (run.snapshot_id or 0) >= created] for found in (runs, undone))
+        runs, undone = ([run for run in recorded if (run.snapshot_id or 0) >= created] for recorded in (runs, undone))
     return History(runs, undone, restored, bool(events) and not runs)
 
 
 @dataclass(frozen=True)
-class Known:
+class RecordedState:
     """The recorded state of a model."""
 
-    lake: Lake  # the lake of the pipeline
+    lake: Lake
     exists: bool  # True if the model's table exists
     history: History = field(default_factory=History)  # what the recorded events say about the rows of the table
     earlier: int = 0  # the number of all recorded events of the model
@@ -78,12 +80,12 @@ def as_of_lookback(kind: Incremental, runs: Sequence[ModelRun], last: ModelRun) 
 
     A run that failed half-way has processed only some of these intervals again.
     """
-    found = [(*run.interval, run) for run in runs if run.interval is not None and run.definition == last.definition]
-    end = max((end for _, end, _ in found), default=None)
+    intervals = [(*run.interval, run) for run in runs if run.interval is not None and run.definition == last.definition]
+    end = max((end for _, end, _ in intervals), default=None)
     if end is None:
         return last
     moments = [step(end, kind.interval, -count) for count in range(1, kind.lookback + 1)]
-    newest = [[run for start, end, run in found if start <= one < end][-1:] for one in moments]
+    newest = [[run for start, end, run in intervals if start <= instant < end][-1:] for instant in moments]
     oldest = {
         table: min([snapshot_id, *(run.inputs[table] for (run,) in filter(None, newest) if table in run.inputs)])
         for table, snapshot_id in last.inputs.items()
@@ -103,10 +105,10 @@ def changed_inputs(
             lost[table] = f"{table} is a new input"
         elif read is not None:
             try:
-                found = lake.runs.changes_since(table, read[table])
-                if found is None:
+                newer = lake.runs.changes_since(table, read[table])
+                if newer is None:
                     lost[table] = f"{table} is no longer the table that the last run read"
-                if found != []:
+                if newer != []:
                     changed.append(table)
             except SnapshotNotFoundError:
                 lost[table] = f"the changes of {table} are unknown, because snapshots since the last run have expired"
@@ -118,21 +120,21 @@ def reads_changes(model: Model) -> bool:
     return isinstance(model.kind, Append) or (isinstance(model.kind, Merge) and model.driving_input is not None)
 
 
-def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ()) -> list[str]:
+def undone_warnings(model: Model, record: History, planned: Sequence[Batch] = ()) -> list[str]:
     """Returns a warning if the current rows lack those of recorded runs, because the table was restored."""
-    there = [run for run in found.runs if run not in found.undone]
-    undone = [(run, [later for later in there if later.earlier > run.earlier]) for run in found.undone]
+    there = [run for run in record.runs if run not in record.undone]
+    undone = [(run, [later for later in there if later.earlier > run.earlier]) for run in record.undone]
     if not undone:
         return []
-    restored = f"the table was restored to version {found.restored}"
+    restored = f"the table was restored to version {record.restored}"
     if isinstance(model.kind, Incremental):
         left = merged(
             part
             for run, later in undone
             if run.interval is not None
-            for part in without([run.interval], [one.interval for one in later if one.interval])
+            for part in without([run.interval], [later_run.interval for later_run in later if later_run.interval])
         )
-        left = without(left, [(one.start, one.end) for one in planned])
+        left = without(left, [(batch.start, batch.end) for batch in planned])
         return [f"{restored}, before these intervals were done: run with {arguments(left)}"] if left else []
     if isinstance(model.kind, Append) and model.kind.files is not None:
         files = list(dict.fromkeys(file for run, _ in undone for file in run.files))
@@ -147,7 +149,7 @@ def undone_warnings(model: Model, found: History, planned: Sequence[Batch] = ())
 
 def arguments(ranges: Sequence[Range]) -> str:
     """Returns the arguments of the command line for ranges of time."""
-    wanted = [*ranges[:SHOWN], (ranges[0][0], ranges[-1][1])]
-    *first, whole = ("--from {} --to {}".format(*(short(one).replace(" ", "T") for one in given)) for given in wanted)
+    shown = [*ranges[:SHOWN], (ranges[0][0], ranges[-1][1])]
+    *first, whole = ("--from {} --to {}".format(*(short(bound).replace(" ", "T") for bound in span)) for span in shown)
     more = f" and {counted(len(ranges) - SHOWN, 'more range')}" if len(ranges) > SHOWN else ""
     return ", ".join(first) + more + (f", or {whole} for all" if len(ranges) > 1 else "")

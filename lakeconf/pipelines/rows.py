@@ -12,7 +12,7 @@ import narwhals as nw
 from lakeconf.catalog.health import has_deletes, merged_update
 from lakeconf.errors import LakeconfError, PipelineError, TableNotFoundError
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.file_rows import Files, read_files, sql_rows
+from lakeconf.pipelines.file_rows import ModelFiles, read_files, sql_rows
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.kinds import Append, Incremental, Seed, View
 from lakeconf.pipelines.models.model import Model
@@ -20,6 +20,17 @@ from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.sql import folded
 
 FEED = ("snapshot_id", "rowid", "change_type")
+# A snapshot that inserts and deletes rows, without those that it updates; or rows that come back after a delete.
+_WRITTEN_AGAIN = """
+    SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
+    GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
+    UNION ALL SELECT lakeconf_again FROM (
+        SELECT * EXCLUDE (snapshot_id, rowid, change_type),
+            max(snapshot_id) FILTER (change_type = 'insert') AS lakeconf_again
+        FROM changes WHERE change_type IN ('insert', 'delete') GROUP BY ALL
+        HAVING min(snapshot_id) FILTER (change_type = 'delete') < lakeconf_again
+    ) LIMIT 1
+"""
 
 
 def rows_of(
@@ -28,7 +39,7 @@ def rows_of(
     lake: Lake,
     batch: Batch | None = None,
     *,
-    files: Files | None = None,  # the files to read
+    files: ModelFiles | None = None,  # the files to read
     since: int | None = None,  # the snapshot after which the driving input is read; None: all its rows
     delta: Mapping[str, nw.LazyFrame[Any]] | None = None,  # rows to read in place of those of a table
 ) -> nw.LazyFrame[Any]:
@@ -55,7 +66,7 @@ def _input(
     table = pipeline.inputs(model)[name]
     below = pipeline.by_table.get(table)
     if below is not None and isinstance(below.kind, View):
-        inputs = {one: _input(pipeline, below, one, lake, None, delta) for one in pipeline.inputs(below)}
+        inputs = {argument: _input(pipeline, below, argument, lake, None, delta) for argument in pipeline.inputs(below)}
         return adopted(lake, computed(below, lake, inputs, {}))
     if table in delta:
         return delta[table]
@@ -70,8 +81,8 @@ def _input(
 
 def adopted(lake: Lake, rows: Any) -> nw.LazyFrame[Any]:
     """Returns rows as a lazy frame that joins with those of a lake's engine."""
-    found: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
-    return found
+    lazy: nw.LazyFrame[Any] = nw.from_native(lake._session.engine.joinable(rows))  # noqa: SLF001 - not for users
+    return lazy
 
 
 def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None) -> nw.LazyFrame[Any]:
@@ -86,9 +97,11 @@ def _driving(model: Model, name: str, lake: Lake, table: str, since: int | None)
     if not isinstance(model.kind, Append):
         return changes
     # A merge of files gives updated rows new row ids, so that they look like new ones.
-    found = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
-    if found is not None:
-        why = f"snapshot {found[0]} updated rows, and snapshot {found[1]} gave them new ids when it merged their files"
+    update = merged_update(lake._session.reader, table, since, lake.snapshot_id)  # noqa: SLF001 - not for users
+    if update is not None:
+        why = (
+            f"snapshot {update[0]} updated rows, and snapshot {update[1]} gave them new ids when it merged their files"
+        )
     elif (replaced := _replaced(lake, table, changes, since)) is not None:
         why = f"snapshot {replaced} wrote rows again, as an overwrite and a restore do"
     else:
@@ -113,19 +126,6 @@ def _replaced(lake: Lake, table: str, changes: nw.LazyFrame[Any], since: int) ->
     return next((int(version) for (version,) in rows), None)
 
 
-# A snapshot that inserts and deletes rows, without those that it updates; or rows that come back after a delete.
-_WRITTEN_AGAIN = """
-    SELECT snapshot_id FROM changes WHERE change_type IN ('insert', 'delete')
-    GROUP BY snapshot_id HAVING count(DISTINCT change_type) = 2
-    UNION ALL SELECT lakeconf_again FROM (
-        SELECT * EXCLUDE (snapshot_id, rowid, change_type),
-            max(snapshot_id) FILTER (change_type = 'insert') AS lakeconf_again
-        FROM changes WHERE change_type IN ('insert', 'delete') GROUP BY ALL
-        HAVING min(snapshot_id) FILTER (change_type = 'delete') < lakeconf_again
-    ) LIMIT 1
-"""
-
-
 def _restored(extra_info: str | None) -> str | None:
     """The table that a commit restored."""
     try:
@@ -143,14 +143,14 @@ def computed(
             f"the model {model.table} has neither code nor files", hint="add sql or files, or declare it in Python"
         )
     try:
-        made = model.body.rows(lake, frames, bounds)
+        result = model.body.rows(lake, frames, bounds)
     except LakeconfError:
         raise
     except Exception as error:
         text = f"the model {model.table} failed: {type(error).__name__}: {error}"
         raise PipelineError(f"{model.body.at(error)}{text}") from error
-    found: nw.LazyFrame[Any] = made.lazy() if isinstance(made, nw.DataFrame) else made
-    return found
+    lazy: nw.LazyFrame[Any] = result.lazy() if isinstance(result, nw.DataFrame) else result
+    return lazy
 
 
 def placeholder_values(model: Model, batch: Batch | None) -> dict[str, date | datetime]:

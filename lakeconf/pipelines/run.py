@@ -14,6 +14,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import EventLogger
+from lakeconf.pipelines.column_changes import column_changes
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
 from lakeconf.pipelines.late_rows import late_intervals
@@ -21,8 +22,8 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Full, Merge, Seed, View
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Step, check_rebuild, column_changes, decide
-from lakeconf.pipelines.recorded_runs import Known, history
+from lakeconf.pipelines.plan import RunRequest, Step, check_rebuild, decide
+from lakeconf.pipelines.recorded_runs import RecordedState, history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
@@ -80,12 +81,12 @@ def plan(
     Raises:
         PipelineError: A model cannot be run.
     """
-    bounds = _bounds(since, until, rebuild=rebuild)
+    request = _request(since, until, rebuild=rebuild)
     steps: list[Step] = []
     with in_utc(lake):
         for model in pipeline.chosen(tables):
             used = computing(model, lake)
-            step = _planned(pipeline, model, used, bounds, frozenset(step.model.table for step in steps if step.runs))
+            step = _planned(pipeline, model, used, request, frozenset(step.model.table for step in steps if step.runs))
             steps.append(_with_columns(pipeline, step, used) if step.runs else step)
     return steps
 
@@ -118,7 +119,7 @@ def run(
     Returns:
         The result of each model, in order.
     """
-    bounds = _bounds(since, until, rebuild=rebuild, allow_drop_columns=allow_drop_columns)
+    request = _request(since, until, rebuild=rebuild, allow_drop_columns=allow_drop_columns)
     chosen, run_id = {model.table for model in pipeline.chosen(tables)}, uuid.uuid4().hex
     results, failed = list[ModelResult](), dict[str, str]()  # by tables that cannot be computed: what failed
 
@@ -141,7 +142,7 @@ def run(
             end(ModelResult(model.table, "not run", f"{broken} failed"))
             continue
         used = computing(model, lake)
-        end(_run_model(pipeline, model, used, bounds, run_id, began, end))
+        end(_run_model(pipeline, model, used, request, run_id, began, end))
         if used is not lake:
             lake.refresh()
     return results
@@ -151,40 +152,40 @@ def _run_model(
     pipeline: Pipeline,
     model: Model,
     lake: Lake,
-    bounds: Bounds,
+    request: RunRequest,
     run_id: str,
     began: Callable[[Model], None],
     end: Callable[[ModelResult], None],
 ) -> ModelResult:
     """Runs a model whose inputs have run. If it is interrupted after its last commit, `end` receives the result."""
-    start, one, reason = time.monotonic(), None, "cannot be planned"
+    start, step_run, reason = time.monotonic(), None, "cannot be planned"
     try:
         with in_utc(lake):
-            step = _planned(pipeline, model, lake, bounds)
+            step = _planned(pipeline, model, lake, request)
             reason = step.reason
             if not step.runs:
                 took = time.monotonic() - start
                 return ModelResult(model.table, "skipped", reason, seconds=took, warnings=step.warnings)
             check_rebuild(step)
             began(model)
-            one = StepRun(pipeline, step, lake, run_id, bounds.allow_drop_columns)
-            one.carry_out()
+            step_run = StepRun(pipeline, step, lake, run_id, request.allow_drop_columns)
+            step_run.carry_out()
     except LakeconfError as error:
         _log.debug("model %s failed", model.table, exc_info=True)
-        snapshot_id, rows = (None, 0) if one is None else (one.snapshot_id, one.rows)
+        snapshot_id, rows = (None, 0) if step_run is None else (step_run.snapshot_id, step_run.rows)
         return ModelResult(model.table, "failed", reason, snapshot_id, rows, time.monotonic() - start, error)
     except BaseException:
-        if one is not None and one.is_complete:
-            end(_done(one))
-        elif one is not None and one.unknown is not None:
-            end(ModelResult(model.table, "failed", reason, one.snapshot_id, one.rows, error=one.unknown))
+        if step_run is not None and step_run.is_complete:
+            end(_done(step_run))
+        elif step_run is not None and step_run.unknown is not None:
+            end(ModelResult(model.table, "failed", reason, step_run.snapshot_id, step_run.rows, error=step_run.unknown))
         raise
-    return replace(_done(one), seconds=time.monotonic() - start)
+    return replace(_done(step_run), seconds=time.monotonic() - start)
 
 
-def _done(one: StepRun) -> ModelResult:
-    table, reason = one.step.model.table, one.step.reason
-    return ModelResult(table, "done", reason, one.snapshot_id, one.rows, warnings=one.warnings)
+def _done(step_run: StepRun) -> ModelResult:
+    table, reason = step_run.step.model.table, step_run.step.reason
+    return ModelResult(table, "done", reason, step_run.snapshot_id, step_run.rows, warnings=step_run.warnings)
 
 
 def computing(model: Model, lake: Lake) -> Lake:
@@ -197,17 +198,17 @@ def computing(model: Model, lake: Lake) -> Lake:
 
 
 def _planned(
-    pipeline: Pipeline, model: Model, lake: Lake, bounds: Bounds, pending: frozenset[str] = frozenset()
+    pipeline: Pipeline, model: Model, lake: Lake, request: RunRequest, pending: frozenset[str] = frozenset()
 ) -> Step:
     """Plans a model from what its lake has recorded; `pending` are the tables that runs before it would change."""
     # Read the runs before the snapshot: a run committed in between is then detected when this run commits.
     events = lake.runs.committed(model.table)
     lake.refresh()
     exists = model.table in (lake.views() if isinstance(model.kind, View) else lake.tables())
-    found = history(events, lake.runs.created(model.table) if exists else None)
-    known = Known(lake, exists, found, len(events), pending)
-    late = late_intervals(pipeline, model, known)
-    return decide(pipeline, model, known, bounds, late)
+    record = history(events, lake.runs.created(model.table) if exists else None)
+    recorded = RecordedState(lake, exists, record, len(events), pending)
+    late = late_intervals(pipeline, model, recorded)
+    return decide(pipeline, model, recorded, request, late)
 
 
 def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
@@ -220,14 +221,14 @@ def _with_columns(pipeline: Pipeline, step: Step, lake: Lake) -> Step:
         batch, files = next(iter(step.batches), None), files_of(model, step.files)
         frame = rows_of(pipeline, model, lake, batch, files=files, since=step.since)
         rows = split_deleted(model.kind, frame)[0] if isinstance(model.kind, Merge) else frame
-        schema, wanted = lake.table(model.table).schema, lake.columns_of(rows)
-        return replace(step, columns=column_changes(model, schema, wanted, replaces=step.replaces_all))
+        schema, columns = lake.table(model.table).schema, lake.columns_of(rows)
+        return replace(step, columns=column_changes(model, schema, columns, replaces=step.replaces_all))
     except LakeconfError as error:
         # The columns of an input may be unknown before that input has run.
         warning = f"its column changes are unknown: {error.message.splitlines()[0]}"
         return replace(step, warnings=[*step.warnings, warning])
 
 
-def _bounds(since: date | datetime | None, until: date | datetime | None, **given: bool) -> Bounds:
+def _request(since: date | datetime | None, until: date | datetime | None, **flags: bool) -> RunRequest:
     end = datetime.now(UTC) if until is None else until
-    return Bounds(None if since is None else moment(since), moment(end), **given)
+    return RunRequest(None if since is None else moment(since), moment(end), **flags)

@@ -22,18 +22,24 @@ from lakeconf.errors import (
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
 from lakeconf.logs import EventLogger
-from lakeconf.pipelines.file_rows import Files, check_files, column_key, files_of
+from lakeconf.pipelines.column_changes import apply, check_dropped, column_changes
+from lakeconf.pipelines.file_rows import ModelFiles, check_files, column_key, files_of
 from lakeconf.pipelines.intervals import Batch
 from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.column_tests import not_null, unique
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, View
-from lakeconf.pipelines.models.model import Model, not_null, unique
+from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.new_files import file_states
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Step, apply, check_dropped, column_changes
+from lakeconf.pipelines.plan import Step
 from lakeconf.pipelines.recorded_runs import changed_inputs
 from lakeconf.pipelines.rows import placeholder_values, rows_of
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.operations.merge.clauses import Delete, Update
+
+# The types of a time column, as their literals write them.
+_TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
+_log = EventLogger("pipeline")
 
 
 def write(
@@ -80,47 +86,41 @@ def split_deleted(kind: Merge, frame: nw.LazyFrame[Any]) -> tuple[nw.LazyFrame[A
     return kept.drop(kind.deleted), frame.filter(deleted).select(*kind.keys)
 
 
-# The types of a time column, as their literals write them.
-_TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
-
-
 def _range(model: Model, kind: Incremental, batch: Batch, types: Mapping[str, str]) -> str:
     """Returns the SQL condition for the time range of a batch."""
     column = kind.time_column
-    found = {folded(name): text for name, text in types.items()}.get(folded(column))
-    if found is None:
+    column_type = {folded(name): text for name, text in types.items()}.get(folded(column))
+    if column_type is None:
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is not in the table",
             hint=f"use one of its columns: {', '.join(types)}",
         )
-    if found not in _TIME_TYPES:
+    if column_type not in _TIME_TYPES:
         raise SchemaError(
-            f"the time column {column!r} of the model {model.table} has type {found}", hint="use DATE or TIMESTAMP"
+            f"the time column {column!r} of the model {model.table} has type {column_type}",
+            hint="use DATE or TIMESTAMP",
         )
-    if found == "DATE" and kind.interval == "hour":
+    if column_type == "DATE" and kind.interval == "hour":
         raise SchemaError(
             f"the time column {column!r} of the model {model.table} is a DATE, which has no hours",
             hint='set interval = "day", or make it a TIMESTAMP',
         )
     # A day that has begun is a whole DATE.
     end_of_day = batch.end + timedelta(days=1) - timedelta.resolution
-    bounds = (batch.start, end_of_day if found == "DATE" else batch.end)
-    texts = (str(one.date()) if found == "DATE" else one.isoformat(" ") for one in bounds)
-    zone = "+00:00" if found not in ("DATE", "TIMESTAMP") else ""
-    start, end = (f"{_TIME_TYPES[found]} {literal(text + zone)}" for text in texts)
+    bounds = (batch.start, end_of_day if column_type == "DATE" else batch.end)
+    texts = (str(bound.date()) if column_type == "DATE" else bound.isoformat(" ") for bound in bounds)
+    zone = "+00:00" if column_type not in ("DATE", "TIMESTAMP") else ""
+    start, end = (f"{_TIME_TYPES[column_type]} {literal(text + zone)}" for text in texts)
     return f"{identifier(column)} >= {start} AND {identifier(column)} < {end}"
 
 
-def _of_files(error: LakeconfError, files: Files) -> LakeconfError:
+def _of_files(error: LakeconfError, files: ModelFiles) -> LakeconfError:
     """Returns an error of a write about the columns of files, with their names and what to declare."""
     hint = error.hint
     if isinstance(error, SchemaError) and error.column is not None and error.wanted is not None:
         key = column_key(error.column, error.wanted)
         hint = f"set {key} in columns of the model, next to the other columns, if all values have this type"
     return type(error)(f"{listed(files.names)}: {error.message}", hint=hint)
-
-
-_log = EventLogger("pipeline")
 
 
 @dataclass

@@ -32,13 +32,8 @@ from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
 from lakeconf.connection.connection import closed_connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.schema_check import (
-    INEXACT_INTERVAL,
-    STORED_AS_DOUBLE,
-    check_distinct,
-    check_names,
-    check_writable,
-)
+from lakeconf.engines.exact_casts import INEXACT_INTERVAL, STORED_AS_DOUBLE
+from lakeconf.engines.schema_check import check_distinct, check_names, check_writable
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import duckdb
 
-from lakeconf.catalog.sql_references import Name, References, check_syntax, find_references
+from lakeconf.catalog.queries.sql_references import Name, References, check_syntax, find_references
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import translated_errors

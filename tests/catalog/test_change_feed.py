@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import METADATA, lake
 
-from lakeconf.catalog.changes import (
+from lakeconf.catalog.changes_plan import (
     BEGIN,
     END,
     ROW_ID,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from catalog_lake import Lake
 
-    from lakeconf.catalog.changes import ChangesPlan
+    from lakeconf.catalog.changes_plan import ChangesPlan
 
 
 MERGE = "CALL ducklake_merge_adjacent_files('lake')"
@@ -185,7 +185,7 @@ def test_flush_after_planning_is_a_retryable_error_and_the_plan_is_repeated(
             usual.run(FLUSH)
         return made[-1]
 
-    monkeypatch.setattr("lakeconf.catalog.changes.plan_changes", planned)
+    monkeypatch.setattr("lakeconf.catalog.changes_plan.plan_changes", planned)
     plan, rows = plan_changes_with_inlined_rows(usual.reader, "t", 2, 2)
     assert (len(made), plan is made[1], len(plan.inserted.files), rows.num_rows) == (2, True, 1, 0)
     with pytest.raises(CatalogError, match="the plan has 2 inlined rows, but the catalog has 0") as moved:

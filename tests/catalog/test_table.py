@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plain_sql import run_plain
 
+from lakeconf.catalog.queries.stored_queries import view_names
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.catalog.sort_keys import SortKey, sort_keys
-from lakeconf.catalog.stored_queries import view_names
+from lakeconf.catalog.table_options import Comments, TableOptions, comments, table_folder, table_options
 from lakeconf.catalog.tables import (
     Column,
-    Comments,
     PartitionField,
     TableInfo,
-    TableOptions,
     columns_named,
-    comments,
     full_name,
     joined_name,
     load_table,
     split_name,
-    table_folder,
-    table_options,
     tables,
 )
 from lakeconf.errors import SchemaError, SnapshotNotFoundError, TableNotFoundError, UnsupportedError

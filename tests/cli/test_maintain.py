@@ -16,7 +16,7 @@ from promotions import stored_rows
 import lakeconf
 from lakeconf.cli.inspect_commands import _show_findings, _verdict
 from lakeconf.cli.output import show
-from lakeconf.inspection.doctor import FAILED, Step
+from lakeconf.inspection.doctor import FAILED, StepResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,26 +140,26 @@ def test_broken_store_as_text_and_as_json(project: Path, called: Any) -> None:
     assert set(catalog) == {"name", "status", "found", "hint", "seconds"}
 
 
-ODD = Step("a", "warning", "odd", "do it")
-BROKEN = Step("b", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^", "do it")
+ODD = StepResult("a", "warning", "odd", "do it")
+BROKEN = StepResult("b", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n        ^", "do it")
 
 
 @pytest.mark.parametrize(
     ("steps", "lines"),
     [
         (
-            [Step("catalog", "ok", "readable"), Step("clock", "skipped", "no server")],
+            [StepResult("catalog", "ok", "readable"), StepResult("clock", "skipped", "no server")],
             ["✓ catalog             readable", "- clock               no server", "dev works"],
         ),
         (
-            [ODD, Step("c", "warning", "odd")],
+            [ODD, StepResult("c", "warning", "odd")],
             [
                 *("! a                   odd", "                      hint: do it", "! c                   odd"),
                 "dev works; look at the warnings: a, c",
             ],
         ),
         (
-            [ODD, BROKEN, Step("c", "failed", "broken")],
+            [ODD, BROKEN, StepResult("c", "failed", "broken")],
             [
                 *("! a                   odd", "                      hint: do it"),
                 "✗ b                   Binder Error: no such column LINE 1: FROM t ^",
@@ -169,7 +169,7 @@ BROKEN = Step("b", FAILED, "Binder Error: no such column\n\nLINE 1: FROM t\n    
         ),
     ],
 )
-def test_steps_and_verdict(steps: list[Step], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_and_verdict(steps: list[StepResult], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for step in steps:
         _show_findings(step)
     show(_verdict("dev", steps))

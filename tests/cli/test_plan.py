@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from lakeconf.cli.pipeline_commands import show_plan
+from lakeconf.pipelines.column_changes import ColumnChanges
 from lakeconf.pipelines.models.kinds import Full, Merge
 from lakeconf.pipelines.models.model import Model
-from lakeconf.pipelines.plan import ColumnChanges, Step
+from lakeconf.pipelines.plan import Step
 
 UNTIL = ("--to", "2024-01-03")
 

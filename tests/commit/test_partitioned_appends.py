@@ -157,7 +157,7 @@ def test_failed_move_leaves_no_file(lake: Lake, tmp_path: Path, monkeypatch: pyt
             raise KeyboardInterrupt
         return False
 
-    monkeypatch.setattr("lakeconf.engines.spark.write.files.move_file", failing)
+    monkeypatch.setattr("lakeconf.engines.spark.write.partition_folders.move_file", failing)
     with pytest.raises(StorageError if reason == "returns False" else KeyboardInterrupt):
         lake.table("t").append(SECOND)
     assert len(moved) >= 5

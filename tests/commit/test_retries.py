@@ -22,7 +22,7 @@ from spark_classes import java_options
 
 import lakeconf
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from lakeconf.backends.backend import ANY_CREDENTIALS, MetadataBackend, SecretParameters, StoreNames, Text, fault
 from lakeconf.backends.registry import UnknownTypeError, metadata_backend
 from lakeconf.config.backend_tables import build_backend, typed, unknown_key_hint
-from lakeconf.config.file import Source
+from lakeconf.config.file import ConfigSource
 from lakeconf.config.resolve import Draft, Inheritance
 from lakeconf.secret import Secret
 from lakeconf.sql import Value
@@ -227,7 +227,7 @@ def test_text_of_a_variable_gets_an_allowed_type() -> None:
 
 
 def test_problem_of_a_dict_has_no_line() -> None:
-    source = Source({"stores": {"dev": {"metadata_backend": {"type": "shelf", "board": "s3://x"}}}})
+    source = ConfigSource({"stores": {"dev": {"metadata_backend": {"type": "shelf", "board": "s3://x"}}}})
     draft = Draft(Inheritance(source, source.data["stores"]), "dev", {})
     build_backend(draft, "metadata_backend", find)
     assert draft.problems[0].hint == "remove the scheme; relative paths start from the folder of the configuration"

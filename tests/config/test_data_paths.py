@@ -9,7 +9,7 @@ from config_source import PROD, problems_of, stores, stores_of
 
 from lakeconf.config.checks import shared_secrets
 from lakeconf.config.config import init, validate
-from lakeconf.config.read_store import Reading, read_store
+from lakeconf.config.read_store import StoreReading, read_store
 from lakeconf.sql import CreateSecret
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Readings:
         self.stores = stores_of(text)
         self.environment = environment or {}
 
-    def __call__(self, name: str) -> Reading:
+    def __call__(self, name: str) -> StoreReading:
         return read_store(self.stores, name, self.environment)
 
     def clashes(self, name: str) -> list[tuple[str, str]]:

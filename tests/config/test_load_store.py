@@ -12,8 +12,8 @@ from config_source import draft_of, reading_of, source_of, stores_of, summary
 
 from lakeconf.backends.store_options import MaintenanceLimits
 from lakeconf.config.codes import Code
-from lakeconf.config.file import Source
-from lakeconf.config.read_store import STORE_NAME, Reading, read_store, structure_problems
+from lakeconf.config.file import ConfigSource
+from lakeconf.config.read_store import STORE_NAME, StoreReading, read_store, structure_problems
 from lakeconf.config.resolve import Draft, Inheritance, Outline, outline_of, secret_names, secret_texts
 from lakeconf.errors import Problem
 from lakeconf.secret import HiddenText, Secret
@@ -85,10 +85,10 @@ def test_store_has_its_committer_and_its_alias() -> None:
 
 def test_reading_shows_no_value() -> None:
     reading = reading_of(POSTGRES_S3 + 'nonsense = "shown"', {"PASSWORD": "hunter2"})
-    assert repr(reading).startswith("Reading(None, (Problem(")
+    assert repr(reading).startswith("StoreReading(None, (Problem(")
     assert "hunter2" not in repr(reading) + repr(reading_of(POSTGRES_S3, {"PASSWORD": "hunter2"}))
-    assert Reading(None, ()).secrets == ()
-    assert Reading(None, ()).value(("a",)) is None
+    assert StoreReading(None, ()).secrets == ()
+    assert StoreReading(None, ()).value(("a",)) is None
 
 
 def test_untrusted_file_with_variables_gives_no_store_and_no_problems() -> None:
@@ -241,7 +241,7 @@ def test_values_are_resolved_at_every_depth() -> None:
 
 def test_other_objects_are_kept_and_paths_become_texts() -> None:
     secret = Secret("x")
-    source = Source({"stores": {"dev": {"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None}}})
+    source = ConfigSource({"stores": {"dev": {"a": Path("/a/${X}"), "b": secret, "c": 1.5, "d": None}}})
     draft = Draft(Inheritance(source, source.data["stores"]), "dev", {})
     assert draft.values == {"a": "/a/${X}", "b": secret, "c": 1.5, "d": None}
     assert draft.file_name == "the configuration"

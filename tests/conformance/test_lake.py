@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeconf import Lake, Store
-    from lakeconf.inspection.doctor import Step
+    from lakeconf.inspection.doctor import StepResult
 
 
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
@@ -161,7 +161,7 @@ def test_rejected_write_leaves_no_file(store: Store, engine: Any, files: Callabl
 SPARK = "spark"
 
 
-def statuses(steps: list[Step]) -> dict[str, str]:
+def statuses(steps: list[StepResult]) -> dict[str, str]:
     return {step.name: step.status for step in steps if step.name != SPARK}
 
 

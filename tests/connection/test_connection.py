@@ -283,7 +283,7 @@ def test_extension_that_cannot_be_downloaded_is_named_with_a_fix(tmp_path: Path)
 # The modules that translate the errors of another program, and that program.
 TRANSLATORS = {
     "lakeconf.connection.duckdb_errors": "DuckDB",
-    "lakeconf.catalog.stored_queries": "DuckDB: the name of a table that does not exist",
+    "lakeconf.catalog.queries.stored_queries": "DuckDB: the name of a table that does not exist",
     "lakeconf.config.file": "tomllib, which has no codes",
     "lakeconf.config.read_store": "backends, also of third parties: which key of the configuration an error names",
     "lakeconf.pipelines.models.body": "DuckDB: the place of an error in a query",

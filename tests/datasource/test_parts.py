@@ -19,12 +19,12 @@ from random_lakes import LAKES, built, examples
 from spark_changes import KEY, keys_by_state
 
 import lakeconf
-from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
+from lakeconf.catalog.changes_plan import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan, plan_with_inlined_rows
 from lakeconf.catalog.pruning.where import parse
 from lakeconf.catalog.tables import Column, load_table
 from lakeconf.datasource.planning import Options, options_of, parts_of, plan, resolve
-from lakeconf.engines.spark.read.parts import Changes, Files, check_mapped, divided, read_part, stream_of
+from lakeconf.engines.spark.read.parts import ChangePart, FilePart, check_mapped, divided, read_part, stream_of
 from lakeconf.engines.spark.spark_types import exact_cast, spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import (
@@ -109,7 +109,7 @@ def test_local_files_need_no_configuration(store: lakeconf.Store) -> None:
 def paths(options: Options) -> list[str]:
     """The files of a plan at the latest snapshot."""
     parts = plan(options, resolve(options)[1])
-    return [file.path for part in parts if isinstance(part, Files) for file in part.plan.files]
+    return [file.path for part in parts if isinstance(part, FilePart) for file in part.plan.files]
 
 
 def test_options_choose_the_snapshot_the_columns_and_the_files(events_folder: Path) -> None:
@@ -277,7 +277,7 @@ def changed(
     schema = arrow_schema(spark_schema(wanted))
     if kinds:
         schema = pa.schema([*(pa.field(*one) for one in KEY_TYPES), *schema])
-    part = Changes(Access.of(store_of(source.folder)), plan, stream_of(inlined), wanted, kinds)
+    part = ChangePart(Access.of(store_of(source.folder)), plan, stream_of(inlined), wanted, kinds)
     return pa.Table.from_batches(list(read_part(part, schema)), schema)
 
 

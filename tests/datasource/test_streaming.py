@@ -16,7 +16,7 @@ from lakeconf.config.toml_text import toml_value
 from lakeconf.datasource.planning import Options, resolve
 from lakeconf.datasource.stream_reader import batch, initial_offset, latest_offset
 from lakeconf.datasource.writing import Write, abort, begin, commit, write_rows
-from lakeconf.engines.spark.read.parts import Changes, Files, read_part
+from lakeconf.engines.spark.read.parts import ChangePart, FilePart, read_part
 from lakeconf.engines.spark.spark_types import spark_schema
 from lakeconf.engines.spark.versions import arrow_schema
 from lakeconf.errors import (
@@ -69,13 +69,13 @@ def test_the_first_batch_is_the_table_and_the_next_ones_its_changes(lake: Lake) 
     start = initial_offset(OPTIONS)
     end = latest_offset(OPTIONS, columns(), start, None)
     (part,) = batch(OPTIONS, columns(), start, end)
-    assert isinstance(part, Files)
+    assert isinstance(part, FilePart)
     assert ids(start, end) == [1]
     assert batch(OPTIONS, columns(), end, latest_offset(OPTIONS, columns(), end, None)) == []
     lake.table("t").append([{"id": 2}])
     later = latest_offset(OPTIONS, columns(), end, None)
     (part,) = batch(OPTIONS, columns(), end, later)
-    assert isinstance(part, Changes)
+    assert isinstance(part, ChangePart)
     assert ids(end, later) == [2]
 
 
@@ -86,7 +86,7 @@ def test_a_stream_can_begin_with_a_snapshot(lake: Lake) -> None:
     # Snapshot 0 has no changes, but it is not the same as no snapshot.
     everything = initial_offset(Options("t", since=0))
     (part,) = batch(OPTIONS, columns(), everything, latest_offset(OPTIONS, columns(), everything, None))
-    assert isinstance(part, Changes)
+    assert isinstance(part, ChangePart)
     with pytest.raises(LakeconfError, match="a stream of all changes begins with a snapshot"):
         initial_offset(Options("t", changes=True))
 

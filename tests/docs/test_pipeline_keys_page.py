@@ -9,9 +9,9 @@ from source_tree import REPOSITORY
 
 from lakeconf.config.schema import json_schema
 from lakeconf.config.toml_text import toml_value
+from lakeconf.pipelines.models.column_tests import DeclaredTests
 from lakeconf.pipelines.models.declaration import TABLES, Declaration, QueryDeclaration
 from lakeconf.pipelines.models.kinds import KINDS
-from lakeconf.pipelines.models.model import DeclaredTests
 from lakeconf.pipelines.models.unit_tests import pipeline_schema
 
 if TYPE_CHECKING:

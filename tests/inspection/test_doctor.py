@@ -30,7 +30,7 @@ STEPS = (
 )
 
 
-def diagnosed(config: dict[str, Any]) -> dict[str, doctor.Step]:
+def diagnosed(config: dict[str, Any]) -> dict[str, doctor.StepResult]:
     steps = doctor.diagnose(store(config))
     assert tuple(step.name for step in steps) == STEPS
     return {step.name: step for step in steps}

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from lakeconf.errors import AuditError, PipelineError, TableNotFoundError
 from lakeconf.pipelines import Full, Pipeline, Query, accepted_values, not_null, relationships, run, unique
-from lakeconf.pipelines.models.model import ColumnTest, DeclaredTests, Model
+from lakeconf.pipelines.models.column_tests import ColumnTest, DeclaredTests
+from lakeconf.pipelines.models.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,10 @@ import pytest
 
 from lakeconf.errors import PipelineError
 from lakeconf.pipelines.models.body import Function, Query
+from lakeconf.pipelines.models.column_tests import not_null
 from lakeconf.pipelines.models.definition_hash import digest, file_digest, function_code, loaded_source, sql_code
 from lakeconf.pipelines.models.kinds import Append, Full, Merge, Seed
-from lakeconf.pipelines.models.model import Model, model, not_null
+from lakeconf.pipelines.models.model import Model, model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from lakeconf.pipelines.models.body import Query
 from lakeconf.pipelines.models.kinds import Append, Full, Incremental, Kind, Seed, View
 from lakeconf.pipelines.models.model import Model, model
 from lakeconf.pipelines.pipeline import Pipeline
-from lakeconf.pipelines.plan import Bounds, Step, decide
-from lakeconf.pipelines.recorded_runs import History, Known
+from lakeconf.pipelines.plan import RunRequest, Step, decide
+from lakeconf.pipelines.recorded_runs import History, RecordedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,8 +62,8 @@ def planned(
     pipeline, made = pipeline_of(kind, sql, **({"folder": folder} if folder else {}))
     same = pipeline.definition(made) if not isinstance(kind, Seed) or folder else ""
     recorded = [ModelRun("marts.t", one.pop("definition", same), "r", **one) for one in map(dict, runs)]
-    known = Known(lake, exists, History(recorded), 7, pending)
-    return decide(pipeline, made, known, Bounds(**{"since": None, "until": UNTIL, **bounds}), late or Late())
+    known = RecordedState(lake, exists, History(recorded), 7, pending)
+    return decide(pipeline, made, known, RunRequest(**{"since": None, "until": UNTIL, **bounds}), late or Late())
 
 
 def told(step: Step) -> tuple[str, bool, bool]:
@@ -105,8 +105,8 @@ def test_view_is_created_once(lake: Lake) -> None:
     def view(a: Any) -> Any:
         return a
 
-    known = Known(lake, exists=True)
-    assert told(decide(Pipeline([view]), view, known, Bounds(None, UNTIL), Late())) == (
+    known = RecordedState(lake, exists=True)
+    assert told(decide(Pipeline([view]), view, known, RunRequest(None, UNTIL), Late())) == (
         "computed when it is read",
         False,
         False,

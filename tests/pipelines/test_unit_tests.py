@@ -15,13 +15,13 @@ import pytest
 from lakeconf.errors import PipelineError, SchemaError
 from lakeconf.pipelines import Append, Full, Incremental, Merge, Model, Pipeline, Query, Seed, View, model
 from lakeconf.pipelines.models.body import Function
+from lakeconf.pipelines.models.compared_rows import rows_sql
 from lakeconf.pipelines.models.declared import empty_lake
 from lakeconf.pipelines.models.unit_tests import (
     DeclaredUnitTest,
     UnitTest,
     UnitTestResult,
     chosen_tests,
-    rows_sql,
     run_unit_tests,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from lakeconf.backends.metadata.postgres import PostgresMetadata
 from lakeconf.config.config import Config, init
-from lakeconf.config.file import Source
+from lakeconf.config.file import ConfigSource
 from lakeconf.config.read_store import read_store
 from lakeconf.config.resolve import Draft, Inheritance, secret_texts, secrets_of
 from lakeconf.errors import ConfigError, Problem
@@ -18,7 +18,7 @@ from lakeconf.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakeconf.config.read_store import Reading
+    from lakeconf.config.read_store import StoreReading
     from lakeconf.secret import Secret
 
 FOLDER = Path("/conf")
@@ -45,9 +45,9 @@ PROD: dict[str, Any] = {
 }
 
 
-def source_of(text: str) -> Source:
+def source_of(text: str) -> ConfigSource:
     """The content of `/conf/lakeconf.toml`, which need not exist."""
-    return Source(tomllib.loads(text), FOLDER / "lakeconf.toml", text)
+    return ConfigSource(tomllib.loads(text), FOLDER / "lakeconf.toml", text)
 
 
 def stores_of(text: str) -> Inheritance:
@@ -65,7 +65,7 @@ def draft_of(
     return Draft(stores, "dev", None if untrusted else given, secrets)
 
 
-def reading_of(text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False) -> Reading:
+def reading_of(text: str, environment: Mapping[str, str] | None = None, *, untrusted: bool = False) -> StoreReading:
     """What `read_store` finds out about the store `dev`; without `environment`, no variable is set."""
     stores, given = stores_of(text), environment or {}
     return read_store(stores, "dev", None if untrusted else given, secrets_of(secret_texts(stores.stores), given))

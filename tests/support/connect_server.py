@@ -16,7 +16,7 @@ import pytest
 from server_process import HOST, accepts_connections, free_port, run_server, wait_until_ready
 from spark_classes import spark_settings
 
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from local_stores import store_of
 from pyspark.sql import SparkSession
 from spark_classes import spark_settings
 
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 from lakeconf.errors import LakeconfError
 
 if TYPE_CHECKING:

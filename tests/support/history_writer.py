@@ -55,7 +55,7 @@ def _connect_unchecked(connect: Any, *arguments: Any, config: Any = None, **sett
 def _spark_session(task: Task) -> Any:
     from pyspark.sql import SparkSession  # slow; only for this writer
 
-    from lakeconf.engines.spark.start import ensure_java
+    from lakeconf.engines.spark.java_home import ensure_java
 
     ensure_java()
     settings: dict[str, Any] = spark_settings() | {"spark.driver.memory": "1g"}

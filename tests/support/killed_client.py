@@ -40,7 +40,7 @@ def main(config: str, url: str, point: str) -> None:
     patch = pytest.MonkeyPatch()
     strikes: dict[str, Callable[[], None]] = {
         ANNOUNCED: lambda: patch.setattr(connect_engine, "stage_frame", killed),
-        WRITTEN: lambda: patch.setattr(connect_engine, "_found", killed),
+        WRITTEN: lambda: patch.setattr(connect_engine, "_files_in", killed),
         STAGED: lambda: patch.setattr(Transaction, "commit", killed),
         SENT: lambda: at_commit(patch, before=killed),
         COMMITTED: lambda: at_commit(patch, after=killed),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_rows import access_to, compared
 
-from lakeconf.catalog.changes import changes_sql, plan_changes_with_inlined_rows
+from lakeconf.catalog.changes_plan import changes_sql, plan_changes_with_inlined_rows
 from lakeconf.engines.spark.connect.source import read_changes as read_over_connect
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.errors import QueryError, UnsupportedError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from catalog_lake import Lake
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeconf.catalog.changes import ChangesPlan
+    from lakeconf.catalog.changes_plan import ChangesPlan
 
 KEY = ("snapshot_id", "rowid", "change_type")
 Key = tuple[int, int, str]

@@ -19,7 +19,7 @@ import pyspark
 from server_process import HOST, accepts_connections, free_port, run_server, wait_until_ready
 from spark_classes import java_options
 
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -58,7 +58,7 @@ class StreamingProcess:
 def _run() -> None:
     from pyspark.sql import SparkSession
 
-    from lakeconf.engines.spark.start import ensure_java
+    from lakeconf.engines.spark.java_home import ensure_java
 
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable

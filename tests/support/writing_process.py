@@ -195,7 +195,7 @@ MOVES = "between two moves"
 
 def kill_between_moves() -> None:
     """Makes this process kill itself at the point `MOVES`."""
-    partitions = importlib.import_module("lakeconf.engines.spark.write.files")
+    partitions = importlib.import_module("lakeconf.engines.spark.write.partition_folders")
     move, moved = partitions.move_file, list[str]()
 
     def moving(spark: Any, source: str, target: str) -> bool:

@@ -28,7 +28,7 @@ class CatalogFile(MetadataBackend):
 
     kind: ClassVar[str]
     look_options: ClassVar[str] = "READ_ONLY"
-    # Queries for the tables in the database `{0}`, and for what is no plain table.
+    # Queries for the tables in the database `{0}`, and for what is not a plain table.
     tables: ClassVar[str]
     no_tables: ClassVar[str]
     uri: Annotated[Text, described(_URI, example=".lakeconf/catalog.sqlite")]
@@ -44,9 +44,9 @@ class CatalogFile(MetadataBackend):
         path = self.file()
         if path.is_dir():
             raise CatalogError(f"the catalog {path} is a directory", hint="set uri to the catalog's file")
-        for one in (path, *(Path(f"{path}{suffix}") for suffix in _SUFFIXES)):
-            if one.exists() and not one.is_file():  # the database would wait for ever to open a pipe
-                raise CatalogError(f"{one} is not a regular file", hint="find out who made it, and remove it")
+        for file in (path, *(Path(f"{path}{suffix}") for suffix in _SUFFIXES)):
+            if file.exists() and not file.is_file():  # the database would wait for ever to open a pipe
+                raise CatalogError(f"{file} is not a regular file", hint="find out who made it, and remove it")
         if path.exists() and path.stat().st_size:
             return
         if read_only:
@@ -70,22 +70,24 @@ class CatalogFile(MetadataBackend):
         with connection.cursor() as cursor:
             cursor.execute(f"ATTACH {literal(self.uri)} AS {name} (TYPE {self.type}, {self.look_options})")
             try:
-                refuse_foreign(self.file(), self.kind, [str(one) for (one,) in cursor.rows(self.tables.format(name))])
-                for (one,) in cursor.rows(self.no_tables.format(name)):
-                    raise no_table(one)
+                refuse_foreign(
+                    self.file(), self.kind, [str(table) for (table,) in cursor.rows(self.tables.format(name))]
+                )
+                for (table,) in cursor.rows(self.no_tables.format(name)):
+                    raise no_table(table)
             finally:
                 cursor.execute(f"DETACH {name}")
 
     def explain(self, path: Path, message: str) -> None:  # noqa: ARG002 - for SQLite
-        """Raises an error that says why a file is no database of this type, if that is known."""
+        """Raises an error that says why a file is not a database of this type, if that is known."""
         hint = "check the permissions of the file"
         with storage_errors(f"the catalog {path} cannot be read", hint=hint), path.open("rb") as file:
             head = file.read(32)
-        found = next((kind for kind, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
-        if found == self.kind:
+        kind = next((name for name, (at, magic) in _HEADERS.items() if head[at:].startswith(magic)), None)
+        if kind == self.kind:
             return
-        what = f"a {found} database" if found else "an unknown type of file"
-        hint = f'set type = "{found.lower()}" or name another file' if found else "name the file of the lake's catalog"
+        what = f"a {kind} database" if kind else "an unknown type of file"
+        hint = f'set type = "{kind.lower()}" or name another file' if kind else "name the file of the lake's catalog"
         raise CatalogError(f"the catalog {path} is {what}, not a {self.kind} database", hint=hint)
 
     def make_private(self) -> None:
@@ -97,12 +99,12 @@ class CatalogFile(MetadataBackend):
             storage_errors(f"the catalog {path} cannot be created", hint="check the permissions of its folder"),
             tempfile.TemporaryDirectory(prefix=".lakeconf-", dir=path.parent) as folder,
         ):
-            made = Path(folder) / "catalog"
-            self.make_empty(made)
-            made.chmod(_OWNER_ONLY)
+            empty = Path(folder) / "catalog"
+            self.make_empty(empty)
+            empty.chmod(_OWNER_ONLY)
             # Another process may create the file at the same time. File systems without links have no permissions.
             with contextlib.suppress(OSError):
-                os.link(made, path)
+                os.link(empty, path)
 
     def make_empty(self, path: Path) -> None:
         """Creates a database without tables."""

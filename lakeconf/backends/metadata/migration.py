@@ -29,8 +29,8 @@ def check_merged_files(
     Source: https://github.com/duckdb/ducklake, `MigrateV03` in src/storage/ducklake_metadata_manager.cpp
     """
     options = backend.ducklake_options(names)
-    given = {key[len("meta_") :]: value for key, value in attach_options.items() if key.startswith("meta_")}
-    attach_metadata(connection, options, _BEFORE, given)
+    metadata_options = {key[len("meta_") :]: value for key, value in attach_options.items() if key.startswith("meta_")}
+    attach_metadata(connection, options, _BEFORE, metadata_options)
     try:
         schema = str(options.get("metadata_schema") or "main")
         count, first, last = _snapshots_within_merged_files(connection, schema)
@@ -63,5 +63,5 @@ def attach_metadata(
 ) -> None:
     """Attaches the database of a catalog by itself, with the parameters of `MetadataBackend.ducklake_options`."""
     parameters = options.get("metadata_parameters")
-    given = parameters if isinstance(parameters, Mapping) else {}
-    connection.run(Attach(str(options["metadata_path"]), alias, {**given, **more}))
+    configured = parameters if isinstance(parameters, Mapping) else {}
+    connection.run(Attach(str(options["metadata_path"]), alias, {**configured, **more}))

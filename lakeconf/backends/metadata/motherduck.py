@@ -70,7 +70,7 @@ class MotherDuckMetadata(MetadataBackend):
         secrets = () if storage is None else storage.secrets(names)
         return (
             Attach("md:", None),
-            *(one._replace(options=region | dict(one.options), in_motherduck=True) for one in secrets),
+            *(secret._replace(options=region | dict(secret.options), in_motherduck=True) for secret in secrets),
             *(() if creates_nothing(attach_options) else (CreateDatabase(self.database, data_path),)),
         )
 

@@ -31,6 +31,7 @@ _REMOVED = ("PGPASSWORD", "PGSERVICE", "PGSYSCONFDIR", "PGSSLPASSWORD")
 # A path below a device: nobody can create it.
 _NO_FILE = os.path.join(os.devnull, "lakeconf")
 _REPLACED = ("PGPASSFILE", "PGSERVICEFILE")
+DEFAULT_PORT = 5432
 
 
 @contextlib.contextmanager
@@ -56,9 +57,9 @@ def hidden_credentials() -> Iterator[None]:
 
 def default_password(host: str, port: int, database: str, user: str) -> str | None:
     """The password that libpq would use for a connection without a configured password."""
-    given = os.environ.get("PGPASSWORD")
-    if given:
-        return given
+    password = os.environ.get("PGPASSWORD")
+    if password:
+        return password
     path = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
     try:
         if path.stat().st_mode & 0o077 or not path.is_file():
@@ -66,15 +67,12 @@ def default_password(host: str, port: int, database: str, user: str) -> str | No
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    wanted = (host, str(port), database, user)
+    login = (host, str(port), database, user)
     for line in lines:
         fields = [re.sub(r"\\(.)", r"\1", field) for field in re.split(r"(?<!\\):", line)]
-        if len(fields) == 5 and all(field in ("*", value) for field, value in zip(fields, wanted, strict=False)):
+        if len(fields) == 5 and all(field in ("*", value) for field, value in zip(fields, login, strict=False)):
             return fields[4]
     return None
-
-
-DEFAULT_PORT = 5432
 
 
 class PostgresMetadata(MetadataBackend):
@@ -100,12 +98,12 @@ class PostgresMetadata(MetadataBackend):
 
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> Self:
-        given = [name for name in ("host", "database", "user") if getattr(self, name) is not None]
+        present = [name for name in ("host", "database", "user") if getattr(self, name) is not None]
         missing = [name for name in ("host", "database", "user") if getattr(self, name) is None]
-        if given and missing:
-            message = f"incomplete credentials: {', '.join(given)} without {', '.join(missing)}"
-            raise fault(message, *given, hint=ALL_CREDENTIALS, credentials=True)
-        if given:
+        if present and missing:
+            message = f"incomplete credentials: {', '.join(present)} without {', '.join(missing)}"
+            raise fault(message, *present, hint=ALL_CREDENTIALS, credentials=True)
+        if present:
             return self
         for name in ("password", "port"):
             if getattr(self, name) is not None:
@@ -127,8 +125,8 @@ class PostgresMetadata(MetadataBackend):
         if self.host is None:
             return ()
         fields = ("host", "port", "database", "user", "password")
-        given = {name: value for name in fields if (value := getattr(self, name)) is not None}
-        options = given | self.secret_parameters
+        credentials = {name: value for name in fields if (value := getattr(self, name)) is not None}
+        options = credentials | self.secret_parameters
         key = f"stores.{names.store}.metadata_backend"
         return (CreateSecret(self.secret_name or names.metadata_secret, "postgres", options, key=key),)
 
@@ -143,8 +141,8 @@ class PostgresMetadata(MetadataBackend):
         own = self.password is not None or {"password", "passfile"} & self.secret_parameters.keys()
         if own or self.host is None or self.database is None or self.user is None:
             return self
-        found = default_password(self.host, self.port or DEFAULT_PORT, self.database, self.user)
-        return self if not found else self.model_copy(update={"password": Secret(found)})
+        password = default_password(self.host, self.port or DEFAULT_PORT, self.database, self.user)
+        return self if not password else self.model_copy(update={"password": Secret(password)})
 
     def server(self) -> CatalogServer:
         parameters = {key.lower(): value for key, value in self.secret_parameters.items()}

@@ -30,6 +30,16 @@ DEFAULT_REGION = "us-east-1"
 # The keys that say where the files are.
 _PLACE = ("data_path", "bucket", "prefix")
 _SECRET_FIELDS = ("key_id", "secret", "session_token", "region", "endpoint", "url_style", "use_ssl")
+# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
+# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
+_DIFFERENT_FROM_S3: Mapping[str, str] = {
+    "checksum.generation": "false",
+    "committer.magic.enabled": "false",
+    "create.conditional.enabled": "false",
+    "list.version": "1",
+    "multiobjectdelete.enable": "false",
+    "optimized.copy.from.local.enabled": "false",
+}
 
 
 class ObjectStorage(StorageBackend):
@@ -133,8 +143,8 @@ class ObjectStorage(StorageBackend):
         return self
 
     def _canonical(self, name: str, uri: str) -> str:
-        scheme, found, rest = uri.partition("://")
-        if not found or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
+        scheme, separator, rest = uri.partition("://")
+        if not separator or scheme not in (self.scheme, *self.other_schemes) or not rest.strip("/"):
             example = f"{self.scheme}://bucket/folder/"
             raise fault(f"{name} must be a URI such as {example}", name, hint=f'write {name} = "{example}"')
         return f"{self.scheme}://{re.sub('/+$', '', rest)}/"
@@ -156,8 +166,8 @@ class ObjectStorage(StorageBackend):
     @property
     def provider(self) -> str | None:
         """The credential provider; None if the credentials are inline."""
-        found = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
-        return None if found is None else str(found)
+        provider = next((value for key, value in self.secret_parameters.items() if key.lower() == "provider"), None)
+        return None if provider is None else str(provider)
 
     @property
     def creates_secret(self) -> bool:
@@ -207,9 +217,9 @@ class ObjectStorage(StorageBackend):
         return self.endpoint
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
-        found = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
-        given = {**self._s3a_place(), **found, **self.s3_features}
-        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in given.items()}
+        credentials = s3a_settings(self.secret_parameters, self.key_id, self.secret, self.session_token)
+        settings = {**self._s3a_place(), **credentials, **self.s3_features}
+        return {f"fs.s3a.bucket.{self.bucket_name}.{key}": value for key, value in settings.items()}
 
     def _s3a_place(self) -> dict[str, str | Secret]:
         place: dict[str, str | Secret] = {}
@@ -259,18 +269,6 @@ class R2Storage(ObjectStorage):
         if self.endpoint is not None or self.account_id is None:
             return self.endpoint
         return f"{self.account_id}.r2.cloudflarestorage.com"
-
-
-# GCS has no bulk delete, no listing version 2 and no conditional PUT. Source:
-# https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/third_party_stores.html
-_DIFFERENT_FROM_S3: Mapping[str, str] = {
-    "checksum.generation": "false",
-    "committer.magic.enabled": "false",
-    "create.conditional.enabled": "false",
-    "list.version": "1",
-    "multiobjectdelete.enable": "false",
-    "optimized.copy.from.local.enabled": "false",
-}
 
 
 class GCSStorage(ObjectStorage):

@@ -51,11 +51,11 @@ def s3a_excludes(hadoop_version: str) -> tuple[str, ...]:
 def package_settings() -> dict[str, str]:
     """The settings with which the installed Spark downloads S3A."""
     names = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
-    found = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
-    if found is None or any(name.startswith("hadoop-aws-") for name in names):
+    client = next(filter(None, (re.fullmatch(r"hadoop-client-api-(.+)\.jar", name) for name in names)), None)
+    if client is None or any(name.startswith("hadoop-aws-") for name in names):
         return {}
-    settings = {"spark.jars.packages": ",".join(s3a_packages(found[1]))}
-    excludes = ",".join(s3a_excludes(found[1]))
+    settings = {"spark.jars.packages": ",".join(s3a_packages(client[1]))}
+    excludes = ",".join(s3a_excludes(client[1]))
     return settings | ({"spark.jars.excludes": excludes} if excludes else {})
 
 
@@ -92,13 +92,13 @@ def _chain(parameters: Mapping[str, str], external_id: object) -> dict[str, str 
     """The settings for credentials that S3A finds itself."""
     if parameters.get("provider") != "credential_chain":
         return {}
-    found = _chain_providers(parameters)
+    providers = _chain_providers(parameters)
     own: dict[str, str | Secret] = {"auth.profile.name": parameters["profile"]} if "profile" in parameters else {}
     if "assume_role_arn" not in parameters:
-        return own | {"aws.credentials.provider": found}
+        return own | {"aws.credentials.provider": providers}
     role: dict[str, str | Secret] = {
         "assumed.role.arn": parameters["assume_role_arn"],
-        "assumed.role.credentials.provider": found,
+        "assumed.role.credentials.provider": providers,
         "aws.credentials.provider": _HADOOP + "auth.AssumedRoleCredentialProvider",
     }
     if external_id is not None:

@@ -14,7 +14,7 @@ import duckdb
 
 from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
-from lakeconf.catalog.sql_references import nodes
+from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import PredicateError, suggestion
@@ -27,6 +27,26 @@ _SAFE = (
     *("array_extract", "epoch", "epoch_ms", "epoch_ns", "epoch_us", "greatest", "hash", "least", "list_contains"),
     *("list_extract", "list_value", "row", "struct_extract", "struct_pack", "timetz_byte_comparable", "to_timestamp"),
 )
+_SELECT = "SELECT 1 WHERE "
+_PARTS = (
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
+    *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
+)
+# DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
+_NOT_OF_ROW = (
+    *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
+    *("json_serialize_plan", "vector_type"),
+)
+# DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
+_WITH_SCHEMA = (
+    *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
+    *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
+)
+# DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
+_OTHER_STATEMENT = "Only SELECT statements"
+_DEPTH = "Max expression depth"
+_PLACE = {"alias": "", "query_location": 0}
+_ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
 
 
 def check_bound(plan: Any) -> None:
@@ -91,31 +111,6 @@ def _is_zoned(type_tree: Any) -> bool:
     return isinstance(type_tree, list) and any(map(_is_zoned, type_tree))
 
 
-_SELECT = "SELECT 1 WHERE "
-_PARTS = (
-    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF"),
-    *("COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR"),
-)
-
-# DuckDB calls these consistent, although they depend on the session or on the plan, or bind a query.
-_NOT_OF_ROW = (
-    *("current_localtime", "current_localtimestamp", "current_setting", "getenv", "getvariable"),
-    *("json_serialize_plan", "vector_type"),
-)
-
-# DuckDB's parser writes these with the schema: `[1, 2]` is `main.list_value(1, 2)`.
-_WITH_SCHEMA = (
-    *("date_part", "ilike_escape", "like_escape", "list_value", "ltrim", "map", "not_ilike_escape", "not_like_escape"),
-    *("overlay", "position", "row", "rtrim", "struct_pack", "substring", "timezone", "trim"),
-)
-
-# DuckDB's errors for `a = 1; DROP TABLE t`, and for very deep expressions.
-_OTHER_STATEMENT = "Only SELECT statements"
-_DEPTH = "Max expression depth"
-_PLACE = {"alias": "", "query_location": 0}
-_ALLOWED = "use columns, constants, operators and DuckDB's scalar functions"
-
-
 class NotUnderstoodError(PredicateError):
     """The planner does not know the syntax; an engine may."""
 
@@ -136,25 +131,27 @@ def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
         raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
     written = _split_as_written(connection, text, where["children"]) if is_and else None
-    return [f"{text}\n"] if written is None else [one or own for one, own in zip(texts, written, strict=True)]
+    return (
+        [f"{text}\n"] if written is None else [condition or own for condition, own in zip(texts, written, strict=True)]
+    )
 
 
 def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
     """The text of each condition as it was written, in parentheses; None if they cannot be found."""
-    found: list[str] = []
+    parts: list[str] = []
     begin = 0
     for end in (*_ends(text), len(text)):
-        if len(found) == len(conditions):
+        if len(parts) == len(conditions):
             return None
         part = f"({text[begin:end].strip()}\n)"
         try:
             tree = _parsed(connection, part)["statements"][0]["node"]["where_clause"]
         except PredicateError:
             continue  # an AND of BETWEEN or CASE
-        if _without_places(tree) == _without_places(conditions[len(found)]):
-            found.append(part)
+        if _without_places(tree) == _without_places(conditions[len(parts)]):
+            parts.append(part)
             begin = end + len("AND")
-    return found if len(found) == len(conditions) and begin > len(text) else None
+    return parts if len(parts) == len(conditions) and begin > len(text) else None
 
 
 def _ends(text: str) -> Iterator[int]:
@@ -174,8 +171,8 @@ def is_condition_of(text: str, select: str) -> bool:
         conditions = [_serialized(connection, sql) for sql in (_SELECT + text, select)]
         if any(parsed["error"] for parsed in conditions):
             return False
-        one, other = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
-        return bool(_without_places(one) == _without_places(other))
+        condition_tree, select_tree = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
+        return bool(_without_places(condition_tree) == _without_places(select_tree))
 
 
 def parsed_condition(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
@@ -281,14 +278,14 @@ def _check_parts(connection: duckdb.DuckDBPyConnection, where: Any) -> None:
             raise unsuitable(f"the function {name!r}")
 
 
-def _columns(where: Any, known: Mapping[str, Column]) -> tuple[Column, ...]:
+def _columns(where: Any, by_name: Mapping[str, Column]) -> tuple[Column, ...]:
     used: dict[int, Column] = {}
     for node in _nodes(where):
         if node["class"] == "COLUMN_REF":
             name = node["column_names"][0]
-            column = known.get(folded(name))
+            column = by_name.get(folded(name))
             if column is None:
-                names = [column.name for column in known.values()]
+                names = [column.name for column in by_name.values()]
                 hint = suggestion(name, names, f"use one of its columns: {', '.join(names)}")
                 raise PredicateError(f"the table has no column {name!r}", hint=hint)
             used[column.field_id] = column
@@ -303,13 +300,13 @@ def _check_types(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str
         raise _refused(" AND ".join(conditions), error) from error
     for condition in conditions:
         try:
-            (found,) = connection.table("rows").project(condition).types
+            (result_type,) = connection.table("rows").project(condition).types
             query = f"FROM rows WHERE {condition}"
             ((plan,),) = connection.execute("SELECT json_serialize_plan(?)", [query]).fetchall()
         except duckdb.Error as error:
             raise _refused(condition, error) from error
-        if str(found) != "BOOLEAN":
-            raise PredicateError(f"{condition} is a {found} and not a BOOLEAN", hint="write a comparison")
+        if str(result_type) != "BOOLEAN":
+            raise PredicateError(f"{condition} is a {result_type} and not a BOOLEAN", hint="write a comparison")
         check_bound(json.loads(plan))
 
 
@@ -342,15 +339,15 @@ def _unambiguous(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     if tree.get("class") != "COLUMN_REF":
-        found = {key: _unambiguous(value) for key, value in tree.items()}
-        return {**found, "schema": ""} if tree.get("class") == "FUNCTION" else found
+        rewritten = {key: _unambiguous(value) for key, value in tree.items()}
+        return {**rewritten, "schema": ""} if tree.get("class") == "FUNCTION" else rewritten
     first, *fields = tree["column_names"]
-    found = {**tree, "column_names": [first]}
+    rewritten = {**tree, "column_names": [first]}
     for field in fields:
         name = {"type": {"id": "VARCHAR", "type_info": None}, "is_null": False, "value": field}
         constant = {**_PLACE, "class": "CONSTANT", "type": "VALUE_CONSTANT", "value": name}
-        found = {**_PLACE, "class": "OPERATOR", "type": "STRUCT_EXTRACT", "children": [found, constant]}
-    return found
+        rewritten = {**_PLACE, "class": "OPERATOR", "type": "STRUCT_EXTRACT", "children": [rewritten, constant]}
+    return rewritten
 
 
 def _without_places(tree: Any) -> Any:

@@ -184,8 +184,8 @@ def _float(column: Column, raw: Raw, *, decimals: str = "DOUBLE") -> float:
     if isinstance(raw, Decimal) and (decimals == "FLOAT" or len(raw.as_tuple().digits) > _EXACT_DIGITS):
         # DuckDB divides two rounded numbers, so its result is not always the nearest one.
         with closed_connection() as connection:
-            ((found,),) = connection.execute(f"SELECT CAST({_bounded(raw):f} AS {decimals})").fetchall()
-        return float(found)
+            ((rounded,),) = connection.execute(f"SELECT CAST({_bounded(raw):f} AS {decimals})").fetchall()
+        return float(rounded)
     if isinstance(raw, Text) and re.fullmatch(r"(?i)[+-]?(nan|inf(inity)?)", raw.value.strip()):
         return float(raw.value)
     return float(_number(column, raw))
@@ -260,10 +260,10 @@ def _fit_timestamp(column: Column, raw: Raw) -> Fit[Value]:
     return Fit(floor, is_exact=not too_fine, any_value=floor)
 
 
-def _misfit(column: Column, raw: Raw, wanted: str) -> PredicateError:
+def _misfit(column: Column, raw: Raw, expected: str) -> PredicateError:
     shown = repr(raw.value) if isinstance(raw, Text) else str(raw)
     return PredicateError(
-        f"the column {column.name!r} of type {column.type} cannot be compared with {shown}", hint=f"write {wanted}"
+        f"the column {column.name!r} of type {column.type} cannot be compared with {shown}", hint=f"write {expected}"
     )
 
 

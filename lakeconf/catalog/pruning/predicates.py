@@ -16,13 +16,15 @@ from lakeconf.sql import identifier, literal
 # bool and datetime come before their base classes.
 Value: TypeAlias = bool | int | Decimal | float | str | datetime | date | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A column compared with a value."""
 
-    column: Column  # the column
+    column: Column
     operator: Operator  # `=`, `!=`, `<`, `<=`, `>` or `>=`
     # A value of the column's type: int for integers, Decimal for decimals, float for floats (exact in `float32` for
     # such a column), str for varchar and uuid (lower case), bool, date, bytes, or datetime: naive for a timestamp, in
@@ -107,9 +109,9 @@ def certainly(predicate: Predicate, *, value: bool) -> Predicate:
     if isinstance(predicate, And | Or):
         operands = tuple(certainly(operand, value=value) for operand in predicate.operands)
         return And(operands) if isinstance(predicate, And) is value else Or(operands)
-    wanted = predicate if value else Not(predicate)
+    condition = predicate if value else Not(predicate)
     # Every other condition is NULL only where its column is.
-    return wanted if isinstance(predicate, IsNull) else And((wanted, Not(IsNull(columns_of(predicate)[0]))))
+    return condition if isinstance(predicate, IsNull) else And((condition, Not(IsNull(columns_of(predicate)[0]))))
 
 
 def split(predicate: Predicate) -> tuple[Predicate | None, Expression | None]:
@@ -194,10 +196,6 @@ def value_sql(value: Value, ducklake_type: str) -> str:
     # A NUL character would end the statement.
     quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
     return f"CAST({quoted} AS {literal_type(ducklake_type)})"
-
-
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?(Z|[+-]\d{2}(?::?\d{2})?)?")
 
 
 def parse_date(text: str) -> date:

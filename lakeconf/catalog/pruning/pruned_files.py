@@ -31,6 +31,18 @@ from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.ducklake import visible_at
 
 _ZONED_TEXT = r":[0-9]{2}(\.[0-9]{1,6})?[+-][0-9:]+$|^-?infinity$"
+_KEYS = (
+    "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
+)
+_BUCKET = re.compile(r"bucket\((\d+)\)")
+_PARTS = {"year", "month", "day", "hour"}
+_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+# For longer lists, only the minimum and maximum are compared with the bounds.
+_FEW_VALUES = 50
+_STATISTICS = {
+    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
+    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +120,6 @@ def _zoned(low: str, high: str) -> Bounds:
     return Bounds(widened(low, "-"), widened(high, "+"))
 
 
-_KEYS = (
-    "SELECT partition_id, partition_key_index, column_id, transform FROM ducklake_partition_column WHERE table_id = ?"
-)
-_BUCKET = re.compile(r"bucket\((\d+)\)")
-_PARTS = {"year", "month", "day", "hour"}
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
     """A partition key of any current or former partitioning of the table."""
@@ -155,15 +160,15 @@ def partition_condition(key: PartitionKey, column: Column, operator: Operator, v
 
     Not for `identity`: its values are bounds, like statistics.
     """
-    wanted: list[Any] = [
+    transformed: list[Any] = [
         bucket_sql(key.transform, value_sql(value, column.type)) or getattr(value, key.transform) for value in values
     ]
     value = f"TRY_CAST({key.name}.value AS BIGINT)"
     if operator == "=":
-        return f"{value} IN ({', '.join(map(str, wanted))})"
+        return f"{value} IN ({', '.join(map(str, transformed))})"
     if key.transform == "year" and operator != "!=":
         # Years have the order of their times; months, days and hours repeat.
-        return f"{value} {'<=' if operator in ('<', '<=') else '>='} {wanted[0]}"
+        return f"{value} {'<=' if operator in ('<', '<=') else '>='} {transformed[0]}"
     return None
 
 
@@ -184,16 +189,6 @@ def _is_usable(column: Column, transform: str) -> bool:
     return transform in _PARTS and is_local and "timestamptz" not in column.later_types
 
 
-_OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-# For longer lists, only the minimum and maximum are compared with the bounds.
-_FEW_VALUES = 50
-_STATISTICS = {
-    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
-    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Survivors:
     """The files of a table that a predicate may match."""
@@ -212,7 +207,7 @@ def surviving_files(
     condition = _Pruning(keys).condition(predicate, negated=False)
     tables = {f"stats_{column.field_id}": statistics_sql(transaction, table.table_id, column) for column in columns}
     joins = [f"LEFT JOIN {name} ON {name}.data_file_id = f.data_file_id" for name in tables]
-    for key in (key for found in keys.values() for key in found):
+    for key in (key for column_keys in keys.values() for key in column_keys):
         tables[key.name] = key.table_sql(table.table_id)
         joins.append(
             f"LEFT JOIN {key.name} "
@@ -269,14 +264,14 @@ class _Pruning:
     def _leaf(self, predicate: Comparison | In | StartsWith, name: str, *, negated: bool) -> list[str]:
         column = predicate.column
         evidence = [Evidence(f"{name}.low", f"{name}.high", f"{name}.contains_nan")]
-        found = []
+        conditions = []
         for key in self._keys.get(column.field_id, ()):
             bounds = bounds_of(column, f"{key.name}.value", f"{key.name}.value")
             if key.transform != "identity":
-                found.append(_key_condition(key, predicate, negated=negated))
+                conditions.append(_key_condition(key, predicate, negated=negated))
             elif bounds is not None:
                 evidence.append(Evidence(bounds.low, bounds.high, "NULL"))
-        return [may_hold(each, predicate, negated=negated) for each in evidence] + found
+        return [may_hold(each, predicate, negated=negated) for each in evidence] + conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,15 +301,15 @@ def may_hold(evidence: Evidence, predicate: Comparison | In | StartsWith, *, neg
 def _may_compare(evidence: Evidence, column: Column, operator: Operator, value: Value) -> str:
     if is_nan(value):
         return _may_compare_with_nan(evidence, operator)
-    wanted = comparable_sql(value, column)
+    constant = comparable_sql(value, column)
     low, high = evidence.low, evidence.high
     impossible = {
-        "=": f"{low} > {wanted} OR {high} < {wanted}",
-        "!=": f"{low} = {wanted} AND {high} = {wanted}",
-        "<": f"{low} >= {wanted}",
-        "<=": f"{low} > {wanted}",
-        ">": f"{high} <= {wanted}",
-        ">=": f"{high} < {wanted}",
+        "=": f"{low} > {constant} OR {high} < {constant}",
+        "!=": f"{low} = {constant} AND {high} = {constant}",
+        "<": f"{low} >= {constant}",
+        "<=": f"{low} > {constant}",
+        ">": f"{high} <= {constant}",
+        ">=": f"{high} < {constant}",
     }[operator]
     if has(column.type, Fact.FLOAT) and operator in ("!=", ">", ">="):
         # NaN is greater than every bound, and bounds do not cover it.
@@ -342,12 +337,12 @@ def _may_be_one_of(evidence: Evidence, predicate: In, *, negated: bool) -> str:
 
 
 def _may_start(evidence: Evidence, prefix: str, *, negated: bool) -> str:
-    wanted = value_sql(prefix, "varchar")
+    start = value_sql(prefix, "varchar")
     if negated:
         # All strings between two strings with the prefix have the prefix, too.
-        return _unless(f"starts_with({evidence.low}, {wanted}) AND starts_with({evidence.high}, {wanted})")
-    above = f"{evidence.low} > {wanted} AND NOT starts_with({evidence.low}, {wanted})"
-    return _unless(f"({above}) OR {evidence.high} < {wanted}")
+        return _unless(f"starts_with({evidence.low}, {start}) AND starts_with({evidence.high}, {start})")
+    above = f"{evidence.low} > {start} AND NOT starts_with({evidence.low}, {start})"
+    return _unless(f"({above}) OR {evidence.high} < {start}")
 
 
 def _key_condition(key: PartitionKey, predicate: Comparison | In | StartsWith, *, negated: bool) -> str:

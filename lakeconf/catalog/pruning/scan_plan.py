@@ -26,13 +26,23 @@ if TYPE_CHECKING:
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 Plan = TypeVar("Plan")
 _log = EventLogger("plan")
+# A file whose rows have several snapshots does not tell how many of them are visible.
+_FILES = f"""
+    SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
+    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
+"""  # noqa: S608
+_DELETED_IN_FILES = f"""
+    SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
+    FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
+    WHERE d.table_id = $2 AND {visible_at(row="d")} AND {visible_at(row="f")}
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
     """What to read of a table at one snapshot; plain data, independent of engines."""
 
-    snapshot_id: int  # the snapshot
+    snapshot_id: int
     table: TableInfo  # the table at that snapshot, with all its columns
     columns: tuple[Column, ...]  # the selected columns, in the selected order
     files: tuple[DataFile, ...]  # the data files to read
@@ -70,7 +80,7 @@ def plan_in(
 ) -> ScanPlan:
     """Like `plan_scan`, in an open transaction."""
     table = find_table(transaction, table_name, snapshot_id)
-    wanted = table.columns if columns is None else columns_named(table, columns)
+    selected = table.columns if columns is None else columns_named(table, columns)
     predicate = None if where is None else predicate_of(where, table.columns)
     survivors = None if predicate is None else surviving_files(transaction, table, snapshot_id, predicate)
     ids = None if survivors is None else survivors.data_file_ids
@@ -82,7 +92,7 @@ def plan_in(
     return ScanPlan(
         snapshot_id=snapshot_id,
         table=table,
-        columns=wanted,
+        columns=selected,
         files=files,
         name_mappings=mappings,
         inlined_tables=tuple(inlined),
@@ -149,11 +159,11 @@ def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
     return rows
 
 
-def moved_rows(table: TableInfo, planned: int, found: int) -> CatalogChangedError:
+def moved_rows(table: TableInfo, planned: int, current: int) -> CatalogChangedError:
     """Creates the error for inlined rows that a flush moved since planning."""
     return CatalogChangedError(
         f"inlined rows of {table.full_name} were moved to files after the scan was planned: the plan "
-        f"has {planned} inlined rows, but the catalog has {found}",
+        f"has {planned} inlined rows, but the catalog has {current}",
         hint="plan the scan again",
     )
 
@@ -191,18 +201,6 @@ def inlined_row_counts(transaction: MetadataTransaction, table: TableInfo, snaps
 
 def _visible_inlined(selected: str, table: str) -> str:
     return f"SELECT {selected} FROM {identifier(table)} WHERE {visible_at()}"  # noqa: S608
-
-
-# A file whose rows have several snapshots does not tell how many of them are visible.
-_FILES = f"""
-    SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')
-    FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()}
-"""  # noqa: S608
-_DELETED_IN_FILES = f"""
-    SELECT coalesce(sum(d.delete_count), 0), count(*), count(DISTINCT d.data_file_id)
-    FROM ducklake_delete_file AS d JOIN ducklake_data_file AS f USING (data_file_id)
-    WHERE d.table_id = $2 AND {visible_at(row="d")} AND {visible_at(row="f")}
-"""  # noqa: S608
 
 
 @repeated
@@ -245,8 +243,8 @@ def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
     if table.table_id == NO_ID:
         return table
     with reader.transaction() as transaction:
-        found = transaction.rows(
+        statistics = transaction.rows(
             "SELECT record_count, file_size_bytes FROM ducklake_table_stats WHERE table_id = ?", [table.table_id]
         )
-    known = [size / count for count, size in found if count and size]
-    return replace(table, bytes_per_row=known[0]) if known else table
+    averages = [size / count for count, size in statistics if count and size]
+    return replace(table, bytes_per_row=averages[0]) if averages else table

@@ -60,6 +60,9 @@ _OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "COMPARE_GREATERTHANOREQUALTO": (">=", "<="),
 }
 _ZONED = "TIMESTAMP WITH TIME ZONE"
+# What narwhals and DuckDB raise while narwhals converts an expression.
+ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
+_COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
 
 
 def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predicate:
@@ -67,21 +70,16 @@ def predicate_of(where: Where | Predicate, columns: Sequence[Column]) -> Predica
     return where if isinstance(where, Predicate) else parse(where, columns)
 
 
-# What narwhals and DuckDB raise while narwhals converts an expression.
-ERRORS = (nw.exceptions.NarwhalsError, duckdb.Error, NotImplementedError, ValueError, TypeError)
-_COLUMN = re.compile(r'column "((?:[^"]|"")+)"', re.IGNORECASE)
-
-
 def problem(error: BaseException, columns: Iterable[str], otherwise: str) -> tuple[str, str]:
     """What is wrong with an expression, and a hint."""
-    known = list(columns)
+    names = list(columns)
     if isinstance(error, nw.exceptions.ColumnNotFoundError):
         # Only the error of DuckDB, which narwhals replaces, has the name.
-        found = _COLUMN.search(str(error.__cause__ or error.__context__ or ""))
-        name = found[1].replace('""', '"') if found else ""
-        named = f": {name!r}" if found else ""
+        match = _COLUMN.search(str(error.__cause__ or error.__context__ or ""))
+        name = match[1].replace('""', '"') if match else ""
+        named = f": {name!r}" if match else ""
         return f"the expression uses an unknown column{named}", suggestion(
-            name, known, f"use one of the columns: {', '.join(known)}"
+            name, names, f"use one of the columns: {', '.join(names)}"
         )
     by_narwhals = isinstance(error, ERRORS)
     failed = "narwhals cannot convert the expression to SQL" if by_narwhals else "Spark cannot compute the expression"
@@ -118,7 +116,7 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[Column]) -> Predicate:
-    reader = _Reader(connection, columns)
+    reader = _ConditionReader(connection, columns)
     try:
         return reader.predicate(parsed_condition(connection, text))
     except NotUnderstoodError as error:
@@ -138,21 +136,21 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[C
     return understood[0] if len(understood) == 1 else And(tuple(understood))
 
 
-def check_constants(given: object) -> None:
+def check_constants(value: object) -> None:
     """Rejects constants in expressions that DuckDB's Python client reads as others."""
     hint = None
-    if isinstance(given, Decimal) and given.is_finite() and given and int(given.as_tuple().exponent) > 0:
-        hint = f'write it without an exponent: Decimal("{given:f}")'  # it reads 1E+3 as 1.000
-    elif isinstance(given, float) and math.isnan(given):
+    if isinstance(value, Decimal) and value.is_finite() and value and int(value.as_tuple().exponent) > 0:
+        hint = f'write it without an exponent: Decimal("{value:f}")'  # it reads 1E+3 as 1.000
+    elif isinstance(value, float) and math.isnan(value):
         hint = "use is_nan(), or SQL"  # it reads NULL
-    elif getattr(given, "nanosecond", 0) or getattr(given, "nanoseconds", 0):  # times of pandas
+    elif getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # times of pandas
         hint = "write SQL, which keeps nanoseconds"
     if hint is not None:
-        raise PredicateError(f"DuckDB reads {given!r} as another value", hint=hint)
-    if isinstance(given, nw.Expr):
-        given = [(node.exprs, *node.kwargs.values()) for node in getattr(given, "_nodes", ())]
-    for one in given if isinstance(given, list | tuple | set | frozenset) else ():
-        check_constants(one)
+        raise PredicateError(f"DuckDB reads {value!r} as another value", hint=hint)
+    if isinstance(value, nw.Expr):
+        value = [(node.exprs, *node.kwargs.values()) for node in getattr(value, "_nodes", ())]
+    for part in value if isinstance(value, list | tuple | set | frozenset) else ():
+        check_constants(part)
 
 
 def _sql_of(where: object, columns: Sequence[Column]) -> str:
@@ -180,11 +178,11 @@ def _sql_of(where: object, columns: Sequence[Column]) -> str:
 
 def _shown_type(column: Column) -> str:
     """The type of a column for narwhals; columns without a type that it knows can only be tested for NULL."""
-    known = all(kind in ("struct", "list", "map") or literal_type(kind) for kind in all_types(column))
-    return sql_type(column) if known else "VARCHAR"
+    is_known = all(kind in ("struct", "list", "map") or literal_type(kind) for kind in all_types(column))
+    return sql_type(column) if is_known else "VARCHAR"
 
 
-class _Reader:
+class _ConditionReader:
     """Reads DuckDB's tree of a condition."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, columns: Iterable[Column]) -> None:
@@ -226,16 +224,16 @@ class _Reader:
 
     def is_value(self, node: Tree) -> Predicate:
         """`IS TRUE` and `IS NOT FALSE`, which compare a cast with a constant."""
-        cast, wanted = node["left"], node["right"]
-        value = wanted.get("value", {}) if wanted["type"] == "VALUE_CONSTANT" else {}
+        cast, constant = node["left"], node["right"]
+        value = constant.get("value", {}) if constant["type"] == "VALUE_CONSTANT" else {}
         is_cast = cast["type"] == "OPERATOR_CAST" and cast["cast_type"]["id"] == "BOOLEAN" and not cast["try_cast"]
         if not is_cast or value.get("type", {}).get("id") != "BOOLEAN" or value["is_null"]:
             raise self._refusal(node)
         try:
-            found = certainly(self.predicate(cast["child"]), value=bool(value["value"]))
+            predicate = certainly(self.predicate(cast["child"]), value=bool(value["value"]))
         except PredicateError as error:
             raise self._refusal(node) from error  # DuckDB casts values of other types to BOOLEAN
-        return found if node["type"] == "COMPARE_NOT_DISTINCT_FROM" else Not(found)
+        return predicate if node["type"] == "COMPARE_NOT_DISTINCT_FROM" else Not(predicate)
 
     def is_nan(self, node: Tree) -> Predicate:
         (column,) = self._arguments(node, 1)
@@ -257,7 +255,7 @@ class _Reader:
     def _one_of(self, node: Tree, column: Tree, literals: Sequence[Tree]) -> Predicate:
         if not literals:
             raise PredicateError(f"the list in {self._shown(node)} is empty", hint="add a value, or omit the condition")
-        if any(one["class"] == "SUBQUERY" for one in literals):
+        if any(literal["class"] == "SUBQUERY" for literal in literals):
             raise self._refusal(node)
         return one_of(self._column(column), [self.constant(literal) for literal in literals])
 
@@ -295,17 +293,17 @@ class _Reader:
         value, kind = node["value"], node["value"]["type"]["id"]
         if value["is_null"]:
             raise PredicateError("a comparison with NULL is never true", hint="write IS NULL or IS NOT NULL")
-        found = value["value"]
+        raw = value["value"]
         if kind == "BOOLEAN":
-            return bool(found)
+            return bool(raw)
         if kind == "VARCHAR":
-            return Text(str(found))
+            return Text(str(raw))
         if kind == "DOUBLE":
-            return float(found)
+            return float(raw)
         if kind == "DECIMAL":
-            return Decimal(f"{_integer(found)}E-{value['type']['type_info']['scale']}")
+            return Decimal(f"{_integer(raw)}E-{value['type']['type_info']['scale']}")
         if kind in ("INTEGER", "BIGINT", "HUGEINT", "UHUGEINT", "UBIGINT"):
-            return Decimal(_integer(found))
+            return Decimal(_integer(raw))
         raise self._refusal(node)
 
     def _cast(self, node: Tree, raw: Raw) -> Raw:
@@ -338,10 +336,10 @@ class _Reader:
         return Decimal(text)
 
     def _arguments(self, node: Tree, count: int) -> Sequence[Tree]:
-        found: Sequence[Tree] = node["children"]
-        if len(found) != count:
+        arguments: Sequence[Tree] = node["children"]
+        if len(arguments) != count:
             raise self._refusal(node)
-        return found
+        return arguments
 
     def _column(self, node: Tree) -> Column:
         if node["type"] != "COLUMN_REF":
@@ -354,8 +352,8 @@ class _Reader:
             )
         column = self._columns.get(folded(names[0]))
         if column is None:
-            known = [column.name for column in self._columns.values()]
-            hint = suggestion(names[0], known, f"use one of its columns: {', '.join(known)}")
+            existing = [column.name for column in self._columns.values()]
+            hint = suggestion(names[0], existing, f"use one of its columns: {', '.join(existing)}")
             raise PredicateError(f"the table has no column {names[0]!r}", hint=hint)
         return column
 
@@ -384,25 +382,25 @@ class _Reader:
         return repr(shown(self._connection, node))
 
 
-_HANDLERS: Mapping[str, Callable[[_Reader, Tree], Predicate]] = {
-    "OPERATOR_NOT": _Reader.negation,
-    "OPERATOR_IS_NULL": _Reader.is_null,
-    "OPERATOR_IS_NOT_NULL": _Reader.is_not_null,
-    "COMPARE_NOT_DISTINCT_FROM": _Reader.is_value,
-    "COMPARE_DISTINCT_FROM": _Reader.is_value,
-    "COMPARE_IN": _Reader.is_in,
-    "COMPARE_NOT_IN": _Reader.is_not_in,
-    "COMPARE_BETWEEN": _Reader.between,
+_HANDLERS: Mapping[str, Callable[[_ConditionReader, Tree], Predicate]] = {
+    "OPERATOR_NOT": _ConditionReader.negation,
+    "OPERATOR_IS_NULL": _ConditionReader.is_null,
+    "OPERATOR_IS_NOT_NULL": _ConditionReader.is_not_null,
+    "COMPARE_NOT_DISTINCT_FROM": _ConditionReader.is_value,
+    "COMPARE_DISTINCT_FROM": _ConditionReader.is_value,
+    "COMPARE_IN": _ConditionReader.is_in,
+    "COMPARE_NOT_IN": _ConditionReader.is_not_in,
+    "COMPARE_BETWEEN": _ConditionReader.between,
     # Functions and operators by name.
-    "isnan": _Reader.is_nan,
-    "contains": _Reader.contains,
-    "list_contains": _Reader.contains,
-    "~~": _Reader.like,
-    "!~~": _Reader.not_like,
-    "like_escape": _Reader.like,
-    "not_like_escape": _Reader.not_like,
-    "starts_with": _Reader.starts_with,
-    "^@": _Reader.starts_with,
+    "isnan": _ConditionReader.is_nan,
+    "contains": _ConditionReader.contains,
+    "list_contains": _ConditionReader.contains,
+    "~~": _ConditionReader.like,
+    "!~~": _ConditionReader.not_like,
+    "like_escape": _ConditionReader.like,
+    "not_like_escape": _ConditionReader.not_like,
+    "starts_with": _ConditionReader.starts_with,
+    "^@": _ConditionReader.starts_with,
 }
 
 
@@ -430,7 +428,7 @@ def _integer(value: Any) -> int:
 def _blob(text: str) -> bytes:
     if not re.fullmatch(r"(\\x[0-9A-Fa-f]{2}|[\x20-\x5b\x5d-\x7e])*", text):
         raise PredicateError(f"{text!r} is not a BLOB", hint=r"write each byte as \xAA")
-    return re.sub(rb"\\x(..)", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    return re.sub(rb"\\x(..)", lambda match: bytes.fromhex(match[1].decode()), text.encode())
 
 
 def _double(text: str) -> Raw:

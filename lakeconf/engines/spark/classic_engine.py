@@ -1,10 +1,9 @@
-"""The engine of a classic Spark session, and its comparison of the rows that Spark and DuckDB read."""
+"""The engine of a classic Spark session."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,35 +11,27 @@ from typing import Any
 import duckdb
 import narwhals as nw
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 
-from lakeconf.catalog.changes import changes_on_spark
-from lakeconf.catalog.column_types import Fact, all_types, has
+from lakeconf.catalog.changes_plan import changes_on_spark
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows, with_bytes_per_row
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import Column, TableInfo, load_table
+from lakeconf.catalog.tables import Column, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.engine import (
     FILE_ID,
     FILE_ROW_NUMBER,
     ROW_ID,
-    ColumnCheck,
-    Fingerprint,
     PositionFiles,
     Staged,
     StagingRequest,
     TableCheck,
     announce,
-    fingerprint_sql,
-    fingerprints,
     manifest_path,
     staging_folder,
 )
@@ -50,97 +41,18 @@ from lakeconf.engines.spark.hadoop import check_session
 from lakeconf.engines.spark.internals import active_session_kept, is_running, rebind, require_classic
 from lakeconf.engines.spark.read.change_feed import read_changes
 from lakeconf.engines.spark.read.column_reader import quoted
-from lakeconf.engines.spark.read.native_scan import read, read_files, to_spark
-from lakeconf.engines.spark.read.parts import Access
+from lakeconf.engines.spark.read.native_scan import read, read_files
+from lakeconf.engines.spark.read.parts import FileAccess
+from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.sessions import from_arrow, private_session, run_sql
-from lakeconf.engines.spark.spark_types import collected, duckdb_schema, exact_cast, first_line
+from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
+from lakeconf.engines.spark.table_check import check
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.engines.spark.write.files import stage_files
 from lakeconf.engines.spark.write.staged_files import conformed, sort_positions, stage_rows, staged_frame
-from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, missing_codec, remove_folder, translated
+from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, remove_folder, translated
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
-from lakeconf.sql import identifier, qualified
-
-# The name of the rows in the query of `_summing`.
-_ROWS = "lakeconf_rows"
-
-
-def check(frame: DataFrame, reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableCheck:
-    """Reads the table with both engines and compares the results. The driver receives one row from each."""
-    spark_rows, by_spark = _by_spark(frame, table, reader.time_zone)
-    duckdb_rows, by_duckdb = _by_duckdb(reader, table, snapshot_id)
-    columns = tuple(
-        ColumnCheck(column.name, column.type, ours, theirs, is_hashed=_has_text(column))
-        for column, ours, theirs in zip(table.columns, by_duckdb, by_spark, strict=True)
-    )
-    return TableCheck(duckdb_rows, spark_rows, columns)
-
-
-def _by_duckdb(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> tuple[int, list[Fingerprint]]:
-    values = ", ".join(f"{_duckdb_value(column)} AS c{index}" for index, column in enumerate(table.columns))
-    name = qualified(reader.alias, table.schema_name, table.name)
-    source = f"(SELECT {values} FROM {name} AT (VERSION => {snapshot_id}))"
-    with reader.lake_cursor() as cursor:
-        return fingerprints(cursor.rows(fingerprint_sql(len(table.columns), source))[0])
-
-
-def _by_spark(frame: DataFrame, table: TableInfo, time_zone: str) -> tuple[int, list[Fingerprint]]:
-    fields = [StructField("row_count", LongType())]
-    for index in range(len(table.columns)):
-        fields += [StructField(f"values{index}", LongType()), StructField(f"hash{index}", DecimalType(38, 0))]
-    values = [_spark_value(column).alias(f"c{index}") for index, column in enumerate(table.columns)]
-    query = fingerprint_sql(len(table.columns), _ROWS)
-    sums = [F.coalesce(F.sum(F.col(field.name)), F.lit(0)) for field in fields]
-    spark = frame.sparkSession
-    # The user's session may ignore the case of names.
-    with active_session_kept(spark):
-        chosen = rebind(rebind(frame, private_session(spark)).select(*values), spark)
-        parts = chosen.mapInArrow(_summing(query, time_zone), StructType(fields))
-        try:
-            return fingerprints(parts.agg(*sums).collect()[0])
-        except (PySparkException, Py4JJavaError) as error:
-            raise missing_codec(error) or error from error
-
-
-def _summing(query: str, time_zone: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function with which an executor runs DuckDB's SQL over each batch of rows."""
-    name = _ROWS
-
-    # Spark sends this function by value: executors need no lakeconf.
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            import duckdb
-        except ImportError:
-            raise RuntimeError(
-                f"lakeconf: verify needs the package duckdb inside Spark's executors, and their Python "
-                f"{sys.executable} has none; install it there"
-            ) from None
-        with duckdb.connect() as connection:
-            connection.execute(f"SET TimeZone = '{time_zone}'")
-            for batch in batches:
-                connection.register(name, pa.Table.from_batches([batch]))
-                yield from connection.execute(query).to_arrow_table().to_batches()
-
-    return run
-
-
-def _has_text(column: Column) -> bool:
-    """True if DuckDB formats a value as the same text, whether it comes from DuckLake or from Spark."""
-    return column.type == "geometry" or not any(has(kind, Fact.OPAQUE) for kind in all_types(column))
-
-
-def _duckdb_value(column: Column) -> str:
-    name = identifier(column.name)
-    if not _has_text(column):
-        return f"CASE WHEN {name} IS NOT NULL THEN '' END"
-    # In Spark, a geometry is well-known binary.
-    return f"ST_AsWKB({name})" if column.type == "geometry" else exact_cast(name, column)
-
-
-def _spark_value(column: Column) -> SparkColumn:
-    value = F.col(quoted(column.name))
-    return value if _has_text(column) else F.when(value.isNotNull(), F.lit(""))
 
 
 class SparkEngine:
@@ -154,7 +66,7 @@ class SparkEngine:
         reader: CatalogReader,
         writer: Connection,
         settings: Mapping[str, str | Secret],
-        access: Access,
+        access: FileAccess,
     ) -> None:
         require_classic(spark)
         self._session = spark
@@ -202,13 +114,13 @@ class SparkEngine:
             planned = plan_with_inlined_rows(self._reader, table, snapshot_id, columns)
             return nw.from_native(read(self._spark, self._access, *planned, row_ids=row_ids))
         info = load_table(self._reader, table, snapshot_id)
-        wanted = selected(info, columns)
+        returned = selected(info, columns)
         predicate = predicate_of(where, info.columns)
         # The scan also reads the columns of the condition, and drops them after the filter.
-        names = list(dict.fromkeys(column.name for column in (*wanted, *columns_of(predicate))))
+        names = list(dict.fromkeys(column.name for column in (*returned, *columns_of(predicate))))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         virtual = [ROW_ID, FILE_ID, FILE_ROW_NUMBER] if row_ids else []
-        return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in wanted)], row_ids=row_ids)
+        return self._read_where(*planned, [*virtual, *(quoted(column.name) for column in returned)], row_ids=row_ids)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)
@@ -220,8 +132,8 @@ class SparkEngine:
     def run_sql(
         self, text: str, frames: Mapping[str, Any], parameters: Mapping[str, str] | None = None
     ) -> nw.LazyFrame[Any]:
-        found = {name: self.joinable(frame) for name, frame in frames.items()}
-        return nw.from_native(run_sql(self._spark, text, found, parameters))
+        joinable = {name: self.joinable(frame) for name, frame in frames.items()}
+        return nw.from_native(run_sql(self._spark, text, joinable, parameters))
 
     def read_files(self, paths: Sequence[str], types: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
         frame = read_files(self._spark, paths, types)
@@ -248,10 +160,10 @@ class SparkEngine:
 
     def count(self, rows: nw.LazyFrame[Any]) -> int:
         try:
-            found: int = nw.to_native(rows).count()
+            count: int = nw.to_native(rows).count()
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise SparkError(f"the Spark job that counts the rows failed: {first_line(error)}") from error
-        return found
+        return count
 
     def check(self, table: str, snapshot_id: int) -> TableCheck:
         frame = self.scan(table, snapshot_id).to_native()

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 
 _LOGGERS = ("py4j.clientserver", "py4j.java_gateway")
+_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
+_AWS = ("", "s3.amazonaws.com")
+# Path segments that Hadoop normalizes, and characters of its patterns.
+_DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
 
 
 @contextlib.contextmanager
@@ -41,17 +46,10 @@ def unlogged() -> Iterator[None]:
             logger.setLevel(level)
 
 
-_THROUGH_S3A = ("s3", "s3n", "s3a", "r2", "gs", "gcs")
-_AWS = ("", "s3.amazonaws.com")
-# Path segments that Hadoop normalizes, and characters of its patterns.
-_DETOUR = re.compile(r"/\.{0,2}/|/\.{1,2}$")
-_PATTERN = re.compile(r"[\[\]{}*?\\]")
-
-
 def spark_uri(uri: str) -> str:
     """Converts a path or URI of DuckDB to an `s3a://` or `file://` URI, not escaped, as Hadoop's `Path` expects it."""
-    scheme, found, rest = uri.partition("://")
-    if not found:
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
         return f"file://{_plain(uri)}" if uri.startswith("/") else uri
     return f"s3a://{rest}" if scheme in _THROUGH_S3A else uri
 
@@ -104,9 +102,11 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
     prefix = f"fs.s3a.bucket.{bucket}."
     expected = {key.removeprefix(prefix): _clear(value) for key, value in settings.items()}
     configuration = hadoop_configuration(spark)
-    given = {name: configuration.get(prefix + name) or configuration.get(f"fs.s3a.{name}") for name in _names(expected)}
-    _compare_endpoints(bucket, expected, given)
-    wrong = [prefix + name for name in expected if not _same(name, expected[name], given[name])]
+    actual = {
+        name: configuration.get(prefix + name) or configuration.get(f"fs.s3a.{name}") for name in _names(expected)
+    }
+    _compare_endpoints(bucket, expected, actual)
+    wrong = [prefix + name for name in expected if not _same(name, expected[name], actual[name])]
     if wrong:
         missing = [key for key in wrong if not configuration.get(key)]
         different = [key for key in wrong if key not in missing]
@@ -118,7 +118,9 @@ def _check_bucket(spark: SparkSession, location: str, uri: str, settings: Mappin
             hint="set them before the session starts: SparkSession.builder.config(map=store.spark_conf())",
         )
     in_force = _in_force(spark, uri)
-    stale = [prefix + name for name in _names(expected) if not _same(name, given[name], in_force.get(f"fs.s3a.{name}"))]
+    stale = [
+        prefix + name for name in _names(expected) if not _same(name, actual[name], in_force.get(f"fs.s3a.{name}"))
+    ]
     if stale:
         raise SparkError(
             f"the Spark session already used the bucket {bucket!r} with other settings, and Hadoop keeps the first; "
@@ -131,8 +133,8 @@ def _names(expected: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys((*expected, "endpoint")))
 
 
-def _compare_endpoints(bucket: str, expected: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    ours, theirs = expected.get("endpoint"), given["endpoint"]
+def _compare_endpoints(bucket: str, expected: Mapping[str, str], actual: Mapping[str, Any]) -> None:
+    ours, theirs = expected.get("endpoint"), actual["endpoint"]
     if not theirs or _same("endpoint", ours, theirs):
         return
     raise SparkError(
@@ -147,8 +149,8 @@ def _same(name: str, ours: str | None, theirs: str | None) -> bool:
         ours, theirs = (value.partition("://")[2] or value for value in (ours.rstrip("/"), theirs.rstrip("/")))
         return ours == theirs or (ours in _AWS and theirs in _AWS)
     if name == "aws.credentials.provider":
-        known = {part.strip() for part in theirs.split(",")}
-        return all(part.strip() in known for part in ours.split(","))
+        providers = {part.strip() for part in theirs.split(",")}
+        return all(part.strip() in providers for part in ours.split(","))
     return ours == theirs
 
 

@@ -98,9 +98,9 @@ def active_session_kept(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         with _keeping:
-            found = _kept.pop()
+            previous = _kept.pop()
             if not _kept:
-                SparkSession._activeSession = found
+                SparkSession._activeSession = previous
         if in_jvm.isDefined():
             sessions.setActiveSession(in_jvm.get())
         else:
@@ -216,8 +216,8 @@ def _compiled_object(spark: SparkSession, name: str, *values: Any) -> Any:
 
 def _constructor(spark: SparkSession, name: str) -> Any:
     jvm = _jvm(spark)
-    known, constructor = _compiled.get(name, (None, None))
-    if known is not jvm:
+    owner, constructor = _compiled.get(name, (None, None))
+    if owner is not jvm:
         # Spark ships this compiler for the code that it generates.
         compiler = _java(spark, "org.codehaus.janino.SimpleCompiler")()
         compiler.setParentClassLoader(spark._jsparkSession.getClass().getClassLoader())
@@ -277,8 +277,12 @@ def error_texts(error: BaseException) -> list[str]:
 
 def lost_file(error: BaseException) -> str | None:
     """What an error of pyspark or py4j says about a missing file; None if it has another cause."""
-    missing = (one for one in _java_exceptions(error) if one.getClass().getName() == "java.io.FileNotFoundException")
-    return next((str(one.getMessage()) for one in missing), None)
+    missing = (
+        exception
+        for exception in _java_exceptions(error)
+        if exception.getClass().getName() == "java.io.FileNotFoundException"
+    )
+    return next((str(exception.getMessage()) for exception in missing), None)
 
 
 def _java_exceptions(error: BaseException) -> list[Any]:

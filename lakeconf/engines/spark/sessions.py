@@ -88,10 +88,10 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Converts an Arrow table to a frame of the user's session; naive timestamps stay naive in every session."""
     private = private_session(spark)
     private.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    known = pa.schema([field.with_type(with_leaves(field.type, _known)) for field in table.schema])
+    schema = pa.schema([field.with_type(with_leaves(field.type, _compatible)) for field in table.schema])
     try:
         # Spark cannot convert a column without chunks.
-        signed = table.cast(known) if table.num_rows else known.empty_table()
+        signed = table.cast(schema) if table.num_rows else schema.empty_table()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         hint = "round them to microseconds, or write with DuckDB: store.open()"
         raise SchemaError(f"Spark cannot convert the frame: {str(error).strip()}", hint=hint) from error
@@ -104,12 +104,12 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
             ) from error
 
 
-def _known(found: pa.DataType) -> pa.DataType:
+def _compatible(arrow_type: pa.DataType) -> pa.DataType:
     """The type for a type that Spark lacks: a wider one for unsigned integers, microseconds for nanoseconds."""
-    if pa.types.is_timestamp(found) and found.unit == "ns":
-        return pa.timestamp("us", found.tz)
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns":
+        return pa.timestamp("us", arrow_type.tz)
     wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
-    return wider.get(found, found)
+    return wider.get(arrow_type, arrow_type)
 
 
 def run_sql(

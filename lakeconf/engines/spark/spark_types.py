@@ -141,16 +141,16 @@ def duckdb_types(schema: StructType) -> dict[str, str]:
     return {field.name: _of_spark(field.name, field.dataType) for field in schema.fields}
 
 
-def _of_spark(name: str, found: DataType) -> str:
+def _of_spark(name: str, data_type: DataType) -> str:
     """DuckDB's name of a Spark type; the error names the column."""
-    if isinstance(found, StructType):
-        fields = (f"{identifier(field.name)} {_of_spark(name, field.dataType)}" for field in found.fields)
+    if isinstance(data_type, StructType):
+        fields = (f"{identifier(field.name)} {_of_spark(name, field.dataType)}" for field in data_type.fields)
         return f"STRUCT({', '.join(fields)})"
-    if isinstance(found, ArrayType):
-        return f"{_of_spark(name, found.elementType)}[]"
-    if isinstance(found, MapType):
-        return f"MAP({_of_spark(name, found.keyType)}, {_of_spark(name, found.valueType)})"
-    text = found.simpleString()
+    if isinstance(data_type, ArrayType):
+        return f"{_of_spark(name, data_type.elementType)}[]"
+    if isinstance(data_type, MapType):
+        return f"MAP({_of_spark(name, data_type.keyType)}, {_of_spark(name, data_type.valueType)})"
+    text = data_type.simpleString()
     if text.startswith("decimal("):
         return text.upper()
     if text.startswith(("varchar(", "char(")):

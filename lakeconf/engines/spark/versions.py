@@ -1,4 +1,4 @@
-"""The Sparks that lakeconf supports: their versions, what differs between them, and no other Parquet readers."""
+"""The versions of Spark that lakeconf supports, what differs between them, and engines that it rejects."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from lakeconf.errors import SparkError, SparkVersionError, UnsupportedError
 
 # The tests run the newest of each: `make test-spark SPARK=4.0.5`.
 TESTED = ("4.0", "4.1", "4.2", "4.3")
+# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
+_CLASSES = {
+    "RAPIDS": r"com\.nvidia\.spark\.",
+    "Gluten": r"\bgluten(project)?\.",
+    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
+    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
+    "Auron": r"\bauron\.|AuronSparkSessionExtension",
+}
+_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
+# Settings that enable an engine without naming a class, and the values that enable it.
+_SWITCHES = {
+    "spark.databricks.photon.enabled": ("Photon", "true"),
+    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
+}
 
 
 def check_version(spark: SparkSession) -> None:
@@ -76,23 +90,6 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")[:2]))
 
 
-# Patterns for the class names of each engine in `spark.plugins` and `spark.sql.extensions`.
-_CLASSES = {
-    "RAPIDS": r"com\.nvidia\.spark\.",
-    "Gluten": r"\bgluten(project)?\.",
-    "Comet": r"\bcomet\.|CometPlugin|CometSparkSessionExtensions",
-    "Blaze": r"\bblaze\.|BlazeSparkSessionExtension",
-    "Auron": r"\bauron\.|AuronSparkSessionExtension",
-}
-_CLASS_KEYS = ("spark.plugins", "spark.sql.extensions")
-
-# Settings that enable an engine without naming a class, and the values that enable it.
-_SWITCHES = {
-    "spark.databricks.photon.enabled": ("Photon", "true"),
-    "spark.databricks.clusterUsageTags.runtimeEngine": ("Photon", "photon"),
-}
-
-
 def refuse_accelerators(spark: SparkSession) -> None:
     """Checks that the session uses Spark's own Parquet reader."""
     context: Any = spark.sparkContext
@@ -109,9 +106,9 @@ def refuse_settings(settings: Mapping[str, str]) -> None:
             if re.search(pattern, classes):
                 raise _refusal(engine, f"{key}={classes}")
     for key, (engine, value) in _SWITCHES.items():
-        found = settings.get(key, "")
-        if found.lower() == value:
-            raise _refusal(engine, f"{key}={found}")
+        setting = settings.get(key, "")
+        if setting.lower() == value:
+            raise _refusal(engine, f"{key}={setting}")
 
 
 def _refusal(engine: str, setting: str) -> UnsupportedError:

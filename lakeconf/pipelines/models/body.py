@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 
-from lakeconf.catalog.sql_references import (
+from lakeconf.catalog.queries.parsed_query import (
     NotOneQuery,
     ParsedQuery,
     Span,
@@ -23,7 +23,7 @@ from lakeconf.catalog.sql_references import (
     replaced,
     unique_view,
 )
-from lakeconf.catalog.stored_queries import prepare_query
+from lakeconf.catalog.queries.stored_queries import prepare_query
 from lakeconf.config.codes import Code
 from lakeconf.config.file_limits import MAX_DEPTH, MAX_UNTRUSTED_TOKENS, too_deep, too_long
 from lakeconf.config.toml_text import drawn
@@ -35,6 +35,18 @@ from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.models.definition_hash import FunctionSource, function_code, loaded_source, sql_code
 from lakeconf.secret import Secret, scrub
 
+# A configuration may name any file as SQL: only lines of files that end in this are shown.
+_ENDING = ".sql"
+# Table functions that make rows and read nothing.
+_SERIES = frozenset({"generate_series", "range", "unnest"})
+_EXPLAIN = "EXPLAIN "
+_QUERY = "write SELECT … FROM …"
+_FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
+_DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
+# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
+BOUNDS = ("start", "end")
+_CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
+
 
 def shown_place(path: Path | None, line: int | None = None, column: int | None = None) -> str:
     """Returns `file:line:column`, relative to the working directory; empty if nothing is known."""
@@ -43,13 +55,6 @@ def shown_place(path: Path | None, line: int | None = None, column: int | None =
     here = Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
     return file if line is None else f"{file}:{line}:{column}"
-
-
-# A configuration may name any file as SQL: only lines of files that end in this are shown.
-_ENDING = ".sql"
-
-# Table functions that make rows and read nothing.
-_SERIES = frozenset({"generate_series", "range", "unnest"})
 
 
 class ModelSqlError(PipelineError):
@@ -66,9 +71,6 @@ class ModelSqlError(PipelineError):
         self.problem = problem
 
 
-_EXPLAIN = "EXPLAIN "
-
-
 def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None:
     """Returns the byte of a query at which DuckDB finds an error, on the connection of the lake; None if unknown."""
     reader = lake._session.reader  # noqa: SLF001 - the place of an error is not part of a lake's interface
@@ -80,18 +82,9 @@ def _position_in_lake(lake: Lake, sql: str, frames: Iterable[str]) -> int | None
         try:
             reader.connection.execute(f"{_EXPLAIN}{sql}")
         except LakeconfError as error:
-            found = reported(error.message)
-            return None if found is None or found.position is None else found.position - len(_EXPLAIN)
+            report = reported(error.message)
+            return None if report is None or report.position is None else report.position - len(_EXPLAIN)
     return None
-
-
-_QUERY = "write SELECT … FROM …"
-_FUNCTION = 'read a table: a model of kind = "append" loads files; only range, generate_series and unnest are allowed'
-_DEEP = f"nest at most {MAX_DEPTH} levels: move inner queries to WITH, or to another model"
-
-# Arguments of a model that are not inputs, and placeholders of the same names in SQL.
-BOUNDS = ("start", "end")
-_CAST = re.compile(r"(try_)?cast\b|::", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -121,13 +114,13 @@ class Function:
         return f"{shown_place(Path(file))}:{line}: "
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:  # noqa: ARG002 - as in other bodies
-        wanted = inspect.signature(self.function).parameters
-        made = self.function(**frames, **{name: value for name, value in bounds.items() if name in wanted})
+        parameters = inspect.signature(self.function).parameters
+        result = self.function(**frames, **{name: value for name, value in bounds.items() if name in parameters})
         try:
-            return nw.from_native(made)
+            return nw.from_native(result)
         except TypeError as error:
             raise SchemaError(
-                f"{self.function.__qualname__} returned a {type(made).__name__}", hint="return a narwhals frame"
+                f"{self.function.__qualname__} returned a {type(result).__name__}", hint="return a narwhals frame"
             ) from error
 
 
@@ -168,31 +161,31 @@ class Query:
         if deep is not None:
             raise self._refused("the SQL is nested too deeply", deep, hint=_DEEP)
         try:
-            found = parse_query(self.text)
+            query = parse_query(self.text)
         except NotOneQuery as error:
             # The message may quote the file, which may be any file.
             reason = error.message if self._is_shown else "it cannot be parsed"
             raise self._refused(f"the SQL is not a single DuckDB query: {reason}", error.offset, hint=_QUERY) from None
-        if found.describes:
+        if query.describes:
             raise self._refused("the SQL describes tables, and has no rows of them", hint=_QUERY)
-        for name, offset in found.functions:
+        for name, offset in query.functions:
             if name.lower() not in _SERIES:
                 raise self._refused(f"the function {name} is not an input of a model", offset, hint=_FUNCTION)
-        return found
+        return query
 
     def rows(self, lake: Lake, frames: Mapping[str, Any], bounds: Mapping[str, date | datetime]) -> Any:
         views = {unique_view(): name for name in frames}
         changes = self._changes({name: view for view, name in views.items()}, bounds)
         inputs = {view: frames[name] for view, name in views.items()}
         try:
-            found = lake.sql(replaced(self.text, changes), **inputs)
+            rows = lake.sql(replaced(self.text, changes), **inputs)
         except (QueryError, SchemaError) as error:
             raise self._placed(error, lake, changes, views) from error
         try:
-            check_distinct(found.to_native().columns, "the result of the SQL")
+            check_distinct(rows.to_native().columns, "the result of the SQL")
         except SchemaError as error:
             raise self._refused(error.message, hint=error.hint) from None
-        return found
+        return rows
 
     def write_error(self, error: LakeconfError, bounds: Mapping[str, date | datetime]) -> LakeconfError:
         """Returns an error of a write of the rows, with its place if DuckDB names a cast of the query."""
@@ -243,12 +236,12 @@ class Query:
         return self.path is None or self.path.resolve().suffix.lower() == _ENDING
 
     def _refused(self, message: str, offset: int | None = None, *, hint: str | None) -> ModelSqlError:
-        """The error for a string that is no query of a model, with its place if it is known."""
-        found = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
+        """The error for a string that is not a query of a model, with its place if it is known."""
+        problem = Problem(Code.WRONG_VALUE.code, message, hint, file=self.path and self.path.absolute())
         if offset is not None:
             line, column = self._line_and_column(offset)
-            found = found._replace(line=line, column=column, excerpt=self._excerpt(offset))
-        return ModelSqlError(found)
+            problem = problem._replace(line=line, column=column, excerpt=self._excerpt(offset))
+        return ModelSqlError(problem)
 
     def _line_and_column(self, offset: int) -> tuple[int, int]:
         start = self.text.rfind("\n", 0, offset) + 1
@@ -307,8 +300,8 @@ Body: TypeAlias = Function | Query | SparkQuery
 
 def _bound(name: str, bounds: Mapping[str, date | datetime]) -> str:
     if name not in bounds:
-        known = ", ".join(f"${one}" for one in bounds)
-        hint = f"use one of: {known}" if known else 'set kind = "incremental", or remove it'
+        existing = ", ".join(f"${bound}" for bound in bounds)
+        hint = f"use one of: {existing}" if existing else 'set kind = "incremental", or remove it'
         raise PipelineError(f"the SQL contains an unknown placeholder ${name}", hint=hint)
     value = bounds[name]
     return f"CAST('{value}' AS {'TIMESTAMP' if isinstance(value, datetime) else 'DATE'})"

@@ -15,10 +15,16 @@ from lakeconf.config.schema import for_toml
 from lakeconf.config.toml_text import toml_value
 from lakeconf.errors import ConfigError, PipelineError, Problem, suggestion
 from lakeconf.pipelines.models.body import shown_place
+from lakeconf.pipelines.models.column_tests import DeclaredTests
 from lakeconf.pipelines.models.kinds import KINDS, Append, Kind, Name, Seed, key
-from lakeconf.pipelines.models.model import DeclaredTests
 
 Table = TypeVar("Table", bound=BaseModel)
+Sql: TypeAlias = Annotated[Name | None, key("The file with the query, relative to this file.", "models/daily.sql")]
+_VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+# Keys with keys of their own: the model of a table, and for tables by name the names between.
+_BELOW = {"tests": 2, "given": 3}
+# The names in pydantic's locations of the two forms of given rows.
+FORMS = ("a list of rows", "a table of rows")
 
 
 class Declaration(BaseModel):
@@ -48,9 +54,6 @@ class Declaration(BaseModel):
     )
 
 
-Sql: TypeAlias = Annotated[Name | None, key("The file with the query, relative to this file.", "models/daily.sql")]
-
-
 class QueryDeclaration(Declaration):
     """The keys of a model that computes its rows with a query; only an append of files may lack it."""
 
@@ -68,17 +71,17 @@ class QueryDeclaration(Declaration):
 def _table(kind: type[Kind]) -> type[Declaration]:
     hints = get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {
-        one.name: (hints[one.name], _default(one)) for one in dataclasses.fields(kind) if one.name in hints
+        field.name: (hints[field.name], _default(field)) for field in dataclasses.fields(kind) if field.name in hints
     }
     if kind is Append:
         fields["sql"] = (Sql, None)
     return create_model(kind.name, __base__=Declaration if kind is Seed else QueryDeclaration, **fields)
 
 
-def _default(one: dataclasses.Field[Any]) -> Any:
-    if one.default_factory is not dataclasses.MISSING:
-        return Field(default_factory=one.default_factory)
-    return ... if one.default is dataclasses.MISSING else one.default
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return Field(default_factory=field.default_factory)
+    return ... if field.default is dataclasses.MISSING else field.default
 
 
 # A union by the key `kind`: the keys of each kind of models.
@@ -89,7 +92,7 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
     """Checks the table of a model."""
     place = ("pipeline", "models", name)
     only_tables = isinstance(table, Mapping) and all(isinstance(value, Mapping) for value in table.values())
-    every = {one for model in TABLES.values() for one in model.model_fields}
+    every = {field_name for model in TABLES.values() for field_name in model.model_fields}
     check_quotes(config, place[:-1], name, table, () if only_tables else every)
     kind = table.get("kind", "full") if isinstance(table, Mapping) else "full"
     if isinstance(kind, str) and kind not in TABLES:
@@ -97,20 +100,17 @@ def parsed(config: Config, name: str, table: Any) -> tuple[Declaration, Kind]:
         raise ConfigError([config.problem(Code.WRONG_VALUE, f"unknown kind {kind!r}", (*place, "kind"), hint=hint)])
     model = TABLES[kind if isinstance(kind, str) else "full"]
     declared = checked_table(config, place, model, table)
-    found = KINDS[kind](**{one.name: getattr(declared, one.name) for one in dataclasses.fields(KINDS[kind])})
-    if isinstance(found, Append) and found.files is None and getattr(declared, "sql", None) is None:
-        hint = ", or ".join(field_fix(one, model.model_fields[one]) for one in ("sql", "files"))
+    checked = KINDS[kind](**{field.name: getattr(declared, field.name) for field in dataclasses.fields(KINDS[kind])})
+    if isinstance(checked, Append) and checked.files is None and getattr(declared, "sql", None) is None:
+        hint = ", or ".join(field_fix(key_name, model.model_fields[key_name]) for key_name in ("sql", "files"))
         raise ConfigError([config.problem(Code.MISSING_KEY, "is missing", (*place, "sql"), hint=hint)])
-    return declared, found
-
-
-_VALUES: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in KINDS.items()}
+    return declared, checked
 
 
 def check_kind(table: str, kind: Kind) -> None:
     """Checks the values of a kind, which Python code may have made."""
     if not isinstance(kind, tuple(KINDS.values())):
-        hint = f"pass one of: {', '.join(one.__name__ for one in KINDS.values())}, such as Full()"
+        hint = f"pass one of: {', '.join(kind_class.__name__ for kind_class in KINDS.values())}, such as Full()"
         raise PipelineError(f"the kind of the model {table} is {kind!r}", hint=hint, model=table)
     for name, problem in _wrong_values(kind):
         hint = field_fix(name, TABLES[kind.name].model_fields[name])
@@ -122,16 +122,12 @@ def _wrong_values(kind: Kind) -> Iterator[tuple[str, str]]:
     try:
         read = _VALUES[kind.name].validate_python(vars(kind))
     except ValidationError as error:
-        yield from ((str(found["loc"][0]), found["msg"]) for found in error.errors(include_url=False))
+        yield from ((str(detail["loc"][0]), detail["msg"]) for detail in error.errors(include_url=False))
         return
     # pydantic also reads other types from strings, as in TOML.
     for name, value in vars(kind).items():
         if isinstance(value, str) and not isinstance(getattr(read, name), str):
             yield name, "is a string"
-
-
-# Keys with keys of their own: the model of a table, and for tables by name the names between.
-_BELOW = {"tests": 2, "given": 3}
 
 
 def checked_table(config: Config, place: tuple[str, ...], model: type[Table], table: Any) -> Table:
@@ -141,22 +137,18 @@ def checked_table(config: Config, place: tuple[str, ...], model: type[Table], ta
     except ValidationError as error:
         every = error.errors(include_url=False, include_input=False)
     problems: dict[tuple[str, ...], Problem] = {}
-    unknown = [one for one in every if one["type"] == "extra_forbidden"]
-    for found in unknown or every:
+    unknown = [detail for detail in every if detail["type"] == "extra_forbidden"]
+    for detail in unknown or every:
         # Below a key with several types, pydantic reports one error for each of them.
-        names = [part for part in found["loc"] if isinstance(part, str) and part not in FORMS]
+        names = [part for part in detail["loc"] if isinstance(part, str) and part not in FORMS]
         names = names[: _BELOW.get(names[0] if names else "", 1)]
         code, message = {
             "missing": (Code.MISSING_KEY, "is missing"),
             "extra_forbidden": (Code.UNKNOWN_KEY, "unknown key"),
-        }.get(found["type"], (Code.WRONG_VALUE, found["msg"]))
+        }.get(detail["type"], (Code.WRONG_VALUE, detail["msg"]))
         hint = _hint(model, names, is_unknown=bool(unknown))
         problems.setdefault(tuple(names), config.problem(code, message, (*place, *names), hint=hint))
     raise ConfigError(list(problems.values()))
-
-
-# The names in pydantic's locations of the two forms of given rows.
-FORMS = ("a list of rows", "a table of rows")
 
 
 def _hint(model: type[BaseModel], names: list[str], *, is_unknown: bool) -> str:
@@ -169,8 +161,8 @@ def _hint(model: type[BaseModel], names: list[str], *, is_unknown: bool) -> str:
         return _unknown(names[0], model)
     if len(names) > 2 and "." not in names[1]:
         return f"write {names[0]}.{toml_value(f'{names[1]}.{names[2]}')}: a name with a dot needs quotes"
-    known = DeclaredTests.model_fields if names[0] == "tests" else ("rows", "columns")
-    return unknown_key_hint(names[-1], known)
+    keys = DeclaredTests.model_fields if names[0] == "tests" else ("rows", "columns")
+    return unknown_key_hint(names[-1], keys)
 
 
 def _unknown(name: str, model: type[BaseModel]) -> str:
@@ -182,16 +174,16 @@ def _unknown(name: str, model: type[BaseModel]) -> str:
 
 
 def key_place(config: Config, key: tuple[str, ...]) -> str:
-    """Returns the place of a key in the configuration; the key itself if the configuration is no file."""
-    found = config.place(key)
-    return shown_place(found.file, found.line, found.column) or found.key or ""
+    """Returns the place of a key in the configuration; the key itself if the configuration is not a file."""
+    problem = config.place(key)
+    return shown_place(problem.file, problem.line, problem.column) or problem.key or ""
 
 
-def check_quotes(config: Config, tables: tuple[str, ...], name: str, table: Any, known: Container[str]) -> None:
+def check_quotes(config: Config, tables: tuple[str, ...], name: str, table: Any, keys: Container[str]) -> None:
     """Rejects names with a dot and without quotes, which TOML reads as a table in a table."""
     problems = []
     for part, value in table.items() if isinstance(table, Mapping) and "." not in name else ():
-        if isinstance(value, Mapping) and part not in known:
+        if isinstance(value, Mapping) and part not in keys:
             right = config.place((*tables, f"{name}.{part}")).key
             message = f"the name {name}.{part} lacks quotes, so TOML reads it as a table in a table"
             problems.append(config.problem(Code.UNKNOWN_KEY, message, (*tables, name, part), hint=f"write [{right}]"))
@@ -233,8 +225,8 @@ def models_schema(unit_test: type[BaseModel]) -> dict[str, Any]:
 
 def _schema(table: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
     schema = table.model_json_schema(ref_template="#/$defs/model.{model}")
-    inner = {f"model.{name}": one for name, one in schema.pop("$defs", {}).items()}
+    inner = {f"model.{name}": definition for name, definition in schema.pop("$defs", {}).items()}
     definitions |= inner
-    for one in (schema, *inner.values()):
-        one["properties"] = {name: for_toml(field) for name, field in one["properties"].items()}
+    for object_schema in (schema, *inner.values()):
+        object_schema["properties"] = {name: for_toml(field) for name, field in object_schema["properties"].items()}
     return schema

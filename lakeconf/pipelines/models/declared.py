@@ -111,9 +111,9 @@ def _model_problems(config: Config, model: Model) -> Iterator[Problem]:
         except SchemaError as error:
             message = error.message.splitlines()[0]
             yield config.problem(Code.WRONG_VALUE, message, (*key, "columns", name), hint=error.hint)
-    for one in model.partitioned_by:
-        if not is_partition_key(one):
-            message = f"the partition key {one!r} has an unknown function"
+    for partition_key in model.partitioned_by:
+        if not is_partition_key(partition_key):
+            message = f"the partition key {partition_key!r} has an unknown function"
             yield config.problem(Code.WRONG_VALUE, message, (*key, "partitioned_by"), hint=_PARTITION_HINT)
 
 
@@ -204,21 +204,21 @@ def _inside(config: Config, path: object, key: tuple[str, ...]) -> Path:
 
 
 def _file(config: Config, path: object, key: tuple[str, ...]) -> Path:
-    found = _inside(config, path, key)
-    if not found.is_file():
-        raise _wrong(config, key, f"file not found: {found}", _PATH)
-    return found
+    file = _inside(config, path, key)
+    if not file.is_file():
+        raise _wrong(config, key, f"file not found: {file}", _PATH)
+    return file
 
 
 def _query(config: Config, path: str, key: tuple[str, ...]) -> Query:
-    found = _file(config, path, key)
+    sql_file = _file(config, path, key)
     most = MAX_UNTRUSTED_BYTES if config.is_untrusted else MAX_BYTES
     try:
-        with found.open("rb") as file:
+        with sql_file.open("rb") as file:
             content = file.read(most + 1)
         if len(content) > most:
             raise _wrong(config, key, f"{path} is larger than {most // 1024} KiB", "split it into several models")
-        query = Query(content.decode(), found, secrets=config.secrets)
+        query = Query(content.decode(), sql_file, secrets=config.secrets)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         hint = "save it as UTF-8, and check its permissions"
@@ -239,8 +239,8 @@ def _from_python(path: Path) -> list[Model]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise PipelineError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    found = [value for value in vars(module).values() if isinstance(value, Model)]
-    return list({id(model): model for model in found}.values())
+    models = [value for value in vars(module).values() if isinstance(value, Model)]
+    return list({id(model): model for model in models}.values())
 
 
 def _from_table(config: Config, name: str, table: Any) -> Model:
@@ -268,5 +268,5 @@ def _from_table(config: Config, name: str, table: Any) -> Model:
         folder=_folder(config),
         tests=declared.tests.tests(),
         tags=declared.tags,
-        declared_at=lambda one: key_place(config, (*key, one)),
+        declared_at=lambda part: key_place(config, (*key, part)),
     )

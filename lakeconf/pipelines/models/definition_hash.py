@@ -44,11 +44,11 @@ def file_digest(path: Path) -> str:
 
 def sql_code(text: str) -> str:
     """Returns the tokens of SQL without comments, and without a last semicolon."""
-    found = list(_SQL.finditer(text))
+    matches = list(_SQL.finditer(text))
     # Comments nest, so the first end of such a comment is not its own.
-    if any("/*" in one["comment"][2:] for one in found if one["comment"]):
+    if any("/*" in match["comment"][2:] for match in matches if match["comment"]):
         return text
-    tokens = [one["token"] for one in found if one["token"]]
+    tokens = [match["token"] for match in matches if match["token"]]
     while tokens and tokens[-1] == ";":
         tokens.pop()
     return " ".join(tokens)
@@ -88,14 +88,14 @@ def function_code(function: Callable[..., Any], source: FunctionSource | None) -
     except SyntaxError:
         return source.text  # the commands of a notebook are no Python
     node = _statement(file, name, source.line)
-    waiting, found = [node], {node: _shown(node)}
+    waiting, codes = [node], {node: _shown(node)}
     while waiting:
         used = _used(waiting.pop())
-        for one in file.body:
-            if one not in found and used & _bound(one):
-                found[one] = _shown(one)
-                waiting.append(one)
-    return "\n".join([found.pop(node), *sorted(found.values())])
+        for statement in file.body:
+            if statement not in codes and used & _bound(statement):
+                codes[statement] = _shown(statement)
+                waiting.append(statement)
+    return "\n".join([codes.pop(node), *sorted(codes.values())])
 
 
 @functools.lru_cache(maxsize=16)
@@ -109,7 +109,7 @@ def _statement(file: ast.Module, name: str, line: int) -> ast.stmt:
     around: list[ast.stmt] = []
     for node in ast.walk(file):
         if isinstance(node, _DEFINITIONS) and node.name == name:
-            if line in (node.lineno, *(one.lineno for one in node.decorator_list)):
+            if line in (node.lineno, *(decorator.lineno for decorator in node.decorator_list)):
                 return node
         elif isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
             around.append(node)
@@ -137,15 +137,15 @@ def _bound(node: ast.stmt) -> set[str]:
     """The names that a statement of a file gives a value, without imports."""
     if isinstance(node, _DEFINITIONS):
         return {node.name}
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def _used(node: ast.stmt) -> set[str]:
     """The names of others that a statement uses; those of its decorators enter the hash with the kind of the model."""
     decorators = node.decorator_list if isinstance(node, _DEFINITIONS) else []
-    aside = {id(one) for decorator in decorators for one in ast.walk(decorator)}
-    names = [one for one in ast.walk(node) if isinstance(one, ast.Name) and id(one) not in aside]
-    own = {one.arg for one in ast.walk(node) if isinstance(one, ast.arg)}
+    aside = {id(part) for decorator in decorators for part in ast.walk(decorator)}
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name) and id(part) not in aside]
+    own = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
     if isinstance(node, _DEFINITIONS):
-        own |= {one.id for one in names if isinstance(one.ctx, ast.Store)}
-    return {one.id for one in names if isinstance(one.ctx, ast.Load)} - own
+        own |= {part.id for part in names if isinstance(part.ctx, ast.Store)}
+    return {part.id for part in names if isinstance(part.ctx, ast.Load)} - own

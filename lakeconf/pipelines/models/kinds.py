@@ -15,12 +15,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 Interval: TypeAlias = Literal["hour", "day", "month", "year"]
+# A format such as `date` is not checked by default.
+_TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$"}
+Count: TypeAlias = Annotated[int, Strict()]
+Flag: TypeAlias = Annotated[bool, Strict()]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 def key(meaning: str, example: Any, **limits: Any) -> FieldInfo:
     """A key: the checks, the JSON Schema, the reference of keys and the hints come from here."""
-    found: FieldInfo = Field(description=meaning, examples=[example], **limits)
-    return found
+    field: FieldInfo = Field(description=meaning, examples=[example], **limits)
+    return field
 
 
 def _not_a_number(value: Any) -> Any:
@@ -32,14 +37,8 @@ def _not_a_number(value: Any) -> Any:
     raise PydanticCustomError("number", "Input should be a date or a time, not a number")
 
 
-# A format such as `date` is not checked by default.
-_TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)? ?([Zz]|[+-]\d\d:?\d\d)?)?$"}
-
-# Types of values in a configuration, where `true` is no number and 1 is not true.
+# Types of values in a configuration, where `true` is not a number and 1 is not true.
 Time: TypeAlias = Annotated[date | datetime, BeforeValidator(_not_a_number), WithJsonSchema(_TIME)]
-Count: TypeAlias = Annotated[int, Strict()]
-Flag: TypeAlias = Annotated[bool, Strict()]
-Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Types: TypeAlias = Annotated[
     Mapping[str, str], key("The columns of the files and their types; default: inferred.", {"price": "DECIMAL(18, 2)"})
 ]

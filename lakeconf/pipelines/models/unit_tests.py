@@ -1,36 +1,30 @@
-"""Unit tests of models: their tables in the configuration, how they run, and how rows are compared."""
+"""Unit tests of models: their tables in the configuration, and how they run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from datetime import date
 from typing import Annotated, Any, Literal, TypeAlias
 
-from duckdb.sqltypes import DuckDBPyType
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from lakeconf.catalog.column_types import NESTED_IDS, fields_of, integers
 from lakeconf.config.config import Config
 from lakeconf.config.schema import for_toml
 from lakeconf.errors import ConfigError, LakeconfError, PipelineError, Problem, suggestion
 from lakeconf.lake.lake import Lake
-from lakeconf.pipelines.file_rows import sql_rows
 from lakeconf.pipelines.intervals import Batch, in_utc, moment
 from lakeconf.pipelines.models.body import Query
+from lakeconf.pipelines.models.compared_rows import Row, RowDifference, compared, rows_sql
 from lakeconf.pipelines.models.declaration import FORMS, check_quotes, checked_table, key_place, models_schema
 from lakeconf.pipelines.models.kinds import Append, Incremental, Merge, Seed, Time, key
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.rows import adopted, computed, placeholder_values
-from lakeconf.sql import folded, identifier, literal
-from lakeconf.write.ddl import type_sql
+from lakeconf.sql import folded
 
 FILES = "files"
 _FEED = {"snapshot_id": "BIGINT", "rowid": "BIGINT", "change_type": "VARCHAR"}
-Row = dict[str, Any]
 Status = Literal["passed", "failed", "error"]
 Rows: TypeAlias = Annotated[list[Row], key("The rows; a key that a row lacks is NULL.", [{"id": 1}])]
 
@@ -90,18 +84,6 @@ class UnitTest:
 
 
 @dataclass(frozen=True)
-class RowDifference:
-    """The result of a comparison."""
-
-    columns: Sequence[str]  # the compared columns
-    missing: Sequence[Sequence[str | None]] = ()  # expected rows that the model does not return, as text; NULL is None
-    unexpected: Sequence[Sequence[str | None]] = ()  # rows of the model that are not expected, as text; NULL is None
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.unexpected)
-
-
-@dataclass(frozen=True)
 class UnitTestResult:
     """The result of a unit test."""
 
@@ -120,16 +102,16 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
         raise PipelineError(f"unknown model {declared.model!r}", hint=hint)
     if model.body is None:
         raise PipelineError(f"the model {model.table} has no code to test", hint="select a model that reads it")
-    known = _inputs(pipeline, model)
-    given = {folded(table) for table in declared.given}
+    inputs = _inputs(pipeline, model)
+    provided = {folded(table) for table in declared.given}
     for table in declared.given:
-        if folded(table) not in map(folded, known.values()):
+        if folded(table) not in map(folded, inputs.values()):
             hint = suggestion(
-                table, known.values(), f"name one of its inputs: {', '.join(known.values()) or 'it has none'}"
+                table, inputs.values(), f"name one of its inputs: {', '.join(inputs.values()) or 'it has none'}"
             )
             raise PipelineError(f"the model {model.table} has no input {table!r}", hint=hint)
-    for table in known.values():
-        if folded(table) not in given:
+    for table in inputs.values():
+        if folded(table) not in provided:
             raise PipelineError(f"the test gives no rows of the input {table}", hint=f'write given."{table}" = [ … ]')
     if isinstance(model.kind, Incremental) and None in (declared.start, declared.end):
         raise PipelineError(f"the model {model.table} is incremental", hint="set start and end of the time range")
@@ -138,8 +120,8 @@ def check_unit_test(pipeline: Pipeline, test: UnitTest) -> Model:
 
 def chosen_tests(pipeline: Pipeline, tests: Sequence[UnitTest], names: Sequence[str]) -> list[UnitTest]:
     """Returns the selected tests; all if `names` is empty."""
-    wanted = _named(pipeline, tests, names) if names else {test.name for test in tests}
-    return [test for test in tests if test.name in wanted]
+    chosen = _named(pipeline, tests, names) if names else {test.name for test in tests}
+    return [test for test in tests if test.name in chosen]
 
 
 def run_unit_tests(
@@ -193,8 +175,10 @@ def _inputs(pipeline: Pipeline, model: Model) -> Mapping[str, str]:
 
 
 def _given_sql(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, table: str) -> str:
-    given = next(one for name, one in test.given.items() if folded(name) == folded(table))
-    rows, types = (given, {}) if isinstance(given, list) else (given.rows, given.columns)
+    declared_rows = next(table_rows for name, table_rows in test.given.items() if folded(name) == folded(table))
+    rows, types = (
+        (declared_rows, {}) if isinstance(declared_rows, list) else (declared_rows.rows, declared_rows.columns)
+    )
     source = model if table == FILES else pipeline.by_table.get(table)
     declared = source.kind.columns if source is not None and isinstance(source.kind, Append | Seed) else {}
     # A type for a declared column does not change its name: models in Python distinguish upper and lower case.
@@ -214,28 +198,30 @@ def _given_sql(pipeline: Pipeline, model: Model, test: DeclaredUnitTest, table: 
 
 
 def _named(pipeline: Pipeline, tests: Sequence[UnitTest], names: Iterable[str]) -> set[str]:
-    found: set[str] = set()
+    chosen: set[str] = set()
     for name in names:
         if any(test.name == name for test in tests):
-            found.add(name)
+            chosen.add(name)
             continue
         if not set(name) & set("+*?[:") and name not in pipeline.by_table:
-            known = [test.name for test in tests]
+            test_names = [test.name for test in tests]
             otherwise = (
-                f"use one of the tests: {', '.join(known)}" if known else "declare tests in [pipeline.tests.NAME]"
+                f"use one of the tests: {', '.join(test_names)}"
+                if test_names
+                else "declare tests in [pipeline.tests.NAME]"
             )
-            hint = suggestion(name, [*known, *pipeline.by_table], otherwise)
+            hint = suggestion(name, [*test_names, *pipeline.by_table], otherwise)
             raise PipelineError(f"no test and no model is named {name!r}", hint=hint)
         tables = {model.table for model in pipeline.chosen([name])}
-        found |= {test.name for test in tests if test.declared.model in tables}
-    return found
+        chosen |= {test.name for test in tests if test.declared.model in tables}
+    return chosen
 
 
 def declared_unit_tests(config: Config) -> list[UnitTest]:
     """Loads the unit tests, without the models."""
     tests, problems, tables = list[UnitTest](), list[Problem](), ("pipeline", "tests")
-    given = config.pipeline.get("tests", {})
-    for name, table in given.items() if isinstance(given, Mapping) else ():
+    declarations = config.pipeline.get("tests", {})
+    for name, table in declarations.items() if isinstance(declarations, Mapping) else ():
         try:
             check_quotes(config, tables, name, table, DeclaredUnitTest.model_fields)
             declared = checked_table(config, (*tables, name), DeclaredUnitTest, table)
@@ -250,156 +236,3 @@ def declared_unit_tests(config: Config) -> list[UnitTest]:
 def pipeline_schema() -> dict[str, Any]:
     """Returns the definitions of `[pipeline]` for the JSON Schema of lakeconf.toml."""
     return models_schema(DeclaredUnitTest)
-
-
-_INT64 = range(-(2**63), 2**63)
-
-
-def rows_sql(rows: Sequence[Row], types: Mapping[str, str]) -> str:
-    """Returns a query for rows, whose columns have the declared types, or those that DuckDB finds."""
-    columns: dict[str, str | None] = {name: type_sql(name, text) for name, text in types.items()}
-    for row in rows:
-        twice = [name for name in row if sum(folded(name) == folded(other) for other in row) > 1]
-        if twice:
-            raise PipelineError(f"a row has the column {twice[-1]!r} twice", hint="remove one: names ignore case")
-        known = set(map(folded, columns))
-        columns |= {name: None for name in row if folded(name) not in known}
-    if not columns:
-        raise PipelineError("the columns of a table without rows are unknown", hint="write { columns = { id = … } }")
-    names = [f"lakeconf_{index}" for index in range(len(columns))]
-    selected = ", ".join(
-        f"{name if kind is None else f'CAST({name} AS {kind})'} AS {identifier(column)}"
-        for name, (column, kind) in zip(names, columns.items(), strict=True)
-    )
-    cells = ([(_value(row, name), kind is not None) for name, kind in columns.items()] for row in rows)
-    listed = [f"({', '.join(_sql(value, typed=typed) for value, typed in row)})" for row in cells]
-    values = ", ".join(listed or [f"({', '.join(['NULL'] * len(columns))})"])
-    return f"SELECT {selected} FROM (VALUES {values}) AS given({', '.join(names)}){'' if rows else ' WHERE false'}"
-
-
-def _value(row: Row, name: str) -> Any:
-    """A value of a row, or None; names ignore case."""
-    return next((value for key, value in row.items() if folded(key) == folded(name)), None)
-
-
-def _kind(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "BOOLEAN"
-    if isinstance(value, int):
-        return "BIGINT" if value in _INT64 else "HUGEINT"
-    if isinstance(value, float):
-        return "DOUBLE"
-    if isinstance(value, datetime):
-        return "TIMESTAMP" if value.tzinfo is None else "TIMESTAMP WITH TIME ZONE"
-    simple = {str: "VARCHAR", date: "DATE", time: "TIME"}
-    return next((kind for python, kind in simple.items() if isinstance(value, python)), None)
-
-
-def _sql(value: Any, *, typed: bool) -> str:
-    """A value as SQL. Casts of text are exact: `9.99` becomes a DECIMAL without a rounded DOUBLE in between."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{literal(str(key))}: {_sql(one, typed=typed)}' for key, one in value.items())}}}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(_sql(one, typed=typed) for one in value)}]"
-    if value is None or isinstance(value, bool):
-        return "NULL" if value is None else literal(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        text = "nan" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
-    elif isinstance(value, datetime):
-        text = value.isoformat(" ")
-    else:
-        text = value.isoformat() if isinstance(value, date | time) else str(value)
-    return literal(text) if typed else f"CAST({literal(text)} AS {_kind(value)})"
-
-
-_FLOATS = ("float", "double")
-_NUMBERS = {*integers(), "decimal", *_FLOATS}
-_RETURNED, _ROW = "lakeconf_returned", "lakeconf_row"
-
-
-def compared(lake: Lake, frame: Any, columns: Mapping[str, str], expected: Sequence[Row]) -> RowDifference:
-    """Compares columns of a model's rows, by their expected names; each row counts as often as it occurs."""
-    selected = ", ".join(map(identifier, columns.values()))
-    relation: Any = lake.sql(f"SELECT {selected} FROM {_RETURNED}", **{_RETURNED: frame}).to_native()
-    kinds: dict[str, DuckDBPyType] = dict(zip(columns, relation.types, strict=True))
-    keys = ", ".join(f"{_key(identifier(columns[name]), kind)} AS {identifier(name)}" for name, kind in kinds.items())
-    values = ", ".join(_expected_row(number, row, kinds) for number, row in enumerate(expected))
-    names = ", ".join([*map(identifier, columns), _ROW])
-    # The number of an expected row with a value that its column cannot hold, so that the row equals no other.
-    tables = (
-        f"WITH returned AS MATERIALIZED (SELECT {keys}, CAST(NULL AS INTEGER) AS {_ROW} FROM {_RETURNED}), "
-        f"expected({names}) AS MATERIALIZED ({f'VALUES {values}' if values else 'FROM returned WHERE false'})"
-    )
-    texts = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in columns)
-
-    def rows(source: str) -> list[list[str | None]]:
-        found = sql_rows(lake, f"{tables} SELECT {_ROW}, {texts} FROM {source}", **{_RETURNED: frame})
-        return [_shown(expected[row], columns) if row is not None else [*texts] for row, *texts in found]
-
-    missing, unexpected = ("expected EXCEPT ALL FROM returned", "returned EXCEPT ALL FROM expected")
-    return RowDifference(list(columns), rows(f"(FROM {missing})"), rows(f"(FROM {unexpected})"))
-
-
-def _key(value: str, kind: DuckDBPyType) -> str:
-    """The SQL of a value as it is compared: ten digits of a DOUBLE, because sums depend on the order of the rows."""
-    if kind.id not in _FLOATS:
-        return value
-    return f"CAST(format('{{:.9e}}', CAST(CAST({value} AS VARCHAR) AS DOUBLE)) AS DOUBLE)"
-
-
-def _expected_row(number: int, row: Row, kinds: Mapping[str, DuckDBPyType]) -> str:
-    cells = [_expected(_value(row, name), kind) for name, kind in kinds.items()]
-    is_exact = " AND ".join(condition for _, condition in cells)
-    return f"({', '.join(sql for sql, _ in cells)}, CASE WHEN {is_exact} THEN NULL ELSE {number} END)"
-
-
-def _expected(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
-    """The SQL of an expected value in the type of its column, and the condition that this type holds it unchanged."""
-    if value is None:
-        return f"CAST(NULL AS {kind})", "true"
-    if kind.id in NESTED_IDS:
-        return _expected_nested(value, kind)
-    number = _number(value) if kind.id in _NUMBERS else None
-    given = _sql(value, typed=False) if number is None else number
-    cast = f"TRY_CAST({given} AS {kind})"
-    if kind.id in _FLOATS:
-        return _key(cast, kind), f"{cast} IS NOT NULL"
-    if isinstance(value, str) and number is None:
-        return cast, f"coalesce(CAST({cast} AS VARCHAR) = {given}, false)"
-    fits = kind.id == "boolean" if isinstance(value, bool) else kind.id.startswith(("date", "time"))
-    is_other = number is None and (not fits or isinstance(value, int | float) is not isinstance(value, bool))
-    return cast, "false" if is_other else f"coalesce({cast} = {given}, false)"
-
-
-def _expected_nested(value: Any, kind: DuckDBPyType) -> tuple[str, str]:
-    types = fields_of(kind)
-    if isinstance(value, Mapping) and kind.id == "struct" and value.keys() <= types.keys():
-        cells = [_expected(value.get(name), child) for name, child in types.items()]
-        made = f"{{{', '.join(f'{literal(name)}: {cell}' for name, (cell, _) in zip(types, cells, strict=True))}}}"
-    elif isinstance(value, Mapping) and kind.id == "map":
-        keys = [_expected(one, types["key"]) for one in value]
-        values = [_expected(one, types["value"]) for one in value.values()]
-        made = f"MAP([{', '.join(cell for cell, _ in keys)}], [{', '.join(cell for cell, _ in values)}])"
-        cells = keys + values
-    elif isinstance(value, list) and kind.id in ("list", "array"):
-        cells = [_expected(one, types["element"]) for one in value]
-        made = f"[{', '.join(cell for cell, _ in cells)}]"
-    else:
-        return f"CAST(NULL AS {kind})", "false"
-    return f"TRY_CAST({made} AS {kind})", " AND ".join(["true", *(condition for _, condition in cells)])
-
-
-def _number(value: Any) -> str | None:
-    """The SQL of a number, or of a string that is one; None for other values."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return f"{found:f}" if found.is_finite() else None
-
-
-def _shown(row: Row, columns: Mapping[str, str]) -> list[str | None]:
-    found = [_value(row, name) for name in columns]
-    return [None if value is None else str(value) for value in found]

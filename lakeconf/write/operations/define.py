@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeconf.catalog.admission import check_folder
+from lakeconf.catalog.queries.sql_references import find_references
+from lakeconf.catalog.queries.stored_queries import StoredQueries, view_names
 from lakeconf.catalog.reader import CatalogReader, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import find_references
-from lakeconf.catalog.stored_queries import StoredQueries, view_names
+from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import (
     NO_ID,
     TableInfo,
@@ -19,7 +20,6 @@ from lakeconf.catalog.tables import (
     joined_name,
     refuse_internal,
     split_name,
-    table_folder,
     tables,
 )
 from lakeconf.commit.actions import Action, DefineTable, Target

@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakeconf.catalog.column_types import parsed_type
-from lakeconf.catalog.sql_references import Name
-from lakeconf.catalog.stored_queries import StoredQueries, check_functions
+from lakeconf.catalog.queries.only_reads import check_functions
+from lakeconf.catalog.queries.sql_references import Name
+from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.commit.moved_values import inexact_types
 from lakeconf.connection.connection import schemas_of, search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.engine import StagingRequest
-from lakeconf.engines.schema_check import check_writable, is_stored_inexactly
+from lakeconf.engines.exact_casts import is_stored_inexactly
+from lakeconf.engines.schema_check import check_writable
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write.context import WriteContext

@@ -23,7 +23,7 @@ from spark_cluster import PYTHON, SPARK_HOME, SparkCluster, spark_cluster
 from strength import some
 
 import lakeconf
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from source_tree import sources
 
 from lakeconf.engines.spark import internals
-from lakeconf.engines.spark.read import file_index
+from lakeconf.engines.spark.read import file_index, file_schemas
 from lakeconf.errors import SparkError
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def test_origin_and_java_exception_contain_the_causes(spark: SparkSession) -> No
 def test_a_missing_file_is_told_from_other_errors(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("not Parquet")
     for name, missing in (("nothing", True), ("other", False)):
-        files = file_index.in_texts([(f"file://{tmp_path}/{name}", 11)], file_index._FOOTERS_IN_A_CALL)
+        files = file_index.in_texts([(f"file://{tmp_path}/{name}", 11)], file_schemas._FOOTERS_IN_A_CALL)
         with pytest.raises(Py4JJavaError) as raised:
             internals.read_footers(spark, files, file_index.WITHOUT_CHECKSUMS)
         assert (internals.lost_file(raised.value) is not None) is missing

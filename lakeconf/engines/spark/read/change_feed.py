@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lakeconf.catalog.changes import BEGIN, END, ROW_ID, ChangesPlan, Deletes
+from lakeconf.catalog.changes_plan import BEGIN, END, ROW_ID, ChangesPlan, Deletes
 from lakeconf.catalog.data_file import DeleteFile
 from lakeconf.ducklake import INTERNAL_SNAPSHOT_ID
 from lakeconf.engines import engine
@@ -20,7 +20,7 @@ from lakeconf.engines.spark.read import native_scan
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.read.native_scan import inlined_frame
-from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, Access
+from lakeconf.engines.spark.read.parts import SNAPSHOT_ID, FileAccess
 from lakeconf.engines.spark.read.scan_source import file_number, join_known
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.spark_types import spark_schema
@@ -34,7 +34,7 @@ _STORED = StructField(INTERNAL_SNAPSHOT_ID.name, LongType())
 _POSITION, _DELETED, _END = FILE_ROW_NUMBER, "__lakeconf_deleted", "__lakeconf_end"
 
 
-def read_changes(spark: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
+def read_changes(spark: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame:
     """The changes of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
     with active_session_kept(spark):
@@ -66,7 +66,7 @@ def _typed(
     return none.select(*_KEY, F.lit("insert").alias("change_type"), *names)
 
 
-def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _inserted(private: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.inserted.files:
         rows = native_scan.scanned(private, access, plan.inserted, None, row_ids=True)
@@ -75,7 +75,7 @@ def _inserted(private: SparkSession, access: Access, plan: ChangesPlan, inlined:
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
-def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
+def _deleted(private: SparkSession, access: FileAccess, plan: ChangesPlan, inlined: pa.Table) -> DataFrame | None:
     parts = []
     if plan.deleted.files:
         rows = native_scan.scanned(private, access, plan.deleted, None, row_ids=True)
@@ -86,17 +86,17 @@ def _deleted(private: SparkSession, access: Access, plan: ChangesPlan, inlined: 
 
 def _keyed(plan: ChangesPlan, rows: DataFrame, snapshot: str) -> DataFrame:
     """The rows that changed in the range: the key of the change, followed by the table's columns."""
-    wanted = rows.where(F.col(snapshot).between(plan.since, plan.until))
+    changed = rows.where(F.col(snapshot).between(plan.since, plan.until))
     if plan.compactions:
-        wanted = wanted.where(~F.col(snapshot).isin(*plan.compactions))
+        changed = changed.where(~F.col(snapshot).isin(*plan.compactions))
     key = (F.col(snapshot).alias("snapshot_id"), F.col(engine.ROW_ID).alias("rowid"))
-    return wanted.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
+    return changed.select(*key, *(quoted(column.name) for column in plan.inserted.columns))
 
 
 def _inlined(private: SparkSession, plan: ChangesPlan, rows: pa.Table, snapshot: str) -> list[DataFrame]:
     """The inlined rows whose snapshot in a column is in the range."""
-    found = rows.column(snapshot).to_pylist()
-    within = [version is not None and plan.since <= version <= plan.until for version in found]
+    versions = rows.column(snapshot).to_pylist()
+    within = [version is not None and plan.since <= version <= plan.until for version in versions]
     chosen = rows.filter(pa.array(within, pa.bool_()))
     if not chosen.num_rows:
         return []
@@ -157,6 +157,6 @@ def _in_files(private: SparkSession, owners: Mapping[DeleteFile, tuple[str, int]
             "begin": pa.array([begin for _, begin in owners.values()], pa.int64()),
         }
     )
-    found = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
-    joined = join_known(found, private.createDataFrame(table), "file", "begin")
+    positions = rows.select(F.col("pos").alias(_POSITION), _STORED.name, file_number().alias("file"))
+    joined = join_known(positions, private.createDataFrame(table), "file", "begin")
     return joined.select(FILENAME, _POSITION, F.coalesce(_STORED.name, "begin").alias(_DELETED))

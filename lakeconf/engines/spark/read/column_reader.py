@@ -1,4 +1,4 @@
-"""How Spark reads each column: where a file has it, and what converts it to the type of the table."""
+"""How Spark reads each column: the type that it requests, and what converts the values to the type of the table."""
 
 from __future__ import annotations
 
@@ -13,146 +13,16 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from lakeconf.catalog.column_types import NESTED, Fact, decimal_digits, has, names_with
-from lakeconf.catalog.data_file import NameMapping
+from lakeconf.catalog.column_types import NESTED, Fact, has
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
-from lakeconf.engines.spark.read.file_index import Stored
+from lakeconf.engines.spark.read.column_places import ColumnPlace
 from lakeconf.engines.spark.read.primitive_types import Convert, casts_alike, leaf_reading
 from lakeconf.engines.spark.spark_types import duckdb_type, spark_type
 from lakeconf.errors import UnsupportedError
-from lakeconf.sql import folded
 
-# Types for which Spark's reader supports no default, among them those with another type in Spark than in a file.
-_WITHOUT_DEFAULT = frozenset(
-    ("int128", "uint128", "uint64", "uuid", "time", "timetz", "timestamp_ms", "timestamp_ns", "interval", "variant")
-) | {"blob", "geometry", *NESTED}
-_DIGITS_OF_A_LONG = 18
-# How DuckLake stores types that Parquet lacks.
-_STORED_AS = {"timestamp_s": "timestamp", **dict.fromkeys(names_with(Fact.AS_DOUBLE), "float64")}
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The location of a column in a file or in a group of files."""
-
-    name: str  # the name to request
-    field_id: int | None  # the field id to request; None if columns are matched by name
-    type: str  # the type in the file, as `Stored.type`
-    children: tuple[Found | None, ...] = ()  # the location of each child of the column; None if the file lacks it
-    # For a column, a struct without any requested field in the file: a field that shows if the struct is NULL. DuckDB
-    # reads such a struct inside of another value as not NULL, so a field has none, and DuckDB reads the file.
-    witness: Found | None = None
-
-
-# The value of a Hive partition column is only in the path.
-IN_PATH = Found("", None, "path")
-
-
-# Spark reads positions in files as a field of this name; it reads no other column that a file has with it.
-ROW_INDEX = "_tmp_metadata_row_index"
-
-
-def read_name(column: Column) -> str:
-    """The name with which a scan requests a column by field id.
-
-    Spark matches columns by field id, but filters row groups by name. A name that belongs to another column in
-    some file is replaced by a name that is in no file, so that Spark does not filter by it. So are the names of floats,
-    because Parquet's statistics and dictionaries distinguish -0.0 from 0.0, and reserved names.
-    """
-    if column.name_is_unique and not has(column.type, Fact.FLOAT) and not is_reserved(column.name):
-        return column.name
-    return f"__lakeconf_{column.field_id}_{column.name}"
-
-
-def is_reserved(name: str) -> bool:
-    """True for a name that Spark's reader or a scan uses: a column with that name would hide it."""
-    return name.lower() in ("_metadata", ROW_INDEX) or name.lower().startswith("__lakeconf")
-
-
-def assumed(column: Column) -> Found:
-    """The location of a column in a file that DuckLake wrote after the column got its type."""
-    children = tuple(assumed(child) for child in column.children)
-    return Found(read_name(column), column.field_id, _STORED_AS.get(column.type, column.type), children)
-
-
-def assumed_by_name(column: Column) -> Found:
-    """Like `assumed`, for a reader without field ids, and a column whose name has always been its own."""
-    children = tuple(assumed_by_name(child) for child in column.children)
-    return Found(column.name, None, _STORED_AS.get(column.type, column.type), children)
-
-
-def needs_footer(column: Column, *, keeps_structs: bool) -> bool:
-    """True if `assumed` may be wrong, or Spark's reader cannot fill in missing values.
-
-    If not `keeps_structs`, the reader returns NULL for every struct of which the file lacks all requested fields, even
-    for structs that are not NULL. Spark may request fewer fields than the plan.
-    """
-    if column.former_types or column.later_types:
-        return True
-    if column.initial_default is not None and not _can_have_default(column):
-        return True
-    if not keeps_structs and column.type == "struct" and any(child.since > column.since for child in column.children):
-        return True
-    return any(
-        child.initial_default is not None or needs_footer(child, keeps_structs=False) for child in column.children
-    )
-
-
-def _can_have_default(column: Column) -> bool:
-    digits = decimal_digits(column.type)
-    return column.type not in _WITHOUT_DEFAULT and (digits is None or digits[0] <= _DIGITS_OF_A_LONG)
-
-
-def by_field_id(column: Column, fields: Sequence[Stored]) -> Found | None:
-    """Finds a column among the fields of a file, or of a struct in it; None if the file lacks it."""
-    stored = next((field for field in fields if field.field_id == column.field_id), None)
-    if stored is None:
-        return None
-    if column.type == "struct":
-        children = tuple(by_field_id(child, stored.children) for child in column.children)
-    else:
-        # Parquet identifies the element of a list, and the key and the value of a map, by position.
-        children = tuple(
-            by_field_id(child, [replace(at, field_id=child.field_id)])
-            for child, at in zip(column.children, stored.children, strict=False)
-        )
-    return Found(read_name(column), column.field_id, stored.type, children, _witness(children, stored))
-
-
-def by_name(column: Column, mappings: Sequence[NameMapping], fields: Sequence[Stored]) -> Found | None:
-    """Like `by_field_id`, for a file that is read by a name mapping."""
-    mapping = next((mapping for mapping in mappings if mapping.field_id == column.field_id), None)
-    if mapping is None:
-        return None
-    if mapping.in_path:
-        return IN_PATH
-    stored = _named(mapping.source_name, fields)
-    return None if stored is None else _mapped(column, mapping, stored)
-
-
-def _mapped(column: Column, mapping: NameMapping, stored: Stored) -> Found:
-    if column.type == "struct":
-        children = tuple(by_name(child, mapping.children, stored.children) for child in column.children)
-    else:
-        inner = {below.field_id: below for below in mapping.children}
-        children = tuple(
-            _mapped(child, inner[child.field_id], at) if child.field_id in inner else None
-            for child, at in zip(column.children, stored.children, strict=False)
-        )
-    return Found(stored.name, None, stored.type, children, _witness(children, stored))
-
-
-def _named(name: str, fields: Sequence[Stored]) -> Stored | None:
-    exact = [field for field in fields if field.name == name]
-    return next(iter(exact or [field for field in fields if folded(field.name) == folded(name)]), None)
-
-
-def _witness(children: Sequence[Found | None], stored: Stored) -> Found | None:
-    if stored.type != "struct" or any(children):
-        return None
-    leaf = next((field for field in stored.children if field.type not in NESTED), None)
-    return None if leaf is None else Found(leaf.name, leaf.field_id, leaf.type)
+FIELD_ID = "parquet.field.id"
+EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
 
 
 def default_sql(column: Column) -> str:
@@ -160,15 +30,15 @@ def default_sql(column: Column) -> str:
 
     It is a literal or a cast of a literal, whose meaning does not depend on Spark's settings.
     """
-    stored, given = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
+    stored, returned = duckdb_type(column, for_spark=False), duckdb_type(column, for_spark=True)
     with connect() as duckdb:
         duckdb.execute("SET TimeZone = 'UTC'")
         # DuckDB casts an infinite TIMESTAMP_S or TIMESTAMP_MS to TIMESTAMP only through text.
-        value = f"coalesce(TRY_CAST(v AS {given}), CAST(CAST(v AS VARCHAR) AS {given}))"
-        found = duckdb.arrow(
+        value = f"coalesce(TRY_CAST(v AS {returned}), CAST(CAST(v AS VARCHAR) AS {returned}))"
+        table = duckdb.arrow(
             f"SELECT {value} AS value FROM (SELECT CAST(? AS {stored}) AS v)", [column.initial_default]
         )
-    values = found.column("value").combine_chunks()
+    values = table.column("value").combine_chunks()
     if pa.types.is_date(values.type):
         return f"DATE '{_day(values.cast(pa.int32())[0].as_py())}'"
     if pa.types.is_timestamp(values.type):
@@ -213,10 +83,6 @@ def _literal(value: Any) -> str:
     return str(value)
 
 
-FIELD_ID = "parquet.field.id"
-EXISTENCE_DEFAULT = "EXISTS_DEFAULT"
-
-
 @dataclass(frozen=True)
 class Reading:
     """How one column is read from a group of files."""
@@ -225,27 +91,27 @@ class Reading:
     convert: Convert | None = None  # converts the result to the column's Spark type; None if it already has that type
 
 
-def requested(found: Found, type_: DataType, *, default: str | None = None) -> StructField:
+def requested(place: ColumnPlace, type_: DataType, *, default: str | None = None) -> StructField:
     """A field of the schema for Spark's reader."""
-    metadata: dict[str, object] = {} if found.field_id is None else {FIELD_ID: found.field_id}
+    metadata: dict[str, object] = {} if place.field_id is None else {FIELD_ID: place.field_id}
     if default is not None:
         metadata[EXISTENCE_DEFAULT] = default
-    return StructField(found.name, type_, metadata=metadata)
+    return StructField(place.name, type_, metadata=metadata)
 
 
-def reading(column: Column, found: Found, *, can_filter: bool = True) -> Reading | None:
+def reading(column: Column, place: ColumnPlace, *, can_filter: bool = True) -> Reading | None:
     """How to read a column; None if Spark cannot return what DuckDB returns."""
     if column.type in NESTED:
-        if found.type != column.type:
+        if place.type != column.type:
             return None
         if column.type == "struct":
-            return _struct(column, found, can_filter=can_filter)
-        return {"list": _list, "map": _map}[column.type](column, found)
-    leaf = leaf_reading(found.type, column)
+            return _struct(column, place, can_filter=can_filter)
+        return {"list": _list, "map": _map}[column.type](column, place)
+    leaf = leaf_reading(place.type, column)
     if leaf is None:
         return None
     asked, convert = leaf
-    if can_filter and found.field_id is None and has(found.type, Fact.FLOAT):
+    if can_filter and place.field_id is None and has(place.type, Fact.FLOAT):
         return Reading(asked, _unfiltered(asked, convert))
     return Reading(asked, convert)
 
@@ -275,21 +141,21 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _field(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
-    return reading(column, replace(found, witness=None), can_filter=can_filter)
+def _field(column: Column, place: ColumnPlace, *, can_filter: bool) -> Reading | None:
+    return reading(column, replace(place, witness=None), can_filter=can_filter)
 
 
-def _struct(column: Column, found: Found, *, can_filter: bool) -> Reading | None:
-    places = list(zip(column.children, found.children, strict=True))
+def _struct(column: Column, place: ColumnPlace, *, can_filter: bool) -> Reading | None:
+    places = list(zip(column.children, place.children, strict=True))
     inner = [None if at is None else _field(child, at, can_filter=can_filter) for child, at in places]
-    if any(how is None and at is not None for how, at in zip(inner, found.children, strict=True)):
+    if any(how is None and at is not None for how, at in zip(inner, place.children, strict=True)):
         return None
-    fields = [requested(at, how.type) for at, how in zip(found.children, inner, strict=True) if at and how]
+    fields = [requested(at, how.type) for at, how in zip(place.children, inner, strict=True) if at and how]
     if not fields:
-        type_ = None if found.witness is None else _witness_type(found.witness)
-        if found.witness is None or type_ is None:
+        type_ = None if place.witness is None else _witness_type(place.witness)
+        if place.witness is None or type_ is None:
             return None
-        fields = [requested(found.witness, type_)]
+        fields = [requested(place.witness, type_)]
     stored = StructType(fields)
     if all(how is not None and how.convert is None for how in inner):
         target = spark_type(column)
@@ -314,17 +180,17 @@ def _inner_name(name: str) -> str:
     return f"__lakeconf_{name}"
 
 
-def _witness_type(found: Found) -> DataType | None:
+def _witness_type(witness: ColumnPlace) -> DataType | None:
     """The type requested for a witness; None if Spark's reader does not support it."""
     try:
-        known = leaf_reading(found.type, Column(0, found.name, found.type, nullable=True, initial_default=None))
+        leaf = leaf_reading(witness.type, Column(0, witness.name, witness.type, nullable=True, initial_default=None))
     except UnsupportedError:
         return None
-    return known[0] if known else None
+    return leaf[0] if leaf else None
 
 
 def _rebuilt(
-    struct: SparkColumn, places: Sequence[tuple[Column, Found | None]], inner: Sequence[Reading | None]
+    struct: SparkColumn, places: Sequence[tuple[Column, ColumnPlace | None]], inner: Sequence[Reading | None]
 ) -> SparkColumn:
     fields = []
     for (child, at), how in zip(places, inner, strict=True):
@@ -337,8 +203,8 @@ def _rebuilt(
     return F.when(struct.isNotNull(), F.struct(*fields))
 
 
-def _list(column: Column, found: Found) -> Reading | None:
-    inner = _places(column, found)
+def _list(column: Column, place: ColumnPlace) -> Reading | None:
+    inner = _places(column, place)
     if inner is None:
         return None
     (element,) = inner
@@ -348,13 +214,13 @@ def _list(column: Column, found: Found) -> Reading | None:
     return Reading(ArrayType(element.type), lambda array: F.transform(array, convert))
 
 
-def _map(column: Column, found: Found) -> Reading | None:
-    inner = _places(column, found)
+def _map(column: Column, place: ColumnPlace) -> Reading | None:
+    inner = _places(column, place)
     if inner is None:
         return None
     key, item = inner
     key_convert, item_convert = key.convert, item.convert
-    whole = found.children[0] is not None and casts_alike(found.children[0].type, column.children[0].type)
+    whole = place.children[0] is not None and casts_alike(place.children[0].type, column.children[0].type)
 
     def convert(value: SparkColumn) -> SparkColumn:
         if key_convert is not None and whole:
@@ -369,10 +235,10 @@ def _map(column: Column, found: Found) -> Reading | None:
     return Reading(MapType(key.type, item.type), convert if key_convert or item_convert else None)
 
 
-def _places(column: Column, found: Found) -> list[Reading] | None:
+def _places(column: Column, place: ColumnPlace) -> list[Reading] | None:
     """How to read the element of a list, or the key and the value of a map."""
     inner = []
-    for child, at in zip(column.children, found.children, strict=False):
+    for child, at in zip(column.children, place.children, strict=False):
         how = None if at is None else _field(child, at, can_filter=False)
         if how is None:
             return None

@@ -12,31 +12,18 @@ or with one for each file.
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote_plus
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.internals import lost_file, read_footers, with_file_index
+from lakeconf.engines.spark.internals import with_file_index
 from lakeconf.errors import StorageError, UnsupportedError
 
 _IN_A_CALL = 10_000
-
-
-def in_texts(files: Sequence[tuple[str, int]], count: int) -> list[str]:
-    """Files as strings for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
-    parts = (files[start : start + count] for start in range(0, len(files), count))
-    return ["".join(f"{size}\0{uri}\0" for uri, size in part) for part in parts]
-
-
 # Options that Spark would otherwise read from the session in which an action runs.
 OPTIONS = {
     "ignoreCorruptFiles": "false",
@@ -44,11 +31,16 @@ OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-
 # The planned files take its place. Spark would warn of a relation without any file.
 _ANY_FILE = Path(__file__).as_uri()
 # Hadoop looks for a checksum file next to each local file, and cannot form its name if the file name has a colon.
 WITHOUT_CHECKSUMS = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
+
+
+def in_texts(files: Sequence[tuple[str, int]], count: int) -> list[str]:
+    """Files as strings for the JVM, with up to `count` files in each: size and URI, each followed by NUL."""
+    parts = (files[start : start + count] for start in range(0, len(files), count))
+    return ["".join(f"{size}\0{uri}\0" for uri, size in part) for part in parts]
 
 
 class File(Protocol):
@@ -63,7 +55,7 @@ class File(Protocol):
 def relation(
     private: SparkSession, files: Sequence[File], schema: StructType | None = None, *, source: str = "parquet"
 ) -> DataFrame:
-    """The rows of some files; `guards.of_file` identifies the file of a row by its position in `files`.
+    """The rows of some files; `scan_source.of_file` identifies the file of a row by its position in `files`.
 
     A job fails if a file is missing, or if its size differs from the catalog. For local files, planning fails.
     """
@@ -105,140 +97,3 @@ def _check_plan(planned: Sequence[tuple[str, int]]) -> None:
         if size <= 0:
             raise StorageError(f"the catalog says that {uri} has {size} bytes, and no Parquet file is so small")
         seen.add(uri)
-
-
-_CACHED_FILES = 100_000
-_AT_ONCE = "32"
-_FOOTERS_IN_A_CALL = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A field of a Parquet file, or the file as a whole."""
-
-    name: str  # its name in the file; for the file as a whole, the program that wrote it
-    field_id: int | None  # its field id, if it has one
-    # The DuckLake type that DuckLake stores this way: `int32`, `timestamp`, `struct`, `list`, …; otherwise Parquet's
-    # name of the type, in upper case.
-    type: str
-    children: tuple[Stored, ...] = ()  # fields of a struct, the element of a list, key and value of a map
-
-
-# Footers never change: a file of a lake is written once. The key is path and size; the oldest are evicted first.
-_cache_lock = threading.Lock()
-_cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
-# A timestamp with time zone in milliseconds; DuckLake itself writes microseconds.
-MILLISECONDS = "timestamptz_ms"
-
-_LOGICAL = {
-    ("BOOLEAN", ""): "boolean",
-    ("INT32", ""): "int32",
-    ("INT64", ""): "int64",
-    ("INT96", ""): "INT96",
-    ("FLOAT", ""): "float32",
-    ("DOUBLE", ""): "float64",
-    ("BINARY", ""): "blob",
-    ("BINARY", "STRING"): "varchar",
-    ("BINARY", "ENUM"): "varchar",
-    ("BINARY", "JSON"): "json",
-    ("INT32", "DATE"): "date",
-    ("INT64", "TIME(MICROS,false)"): "time",
-    ("INT64", "TIME(MICROS,true)"): "timetz",
-    ("INT64", "TIMESTAMP(MICROS,false)"): "timestamp",
-    ("INT64", "TIMESTAMP(MILLIS,false)"): "timestamp_ms",
-    ("INT64", "TIMESTAMP(NANOS,false)"): "timestamp_ns",
-    ("INT64", "TIMESTAMP(MICROS,true)"): "timestamptz",
-    ("INT64", "TIMESTAMP(MILLIS,true)"): MILLISECONDS,
-    ("FIXED_LEN_BYTE_ARRAY", "UUID"): "uuid",
-    ("FIXED_LEN_BYTE_ARRAY", "INTERVAL"): "interval",
-    **{("INT32", f"INTEGER({bits},true)"): f"int{bits}" for bits in (8, 16, 32)},
-    **{("INT32", f"INTEGER({bits},false)"): f"uint{bits}" for bits in (8, 16, 32)},
-    ("INT64", "INTEGER(64,true)"): "int64",
-    ("INT64", "INTEGER(64,false)"): "uint64",
-}
-
-
-def footers(private: SparkSession, files: Sequence[tuple[str, int]]) -> list[Stored]:
-    """The schema of each file: a struct of its columns, with the name of the program that wrote the file."""
-
-    def read(unknown: Sequence[tuple[str, int]]) -> list[Stored]:
-        settings = {**WITHOUT_CHECKSUMS, "parquet.metadata.read.parallelism": _AT_ONCE}
-        texts = in_texts([(spark_uri(path), size) for path, size in unknown], _FOOTERS_IN_A_CALL)
-        try:
-            numbers, texts = read_footers(private, texts, settings)
-        except Py4JJavaError as error:
-            problem = "is missing" if lost_file(error) else "is not Parquet, or has another size"
-            raise StorageError(f"a file of the table {problem}: {error.java_exception.getMessage()}") from None
-        schemas = list(map(_schema, texts))
-        return [schemas[number] for number in numbers]
-
-    return remembered(files, read)
-
-
-def remembered(
-    files: Sequence[tuple[str, int]], read: Callable[[Sequence[tuple[str, int]]], Sequence[Stored]]
-) -> list[Stored]:
-    """The schema of each file; reads only those that this process does not know."""
-    # Another thread may remove any of them from the cache at any time.
-    known = {file: found for file in files if (found := _cache.get(file)) is not None}
-    unknown = [file for file in files if file not in known]
-    read_now = dict(zip(unknown, read(unknown), strict=True)) if unknown else {}
-    known |= read_now
-    with _cache_lock:
-        _cache.update(read_now)
-        while len(_cache) > _CACHED_FILES:
-            _cache.popitem(last=False)
-    return [known[file] for file in files]
-
-
-# Java puts it before the writer of a file whose dates and times Spark converts from a former calendar; DuckDB does not.
-LEGACY_CALENDAR = "legacy calendar, "
-
-
-def _schema(text: str) -> Stored:
-    """The schema from a string of Java: a line for the writer and for each field, in the order of the file."""
-    writer, *lines = text.split("\n")
-    below: list[list[Stored]] = [[]]
-    # From the last line to the first, the fields of a group come before it.
-    for line in reversed(lines):
-        depth_text, *facts, name = line.split("\t")
-        depth = int(depth_text)
-        while len(below) <= depth + 1:
-            below.append([])
-        children = tuple(reversed(below[depth + 1]))
-        below[depth + 1] = []
-        below[depth].append(_field(unquote_plus(name), facts, children))
-    return Stored(unquote_plus(writer), None, "struct", tuple(reversed(below[0])))
-
-
-def _field(name: str, facts: Sequence[str], inner: tuple[Stored, ...]) -> Stored:
-    identifier, repetition, physical, logical = facts
-    type_, children = (leaf_type_name(physical, logical), inner) if physical else group_type_name(inner, logical)
-    if repetition == "REPEATED":
-        type_ = f"REPEATED {type_}"
-    return Stored(name, int(identifier) if identifier else None, type_, children)
-
-
-def leaf_type_name(physical: str, logical: str) -> str:
-    """The type of a field that is not nested, as `Stored.type`."""
-    if logical.startswith("DECIMAL("):
-        return logical.lower()
-    if logical.startswith("GEOMETRY"):
-        return "geometry"
-    return _LOGICAL.get((physical, logical), f"{physical} {logical}".strip())
-
-
-def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:
-    """The type of a nested field, as `Stored.type`, and its children."""
-    if logical in ("LIST", "MAP") and len(children) == 1:
-        (inner,) = children
-        expected = {"LIST": 1, "MAP": 2}[logical]
-        # DuckLake maps the elements of a list by this name, and reads NULL for others.
-        is_named = logical == "MAP" or inner.name == "list"
-        if inner.type == "REPEATED struct" and len(inner.children) == expected and is_named:
-            return logical.lower(), inner.children
-        return f"legacy {logical}", children
-    names = [child.name for child in children]
-    if logical.startswith("VARIANT") or (names[:2] == ["metadata", "value"] and children[0].field_id is None):
-        return "variant", ()
-    return "struct", children

@@ -1,4 +1,4 @@
-"""Groups the files of a scan that Spark reads in the same way, by the catalog and by footers."""
+"""Groups the files of a scan that Spark reads in the same way, and adds columns that are constant in a file."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
-from lakeconf.engines.spark.read.column_reader import (
+from lakeconf.engines.spark.read.column_places import (
     IN_PATH,
     ROW_INDEX,
-    Found,
+    ColumnPlace,
     assumed,
     by_field_id,
     by_name,
     is_reserved,
     needs_footer,
-    reading,
 )
-from lakeconf.engines.spark.read.file_index import LEGACY_CALENDAR, MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.column_reader import reading
+from lakeconf.engines.spark.read.file_schemas import LEGACY_CALENDAR, MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.scan_source import join_known
 from lakeconf.engines.spark.spark_types import duckdb_type, is_shared, spark_type
 from lakeconf.engines.spark.versions import keeps_structs, reads_file_with
 from lakeconf.errors import StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, spark_folded
+
+# The join column, with the number of the file.
+FILE = "__lakeconf_file"
+ROW_ID_START = "__lakeconf_row_id_start"
+BEGIN = "__lakeconf_begin"
+_NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 
 def known_contents(plan: ScanPlan) -> dict[str, Stored]:
@@ -64,7 +70,7 @@ def _schema(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> Store
 
 def _fields(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> tuple[Stored, ...] | None:
     """The columns that a mapping has; None if it is not sufficient for one of them."""
-    found = []
+    fields = []
     by_id = {mapping.field_id: mapping for mapping in mappings if not mapping.in_path}
     for column in columns:
         if column.field_id in by_id:
@@ -74,35 +80,35 @@ def _fields(columns: Sequence[Column], mappings: Sequence[NameMapping]) -> tuple
             needed = min(len(column.children), 1) if column.type == "struct" else len(column.children)
             if children is None or len(children) < needed:
                 return None
-            found.append(Stored(mapping.source_name, None, column.type, children))
-    return tuple(found)
+            fields.append(Stored(mapping.source_name, None, column.type, children))
+    return tuple(fields)
 
 
 @dataclass(frozen=True)
 class Group:
     """Files that are read in the same way."""
 
-    places: tuple[Found | None, ...]  # location of each column of the plan in the files; None if they lack it
+    places: tuple[ColumnPlace | None, ...]  # location of each column of the plan in the files; None if they lack it
     is_mapped: bool  # True if their columns are matched by name
     is_assumed: bool  # True if their footers have not been read
     by_duckdb: bool  # True if Spark's reader cannot read them, and DuckDB does
     has_deletes: bool  # True if they have deleted rows
     snapshot_filter: int | None  # as `DataFile.snapshot_filter`
     can_filter: bool = True  # False if Spark would filter row groups incorrectly
-    files: tuple[DataFile, ...] = ()  # the files
+    files: tuple[DataFile, ...] = ()
 
 
 def groups(private: SparkSession, plan: ScanPlan) -> list[Group]:
     """Groups the files of a plan; reads footers only if the catalog does not contain the required information."""
     contents = _contents(private, plan)
-    found: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
+    alike: defaultdict[tuple[object, ...], list[DataFile]] = defaultdict(list)
     for file in plan.files:
         # Equal schemas are one object.
         schema = id(contents.get(file.path))
         state = (file.encryption_key is None, _has_deletes(file), _has_vector(file), file.snapshot_filter)
-        found[schema, file.mapping_id, state].append(file)
+        alike[schema, file.mapping_id, state].append(file)
     merged: defaultdict[Group, list[DataFile]] = defaultdict(list)
-    for files in found.values():
+    for files in alike.values():
         merged[_group(plan, files[0], contents.get(files[0].path))] += files
     return [replace(group, files=tuple(files)) for group, files in merged.items()]
 
@@ -144,11 +150,11 @@ def _contents(private: SparkSession, plan: ScanPlan) -> dict[str, Stored]:
         for file in plan.files
         if (look or file.mapping_id is not None) and file.encryption_key is None and file.path not in contents
     ]
-    known = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
-    return contents | {file.path: stored for file, stored in zip(opened, known, strict=True)}
+    schemas = footers(private, [(file.path, file.file_size_bytes) for file in opened]) if opened else []
+    return contents | {file.path: stored for file, stored in zip(opened, schemas, strict=True)}
 
 
-def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[ColumnPlace | None, ...]:
     if file.mapping_id is None:
         if fields and all(field.field_id is None for field in fields):
             raise UnsupportedError(
@@ -160,7 +166,7 @@ def _places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[F
     return mapped_places(plan, file, fields)
 
 
-def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[Found | None, ...]:
+def mapped_places(plan: ScanPlan, file: DataFile, fields: Sequence[Stored]) -> tuple[ColumnPlace | None, ...]:
     """The location of each column of the plan in a file with a name mapping."""
     assert file.mapping_id is not None  # noqa: S101 - the caller has checked it
     mappings = plan.name_mappings[file.mapping_id]
@@ -172,7 +178,7 @@ def _has_readable_types(plan: ScanPlan) -> bool:
     return reads_file_with(plan.table.types)
 
 
-def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
+def is_readable(plan: ScanPlan, places: Sequence[ColumnPlace | None]) -> bool:
     """True if Spark's reader returns what DuckDB returns for columns at these places."""
     if not _has_readable_types(plan):
         return False
@@ -190,16 +196,9 @@ def is_readable(plan: ScanPlan, places: Sequence[Found | None]) -> bool:
     )
 
 
-def _has_milliseconds(place: Found) -> bool:
+def _has_milliseconds(place: ColumnPlace) -> bool:
     """True if timestamps are stored in milliseconds: Spark rounds the value of a filter down to compare it."""
     return place.type == MILLISECONDS or any(at is not None and _has_milliseconds(at) for at in place.children)
-
-
-# The join column, with the number of the file.
-FILE = "__lakeconf_file"
-ROW_ID_START = "__lakeconf_row_id_start"
-BEGIN = "__lakeconf_begin"
-_NULL_IN_PATH = "__HIVE_DEFAULT_PARTITION__"
 
 
 def path_value(column: Column) -> str:

@@ -1,4 +1,4 @@
-"""Scans with Spark's Parquet reader: frames of files and of inlined rows, and their filters."""
+"""Scans with Spark's Parquet reader: frames of files and of inlined rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import reduce
-from operator import and_, eq, ge, gt, le, lt, ne, or_
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -20,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakeconf.catalog.column_types import all_types
-from lakeconf.catalog.pruning.predicates import And, Expression, In, IsNull, Not, Or, Predicate, StartsWith, Value
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
@@ -28,12 +24,11 @@ from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.engines.spark.hadoop import spark_paths
 from lakeconf.engines.spark.internals import Columns, active_session_kept, has_user_types, rebind
+from lakeconf.engines.spark.read.column_places import IN_PATH, is_reserved
 from lakeconf.engines.spark.read.column_reader import (
     FIELD_ID,
-    IN_PATH,
     Reading,
     default_sql,
-    is_reserved,
     missing,
     quoted,
     reading,
@@ -43,8 +38,8 @@ from lakeconf.engines.spark.read.file_index import OPTIONS, relation
 from lakeconf.engines.spark.read.groups import BEGIN, FILE, ROW_ID_START, Group, groups, path_value, with_constants
 from lakeconf.engines.spark.read.parts import (
     SNAPSHOT_ID,
-    Access,
-    Files,
+    FileAccess,
+    FilePart,
     in_executors,
     pickled,
     virtual_fields,
@@ -60,9 +55,25 @@ from lakeconf.engines.spark.read.scan_source import (
     without_deleted,
 )
 from lakeconf.engines.spark.sessions import private_session, without_pushdown
-from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast, spark_schema, spark_type
+from lakeconf.engines.spark.spark_types import duckdb_schema, exact_cast, spark_schema
 from lakeconf.errors import LakeconfError, QueryError, SchemaError, UnsupportedError
 from lakeconf.sql import identifier, literal
+
+# The SQL of each of `virtual_fields` for inlined rows.
+_VIRTUAL_SQL = (
+    INTERNAL_ROW_ID.name,
+    INTERNAL_SNAPSHOT_ID.name,
+    "CAST(NULL AS VARCHAR)",
+    "CAST(NULL AS BIGINT)",
+    "CAST(NULL AS BIGINT)",
+)
+# Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
+_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
+_STORED_SNAPSHOT = StructField(
+    "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
+)
+# DuckDB types that Spark's reader refuses in a failing job, or reads as other types.
+_FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
 
 
 def inlined_frame(
@@ -129,24 +140,8 @@ def _refused() -> Iterator[None]:
         ) from error
 
 
-# The SQL of each of `virtual_fields` for inlined rows.
-_VIRTUAL_SQL = (
-    INTERNAL_ROW_ID.name,
-    INTERNAL_SNAPSHOT_ID.name,
-    "CAST(NULL AS VARCHAR)",
-    "CAST(NULL AS BIGINT)",
-    "CAST(NULL AS BIGINT)",
-)
-
-# Columns that DuckLake adds to files whose rows have several snapshots or their own row ids.
-_STORED_ROW_ID = StructField("__lakeconf_stored_row_id", LongType(), metadata={FIELD_ID: INTERNAL_ROW_ID.field_id})
-_STORED_SNAPSHOT = StructField(
-    "__lakeconf_stored_snapshot", LongType(), metadata={FIELD_ID: INTERNAL_SNAPSHOT_ID.field_id}
-)
-
-
 def read(
-    spark: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+    spark: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
 ) -> DataFrame:
     """The rows of a plan as a frame of the user's session. Reads no rows yet."""
     private = private_session(spark)
@@ -155,7 +150,7 @@ def read(
 
 
 def scanned(
-    private: SparkSession, access: Access, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
+    private: SparkSession, access: FileAccess, plan: ScanPlan, inlined: pa.Table | None, *, row_ids: bool = False
 ) -> DataFrame:
     """Like `read`, as a frame of the session that reads the files."""
     reserved = [column.name for column in plan.columns if row_ids and is_reserved(column.name)]
@@ -181,14 +176,14 @@ def scanned(
 
 
 def _by_duckdb(
-    private: SparkSession, access: Access, plan: ScanPlan, group: Group, schema: StructType, *, row_ids: bool
+    private: SparkSession, access: FileAccess, plan: ScanPlan, group: Group, schema: StructType, *, row_ids: bool
 ) -> DataFrame:
     """The rows of files that Spark cannot read."""
     refuse_columns(plan.columns)
     # The relation compares the sizes of all files with the catalog. It reads no content.
     files = with_deletes(group.files)
     rows = relation(private, files, source="binaryFile").select(of_file(private, range(len(files))).alias("file"))
-    part = Files(access, replace(plan, files=()), row_ids)
+    part = FilePart(access, replace(plan, files=()), row_ids)
     sent = private.sparkContext.broadcast(pickled(part, dict(enumerate(group.files)), schema))
     return in_executors(rows, sent, schema)
 
@@ -230,12 +225,12 @@ def _columns(
 ) -> list[SparkColumn]:
     """The columns of the plan, in their Spark types, with their names and without metadata."""
     values: list[SparkColumn] = []
-    made = Columns(private)
+    factory = Columns(private)
     for column, place, how in zip(columns, group.places, readings, strict=True):
-        value = missing(column) if place is None else made.named(quoted(place.name if how else path_value(column)))
+        value = missing(column) if place is None else factory.named(quoted(place.name if how else path_value(column)))
         if how is not None and how.convert is not None:
             value = how.convert(value)
-        values.append(made.renamed(value, column.name))
+        values.append(factory.renamed(value, column.name))
     return values
 
 
@@ -268,82 +263,6 @@ def _with_row_ids(frame: DataFrame, row_id: SparkColumn | None, snapshot: SparkC
     return frame.withColumns({ROW_ID: ids, SNAPSHOT_ID: by_file if snapshot is None else F.coalesce(snapshot, by_file)})
 
 
-_OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-_EPOCH = datetime(1970, 1, 1)
-
-# The first day of the calendar that Java and Spark share, and the first time at which all zones have standard time.
-_GREGORIAN = (date(1582, 10, 15) - _EPOCH.date()).days
-_STANDARD_TIME = (date(1901, 1, 1) - _EPOCH.date()).days * 86_400 * 1_000_000
-
-
-def to_spark(predicate: Predicate) -> SparkColumn:
-    """The filter for a frame that has the columns under their names, with their Spark types."""
-    if isinstance(predicate, Expression):
-        example = predicate.columns[0].name
-        raise UnsupportedError(
-            f"Spark does not compute the condition {predicate.sql.strip()}, which is in DuckDB's SQL",
-            hint=f"filter the frame: .scan().filter(nw.col({example!r}) + 1 > 2); or read the table with DuckDB: "
-            "store.open()",
-        )
-    if isinstance(predicate, And | Or):
-        return reduce(and_ if isinstance(predicate, And) else or_, map(to_spark, predicate.operands))
-    if isinstance(predicate, Not):
-        return ~to_spark(predicate.operand)
-    column = F.col(quoted(predicate.column.name))
-    if isinstance(predicate, IsNull):
-        return column.isNull()
-    if isinstance(predicate, StartsWith):
-        return column.startswith(predicate.prefix)
-    if isinstance(predicate, In):
-        column, values = _sides(predicate.column, predicate.values)
-        return column.isin(values)
-    column, (value,) = _sides(predicate.column, (predicate.value,))
-    found: SparkColumn = _OPERATORS[predicate.operator](column, value)
-    return found
-
-
-def _sides(column: Column, values: Sequence[Value]) -> tuple[SparkColumn, list[SparkColumn]]:
-    """A column and the values to compare it with, in the same type."""
-    name = F.col(quoted(column.name))
-    days = [(value - _EPOCH.date()).days for value in values if column.type == "date" and isinstance(value, date)]
-    micros = [_micros(value) for value in values if column.type == "timestamptz" and isinstance(value, datetime)]
-    # Compare numbers, because Spark does not push such filters down to Parquet. It would convert dates to Java's
-    # calendar, which differs before 1582, and timestamps to Java's time zone, which differs before 1900.
-    if any(day < _GREGORIAN for day in days):
-        return F.unix_date(name), list(map(F.lit, days))
-    if any(micro < _STANDARD_TIME for micro in micros):
-        return F.unix_micros(name), list(map(F.lit, micros))
-    return name, [_literal(column, value) for value in values]
-
-
-def _micros(value: datetime) -> int:
-    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    delta = moment - _EPOCH.replace(tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-
-
-def _literal(column: Column, value: Value) -> SparkColumn:
-    if isinstance(value, datetime):
-        if column.type == "timestamptz":
-            return F.timestamp_micros(F.lit(_micros(value)))
-        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
-    if isinstance(value, date):
-        # Not a Python date, which Spark would convert through Java's calendar.
-        return F.lit(value.isoformat()).cast("date")
-    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
-        if abs(value) >= 10**38:
-            raise UnsupportedError(
-                f"the column {column.name!r} cannot be compared with {value} on Spark, whose numbers have 38 digits",
-                hint="read the table with DuckDB",
-            )
-        return F.lit(Decimal(value)).cast(spark_type(column))
-    return F.lit(value).cast(spark_type(column))
-
-
-# DuckDB types that Spark's reader refuses in a failing job, or reads as other types.
-_FOREIGN = re.compile(r"\b(UUID|TIME|TIMESTAMP_\w+|U\w*INT\w*|HUGEINT|INTERVAL|JSON|VARIANT|GEOMETRY|ENUM|UNION|BIT)\b")
-
-
 def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, str]) -> DataFrame | None:
     """The rows of Parquet files."""
     is_local_cluster = str(spark.sparkContext.master).startswith("local")
@@ -359,13 +278,13 @@ def read_files(spark: SparkSession, paths: Sequence[str], types: Mapping[str, st
             frame = private.read.options(mergeSchema="true", **OPTIONS).parquet(*spark_paths(paths))
             if has_user_types(frame):  # a file names any class that it likes
                 return None
-            found = duckdb_schema(frame)
+            inferred = duckdb_schema(frame)
             # Spark leaves out files that are missing while it lists them, and those whose names it ignores.
             if len(frame.inputFiles()) != len(paths):
                 return None
         except (LakeconfError, PySparkException, Py4JJavaError):
             return None
-        return rebind(frame.select(*map(quoted, types)), spark) if _plain(found) == _plain(types) else None
+        return rebind(frame.select(*map(quoted, types)), spark) if _plain(inferred) == _plain(types) else None
 
 
 def _plain(types: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakeconf import __version__
-from lakeconf.catalog.changes import BEGIN, END, ChangesPlan, Deletes
-from lakeconf.catalog.changes import ROW_ID as CHANGED_ROW_ID
+from lakeconf.catalog.changes_plan import BEGIN, END, ChangesPlan, Deletes
+from lakeconf.catalog.changes_plan import ROW_ID as CHANGED_ROW_ID
 from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.partial_lake import ALL, attach_partial_lake, name_in_lake
@@ -33,9 +33,14 @@ from lakeconf.sql import files_sql, identifier, literal
 
 # The files of one task: small ones are read together.
 _BYTES, _FILES = 64 * 2**20, 200
+_INLINED = "lakeconf_inlined"
+_DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
+# The columns of `FilePart.row_ids`, each with its SQL.
+SNAPSHOT_ID = "__lakeconf_snapshot_id"
+_ROWS = 10_000
 
 
-class Access(Protocol):
+class FileAccess(Protocol):
     """How an executor reaches the files of a lake; it is pickled and contains no secret."""
 
     def connect(self) -> Connection:
@@ -44,34 +49,34 @@ class Access(Protocol):
 
 
 @dataclass(frozen=True)
-class Files:
+class FilePart:
     """Files to read."""
 
-    access: Access  # how to reach them
+    access: FileAccess  # how to reach them
     plan: ScanPlan  # A plan that consists of these files
-    row_ids: bool = False  # True to add the columns of `engines.base` that identify rows, and `SNAPSHOT_ID`
+    row_ids: bool = False  # True to add the columns of `engines.engine` that identify rows, and `SNAPSHOT_ID`
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowPart:
     """Rows that were read on the driver."""
 
     stream: bytes = field(repr=False)  # the rows with the types of the frame, as an Arrow stream
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangePart:
     """The changes of a table in a range of snapshots."""
 
-    access: Access  # how to reach the files
-    plan: ChangesPlan  # the plan of the change feed
-    # The rows in the catalog, as `catalog.inlined_changes` returns them, as an Arrow stream.
+    access: FileAccess  # how to reach the files
+    plan: ChangesPlan
+    # The rows in the catalog, as `changed_inlined_rows` returns them, as an Arrow stream.
     inlined: bytes = field(repr=False)
     columns: tuple[Column, ...]  # the columns to return, which may be older or newer than those of the plan
     kinds: bool  # True to return all changes with their key and kind; False for inserted rows only
 
 
-Part: TypeAlias = Files | Rows | Changes
+Part: TypeAlias = FilePart | RowPart | ChangePart
 
 
 def divided(plan: ScanPlan) -> Iterator[ScanPlan]:
@@ -93,11 +98,7 @@ def _between(plan: ScanPlan, start: int, end: int) -> ScanPlan:
     return replace(plan, files=files, name_mappings=mappings)
 
 
-_INLINED = "lakeconf_inlined"
-_DELETED, _ENDED = "lakeconf_deleted", "lakeconf_ended"
-
-
-def changes_sql(connection: Connection, part: Changes) -> str:
+def changes_sql(connection: Connection, part: ChangePart) -> str:
     """The query for the changes of a part, with the types of Spark."""
     with pa.ipc.open_stream(part.inlined) as stream:
         inlined = stream.read_all()
@@ -117,9 +118,9 @@ def changes_sql(connection: Connection, part: Changes) -> str:
     )
 
 
-def check_mapped(columns: Sequence[Column], found: Sequence[Column]) -> None:
+def check_mapped(columns: Sequence[Column], existing: Sequence[Column]) -> None:
     """Checks that rows with some columns can be returned with other columns of the same table."""
-    by_id = {column.field_id: column for column in found}
+    by_id = {column.field_id: column for column in existing}
     for column in columns:
         now = by_id.get(column.field_id)
         if now is not None and now.type != column.type and now.type not in column.former_types:
@@ -139,9 +140,9 @@ def constant_sql(text: str | None, column: Column) -> str:
     return f"CAST({'NULL' if text is None else literal(text)} AS {type_})"
 
 
-def _value(column: Column, found: Sequence[Column]) -> str:
+def _value(column: Column, end_columns: Sequence[Column]) -> str:
     """A column of the query, from the columns that the table had at the end of the range."""
-    now = next((one for one in found if one.field_id == column.field_id), None)
+    now = next((end_column for end_column in end_columns if end_column.field_id == column.field_id), None)
     if now is None:
         value = constant_sql(column.initial_default, column)
     elif now.type != column.type:
@@ -221,13 +222,17 @@ def _place_deletes(connection: Connection, plan: ChangesPlan) -> None:
     queries += (
         [f"SELECT * FROM (VALUES {', '.join(places)}) AS places(filename, position, deleted_at)"] if places else []
     )
-    found = " UNION ALL ".join(queries) or "SELECT '' AS filename, 0 AS position, 0 AS deleted_at LIMIT 0"
+    positions = " UNION ALL ".join(queries) or "SELECT '' AS filename, 0 AS position, 0 AS deleted_at LIMIT 0"
     connection.execute(
         f"CREATE TEMP TABLE {_DELETED} AS SELECT filename, CAST(position AS BIGINT) AS "
-        f"file_row_number, CAST(min(deleted_at) AS BIGINT) AS deleted_at FROM ({found}) GROUP BY ALL"
+        f"file_row_number, CAST(min(deleted_at) AS BIGINT) AS deleted_at FROM ({positions}) GROUP BY ALL"
     )
     connection.execute(f"CREATE TEMP TABLE {_ENDED} (filename VARCHAR, ended_at BIGINT)")
-    ends = [f"({literal(one.path)}, {one.end_snapshot})" for one in plan.deletes if one.end_snapshot is not None]
+    ends = [
+        f"({literal(deletes.path)}, {deletes.end_snapshot})"
+        for deletes in plan.deletes
+        if deletes.end_snapshot is not None
+    ]
     if ends:
         connection.execute(f"INSERT INTO temp.main.{_ENDED} VALUES {', '.join(ends)}")
 
@@ -242,10 +247,6 @@ def _in_file(connection: Connection, deletes: Deletes, path: str, begin: int) ->
     )
 
 
-# The columns of `Files.row_ids`, each with its SQL.
-SNAPSHOT_ID = "__lakeconf_snapshot_id"
-
-
 def virtual_fields() -> list[StructField]:
     """The columns that identify rows, after those of the table."""
     longs = dict.fromkeys((ROW_ID, SNAPSHOT_ID, FILE_ID, FILE_ROW_NUMBER), LongType())
@@ -253,17 +254,14 @@ def virtual_fields() -> list[StructField]:
     return [StructField(name, longs.get(name, StringType())) for name in names]
 
 
-_ROWS = 10_000
-
-
 def read_part(part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a part."""
-    if isinstance(part, Rows):
+    if isinstance(part, RowPart):
         with pa.ipc.open_stream(part.stream) as stream:
             yield from conforming(stream, schema)
         return
     with part.access.connect() as connection:
-        if isinstance(part, Files):
+        if isinstance(part, FilePart):
             files = with_deletes(part.plan.files)
             connection.secrets += tuple(Secret(file.encryption_key) for file in files if file.encryption_key)
             query = _scan_sql(part, attach_partial_lake(connection, "part", part.plan))
@@ -277,15 +275,15 @@ def with_deletes(files: Sequence[DataFile]) -> list[DataFile | DeleteFile]:
     return [*files, *(file.delete_file for file in files if file.delete_file is not None)]
 
 
-def _scan_sql(part: Files, source: str) -> str:
+def _scan_sql(part: FilePart, source: str) -> str:
     """The query for the rows of a plan, with the types of Spark."""
     plan = part.plan
     values = [f"{exact_cast(identifier(column.name), column)} AS {identifier(column.name)}" for column in plan.columns]
     inner = [_names(plan.table.columns)]
     if part.row_ids:
         ids = ", ".join(f"{literal(file.path)}: {file.data_file_id}" for file in plan.files)
-        known = f"coalesce(MAP {{{ids}}}[filename], error('an unknown file: ' || filename))::BIGINT"
-        sources = {ROW_ID: "rowid", SNAPSHOT_ID: "snapshot_id", FILENAME: "filename", FILE_ID: known}
+        file_id = f"coalesce(MAP {{{ids}}}[filename], error('an unknown file: ' || filename))::BIGINT"
+        sources = {ROW_ID: "rowid", SNAPSHOT_ID: "snapshot_id", FILENAME: "filename", FILE_ID: file_id}
         sources[FILE_ROW_NUMBER] = "file_row_number"
         inner += [f"{sql} AS {name}" for name, sql in sources.items()]
         values += sources
@@ -315,7 +313,7 @@ class Sent:
     value: bytes = field(repr=False)  # the pickled function and its arguments
 
 
-def pickled(part: Files | Changes, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
+def pickled(part: FilePart | ChangePart, keys: Mapping[Any, DataFile], schema: StructType) -> bytes:
     """A part as executors receive it."""
     return pickle.dumps((_run, __version__, part, keys, schema))
 
@@ -343,7 +341,7 @@ def in_executors(keys: DataFrame, sent: Any, schema: StructType) -> DataFrame:
 
 def _run(
     version: str,
-    part: Files | Changes,
+    part: FilePart | ChangePart,
     keys: Mapping[Any, DataFile],
     schema: StructType,
     batches: Iterator[pa.RecordBatch],
@@ -352,7 +350,7 @@ def _run(
     if version != __version__:
         raise SparkError(f"the driver has lakeconf {version}, and {sys.executable} has {__version__}")
     chosen = [key for batch in batches for key in batch.column(0).to_pylist()]
-    if isinstance(part, Files):
+    if isinstance(part, FilePart):
         files = tuple(keys[key] for key in chosen if key in keys)
         for plan in divided(replace(part.plan, files=files)):
             yield from read_part(replace(part, plan=plan), arrow_schema(schema))

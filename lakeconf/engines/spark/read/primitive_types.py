@@ -15,13 +15,17 @@ from pyspark.sql.types import BinaryType, DataType, DoubleType, LongType, Timest
 
 from lakeconf.catalog.column_types import Fact, decimal_digits, has, integer_bits, names_with
 from lakeconf.catalog.tables import Column as DuckLakeColumn
-from lakeconf.engines.spark.read.file_index import MILLISECONDS
+from lakeconf.engines.spark.read.file_schemas import MILLISECONDS
 from lakeconf.engines.spark.spark_types import leaf_type
 
 Convert = Callable[[Column], Column]
 _SECOND = 1_000_000
 # DuckDB's number for `infinity`, in any unit.
 _INFINITY = (1 << 63) - 1
+_WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")
+_NAIVE = names_with(Fact.NAIVE) | {"INT96"}
+_TEXT = frozenset(("varchar", "json"))
+_ZONED = frozenset(("timestamptz", MILLISECONDS))
 
 
 def _whole(value: Column, divisor: int) -> Column:
@@ -153,10 +157,6 @@ _STORED: dict[str, tuple[DataType, Convert]] = {
     "variant": (VariantType(), null_from_variant_null),
     "INT96": (TimestampType(), lambda value: naive_from_micros(F.unix_micros(value))),
 }
-_WHOLE = re.compile(r"u?int(8|16|32|64)|boolean")
-_NAIVE = names_with(Fact.NAIVE) | {"INT96"}
-_TEXT = frozenset(("varchar", "json"))
-_ZONED = frozenset(("timestamptz", MILLISECONDS))
 
 
 def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert | None] | None:
@@ -175,11 +175,11 @@ def leaf_reading(stored: str, column: DuckLakeColumn) -> tuple[DataType, Convert
     return leaf_type(stored, column.name), lambda value: value.cast(target)
 
 
-def casts_alike(stored: str, wanted: str) -> bool:
+def casts_alike(stored: str, target: str) -> bool:
     """True if Spark's cast returns the same value as DuckDB's."""
     if _WHOLE.fullmatch(stored):
-        numeric = integer_bits(wanted) or decimal_digits(wanted)
-        return bool(numeric) or wanted == "boolean" or has(wanted, Fact.FLOAT)
+        numeric = integer_bits(target) or decimal_digits(target)
+        return bool(numeric) or target == "boolean" or has(target, Fact.FLOAT)
     if decimal_digits(stored):
-        return decimal_digits(wanted) is not None
-    return (stored, wanted) == ("float32", "float64") or (stored == "date" and wanted in _NAIVE)
+        return decimal_digits(target) is not None
+    return (stored, target) == ("float32", "float64") or (stored == "date" and target in _NAIVE)

@@ -26,6 +26,19 @@ _UNKNOWN = "lakeconf: Spark reads a file that is not in the plan of this scan; c
 FAILURE = f"CAST(raise_error('{_UNKNOWN}') AS BIGINT)"
 # The position of a row's file in the list of its relation; see `file_index`. Other files have larger numbers.
 _NUMBER = "shiftright(unix_micros(_metadata.file_modification_time), 10)"
+SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
+# Above these limits the plan would be large and planning slow, so the scan uses a join.
+_MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
+# One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
+ROW = "__lakeconf_row"
+POSITION_BITS = 32
+# Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
+_WORD_BITS, _MASK = 5, 31
+_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
+# Maximum numbers of positions that one task groups, and that are broadcast to every executor.
+_BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
+# The maximum number of delete files that one task opens.
+_FEW_FILES = 16
 
 
 def file_number() -> Column:
@@ -36,14 +49,14 @@ def file_number() -> Column:
 def of_file(private: SparkSession, values: Sequence[int]) -> Column:
     """A property of a row's file; a row of an unknown file fails the job."""
     content = struct.pack(f"<{len(values)}q", *values)
-    known = file_number().between(F.lit(0), F.lit(len(values) - 1))
-    found = F.get(long_array(private, content), file_number().cast("int"))
-    return F.when(known, found).otherwise(F.expr(FAILURE))
+    is_known = file_number().between(F.lit(0), F.lit(len(values) - 1))
+    value = F.get(long_array(private, content), file_number().cast("int"))
+    return F.when(is_known, value).otherwise(F.expr(FAILURE))
 
 
-def join_known(frame: DataFrame, known: DataFrame, key: str, number: str) -> DataFrame:
+def join_known(frame: DataFrame, properties: DataFrame, key: str, number: str) -> DataFrame:
     """Adds the properties of its file to each row; a row of an unknown file fails the job."""
-    joined = frame.join(F.broadcast(known), key, "left")
+    joined = frame.join(F.broadcast(properties), key, "left")
     return joined.where(F.col(number).isNotNull() | F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))
 
 
@@ -51,17 +64,12 @@ def check_types(private: SparkSession, parts: Sequence[DataFrame], schema: Struc
     """Checks that all parts of a union have the names and types of the plan: a union would cast the other parts."""
     planned = schema_type(private, schema)
     for part in parts:
-        found = frame_type(part)
-        if found != planned:
+        part_type = frame_type(part)
+        if part_type != planned:
             raise UnsupportedError(
-                f"Spark would read files of the table as {found}, but the table is {planned}",
+                f"Spark would read files of the table as {part_type}, but the table is {planned}",
                 hint="read the table with DuckDB, and report this as a bug of lakeconf",
             )
-
-
-SNAPSHOT_COLUMN = INTERNAL_SNAPSHOT_ID.name
-# Above these limits the plan would be large and planning slow, so the scan uses a join.
-_MOST_POSITIONS, _MOST_ROWS, _MOST_FILES = 5_000_000, 1 << 26, 500
 
 
 def bitmap_condition(private: SparkSession, files: Sequence[DataFile], snapshot_id: int) -> Column | None:
@@ -143,18 +151,6 @@ def _sources(duckdb: Connection, paths: Sequence[str], snapshot_id: int) -> list
         for condition, part in ((visible, marked), ("", set(paths) - marked))
         if part
     ]
-
-
-# One long identifies a row: the upper half is the number of the file, the lower half the row's position in the file.
-ROW = "__lakeconf_row"
-POSITION_BITS = 32
-# Positions are grouped in words of 32 bits, so that neighbouring rows share a lookup.
-_WORD_BITS, _MASK = 5, 31
-_WORD, _BITS = "__lakeconf_word", "__lakeconf_bits"
-# Maximum numbers of positions that one task groups, and that are broadcast to every executor.
-_BY_ONE_TASK, _BROADCAST = 2_000_000, 20_000_000
-# The maximum number of delete files that one task opens.
-_FEW_FILES = 16
 
 
 def without_deleted(private: SparkSession, frame: DataFrame, files: Sequence[DataFile], snapshot_id: int) -> DataFrame:

@@ -1,130 +1,27 @@
-"""Files of partitioned tables: Spark writes files with one partition each, and they are moved to DuckLake's folders.
-
-Spark only separates the rows of different partitions. DuckDB computes the partition values from the statistics in the
-files' footers, so a registered file has the values that DuckDB itself would record.
-"""
+"""Stages the rows of an append: Spark writes files, which the commit registers, or whose rows it inserts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructField, StructType
 
-from lakeconf.catalog.column_types import duckdb_name
-from lakeconf.catalog.data_file import NULL_VALUE, FolderKey, folder_keys
-from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql, read_footers
-from lakeconf.catalog.tables import Column, TableInfo
+from lakeconf.catalog.data_file import FolderKey, folder_keys
+from lakeconf.catalog.file_footers import read_footers
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, placed_path, staging_folder
-from lakeconf.engines.schema_check import RESERVED, exact_casts, not_null_violation, rounded_columns
-from lakeconf.engines.spark.hadoop import spark_uri
-from lakeconf.engines.spark.internals import cloned_session, move_file, rebind
-from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
-from lakeconf.engines.spark.spark_types import is_shared, spark_type
+from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, staging_folder
+from lakeconf.engines.exact_casts import exact_casts, rounded_columns
+from lakeconf.engines.schema_check import RESERVED
+from lakeconf.engines.spark.internals import cloned_session, rebind
+from lakeconf.engines.spark.read.column_reader import FIELD_ID
+from lakeconf.engines.spark.spark_types import is_shared
 from lakeconf.engines.spark.write.parquet_options import uses_partition_folders
-from lakeconf.engines.spark.write.storage import NULL_FOUND, LakeStorage, in_order, remove_folder, without_placeholders
-from lakeconf.errors import StorageError
-from lakeconf.sql import files_sql, folded, identifier, literal
-
-# With these settings, Spark splits a large partition among several tasks.
-_SPLITS = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled")
-GROUP = f"{RESERVED}group_"
-# The longest name of a folder in common file systems.
-_LONGEST_NAME = 255
-# Moves that run at the same time: in a bucket, each waits for the server.
-_THREADS = 16
-
-
-def grouped(frame: DataFrame, keys: Sequence[FolderKey]) -> DataFrame:
-    """Adds a column for each key that separates its values, and distributes the rows by these columns."""
-    for setting in _SPLITS:
-        frame.sparkSession.conf.set(setting, "true")
-    groups = {f"{GROUP}{index}": _group(key) for index, key in enumerate(keys)}
-    return frame.withColumns(groups).hint("rebalance", *groups)
-
-
-def _group(key: FolderKey) -> SparkColumn:
-    value = F.col(quoted(key.column.name))
-    if key.transform == "identity":
-        # If two values have the same hash, the footers of their file show it.
-        return F.xxhash64(value)
-    parts = {"year": F.year, "month": F.month, "day": F.dayofmonth, "hour": F.hour}
-    return parts[key.transform](value)
-
-
-def folders(writer: Connection, paths: Sequence[str], keys: Sequence[FolderKey]) -> dict[str, str]:
-    """The folder of each file below the folder of its table, as DuckLake names it, with a trailing slash.
-
-    Leaves out files that must not be registered: those whose statistics do not prove their partition, and those whose
-    value would be read as NULL or is too long for a folder.
-    """
-    if not paths:
-        return {}
-    parts = " UNION ALL ".join(_values_sql(index, key) for index, key in enumerate(keys))
-    return dict(
-        writer.rows(f"""
-            WITH chunk AS MATERIALIZED ({chunks_sql(paths)}), part AS (
-                SELECT file_name, number, any_value(part) AS part FROM ({parts}) GROUP BY file_name, number
-                HAVING count(part) = count(*) AND count(DISTINCT encode(part)) = 1
-            )
-            SELECT file_name, string_agg(part, '' ORDER BY number) FROM part
-            GROUP BY file_name HAVING count(*) = {len(keys)}""")
-    )
-
-
-def _values_sql(number: int, key: FolderKey) -> str:
-    """The query for the part of the path of each row group, such as `day=2024-01-01/`; NULL if it is not certain."""
-    type_name = duckdb_name(key.column.type)
-    low, high = (f"TRY_CAST({bound} AS {type_name})" for bound in ("low", "high"))
-    if key.transform != "identity":
-        low, high = f"{key.transform}({low})", f"{key.transform}({high})"
-    low, high = f"CAST({low} AS VARCHAR)", f"CAST({high} AS VARCHAR)"
-    if key.column.type == "timestamptz":
-        # DuckDB writes these bounds and DuckLake its folders in UTC; a cast uses the time zone of the session, without
-        # the seconds of its offset.
-        low, high = "low", "high"
-    is_certain = f"nulls = 0 AND encode({low}) = encode({high})"
-    if key.column.type == "varchar":
-        is_certain += f" AND encode(upper({low})) <> encode('NULL') AND encode({low}) <> encode({literal(NULL_VALUE)})"
-        is_certain += f" AND {are_text_sql(low)}"
-    name = f"url_encode({literal(key.name)})"
-    value = f"CASE WHEN nulls = row_count THEN {literal(NULL_VALUE)} WHEN {is_certain} THEN url_encode({low}) END"
-    return f"""
-        SELECT file_name, {number} AS number,
-            CASE WHEN length(folder) <= {_LONGEST_NAME} THEN folder || '/' END AS part
-        FROM (
-            SELECT file_name, {name} || '=' || {value} AS folder FROM chunk WHERE {is_path_sql(key.column.name)}
-        )"""
-
-
-@contextmanager
-def placed(storage: LakeStorage, found: Mapping[str, str], request: StagingRequest) -> Iterator[dict[str, str]]:
-    """Moves staged files to their folders, and removes them if the block raises."""
-    moved = {
-        path: placed_path(request.table, found[path], request.token, number)
-        for number, path in enumerate(sorted(found))
-    }
-    try:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda pair: _move(storage, *pair), moved.items()))
-        yield moved
-    except BaseException:
-        with suppress(Exception):
-            for target in moved.values():
-                remove_folder(storage.spark, target)
-        raise
-
-
-def _move(storage: LakeStorage, source: str, target: str) -> None:
-    if not move_file(storage.spark, spark_uri(source), spark_uri(target)):
-        raise StorageError(f"Spark cannot move a staged file to {target}")
-
+from lakeconf.engines.spark.write.partition_folders import folders, grouped, placed
+from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder
+from lakeconf.engines.spark.write.written_values import written_value
+from lakeconf.sql import files_sql, folded, identifier
 
 # Settings that affect the output of Spark's Parquet writer; all others have the user's values.
 _WRITER_SETTINGS = {
@@ -173,7 +70,7 @@ def _staged(
     """Decides how the commit uses files: it registers them, or inserts their rows."""
     types, folder = request.types, staging_folder(request.table, request.token)
     count = sum(files.values())
-    filled = [path for path, found in files.items() if found]
+    filled = [path for path, rows in files.items() if rows]
     if not filled:
         remove_folder(storage.spark, folder)
         return no_rows(request)
@@ -181,10 +78,10 @@ def _staged(
     for path in files.keys() - set(filled):
         remove_folder(storage.spark, path)
     writer = storage.writer
-    found = folders(writer, filled, keys) if keys else {}
-    if found:
-        left = [path for path in filled if path not in found]
-        with placed(storage, found, request) as moved:
+    folder_of = folders(writer, filled, keys) if keys else {}
+    if folder_of:
+        left = [path for path in filled if path not in folder_of]
+        with placed(storage, folder_of, request) as moved:
             source = staged_source(writer, [*moved.values(), *left], types)
             rest = staged_source(writer, left, types) if left else None
             return Staged(source, tuple(moved.values()), rest, folder=folder, row_count=count)
@@ -212,44 +109,12 @@ def in_folder(writer: Connection, files: Sequence[str], request: StagingRequest,
 def staged_source(writer: Connection, paths: Sequence[str], types: Mapping[str, str]) -> str:
     """The query that reads staged files and casts them to a table's types."""
     files = files_sql("read_parquet", paths)
-    found = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
-    source = f"SELECT {exact_casts(found, types)} FROM {files}"
-    rounded = rounded_columns(found, types)
+    file_types = {name: text for name, text, *_ in writer.rows(f"DESCRIBE SELECT * FROM {files}")}
+    source = f"SELECT {exact_casts(file_types, types)} FROM {files}"
+    rounded = rounded_columns(file_types, types)
     if rounded:
         writer.rows(f"SELECT {', '.join(f'count({identifier(name)})' for name in rounded)} FROM ({source})")
     return source
-
-
-def written_value(frame: DataFrame, name: str, column: Column, table: TableInfo) -> SparkColumn:
-    """A column as it is written, with the table's type, name and field ids."""
-    value, found = F.col(quoted(name)), frame.schema[name].dataType
-    # The type of each value is known here: Spark would analyse the frame again for each column.
-    if is_shared(column):
-        wanted = _stored(column)
-        if found != wanted:  # the types of nested fields have their field ids
-            value, found = in_order(value, found, wanted).cast(wanted), wanted
-    elif isinstance(found, NullType):
-        # Parquet has no null type; DuckDB casts text to every type.
-        value, found = value.cast("string"), StringType()
-    value = without_placeholders(value, found, column.name)
-    if not column.nullable:
-        message = f"{NULL_FOUND} {not_null_violation(column.name, table.full_name).message}"
-        value = F.coalesce(value, F.raise_error(F.lit(message)).cast(found))
-    return value.alias(column.name, metadata={FIELD_ID: column.field_id})
-
-
-def _stored(column: Column) -> DataType:
-    """The type of a column with the field ids of its fields."""
-    if column.type == "struct":
-        fields = [
-            StructField(child.name, _stored(child), metadata={FIELD_ID: child.field_id}) for child in column.children
-        ]
-        return StructType(fields)
-    if column.type == "list":
-        return ArrayType(_stored(column.children[0]))
-    if column.type == "map":
-        return MapType(_stored(column.children[0]), _stored(column.children[1]))
-    return spark_type(column)
 
 
 def writing_session(spark: SparkSession) -> SparkSession:

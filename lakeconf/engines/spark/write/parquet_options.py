@@ -35,25 +35,25 @@ def parquet_options(writer: Connection, table: TableInfo, row_width: int) -> dic
     A task starts a new file before a file exceeds `target_file_size`, estimated from the rows of the table. Rows do not
     move between tasks for this.
     """
-    found = lake_options(writer, table)
-    if str(found.get("encrypted", "false")).lower() == "true":
+    settings = lake_options(writer, table)
+    if str(settings.get("encrypted", "false")).lower() == "true":
         raise UnsupportedError(
             f"the files of {table.full_name} are encrypted, and Spark would write them unencrypted",
             hint="open the lake with DuckDB to write to it: store.open()",
         )
-    codec = str(found.get("parquet_compression", _DEFAULT)).lower()
+    codec = str(settings.get("parquet_compression", _DEFAULT)).lower()
     if codec not in _CODECS:
         raise UnsupportedError(
             f"the lake's option parquet_compression is {codec!r}, which Spark cannot write",
             hint=f"use a codec that both support: {', '.join(sorted(_CODECS))}; or write with DuckDB",
         )
-    target = _bytes(str(found.get("target_file_size", _TARGET_FILE_SIZE)))
+    target = _bytes(str(settings.get("target_file_size", _TARGET_FILE_SIZE)))
     rows_per_file = max(int(target / (table.bytes_per_row or row_width)), 1)
     options = {"compression": _CODECS[codec], "maxRecordsPerFile": str(rows_per_file)}
-    if codec in _LEVELS and "parquet_compression_level" in found:
-        options[_LEVELS[codec]] = str(found["parquet_compression_level"])
-    if "parquet_row_group_size_bytes" in found:
-        options[_ROW_GROUP] = str(found["parquet_row_group_size_bytes"])
+    if codec in _LEVELS and "parquet_compression_level" in settings:
+        options[_LEVELS[codec]] = str(settings["parquet_compression_level"])
+    if "parquet_row_group_size_bytes" in settings:
+        options[_ROW_GROUP] = str(settings["parquet_row_group_size_bytes"])
     return options
 
 
@@ -90,10 +90,10 @@ def lake_options(writer: Connection, table: TableInfo) -> dict[str, object]:
 
 def _bytes(text: str) -> float:
     """Parses a size in a format of DuckDB: a number of bytes, `512MB`, `1.5 GiB`."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise UnsupportedError(
             f"the lake's option target_file_size is {text!r}, which is not a size", hint="use a value such as 512MB"
         )
-    number, unit, binary = found.groups()
+    number, unit, binary = match.groups()
     return float(number) * float(1024 if binary else 1000) ** " KMGT".index(unit.upper() or " ")

@@ -21,9 +21,12 @@ from lakeconf.engines.spark.read.file_index import relation
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.spark_types import is_shared, spark_type
 from lakeconf.engines.spark.write.files import staged_source, writing_session
-from lakeconf.engines.spark.write.storage import LakeStorage, in_order, without_placeholders
+from lakeconf.engines.spark.write.storage import LakeStorage
+from lakeconf.engines.spark.write.written_values import in_order, without_placeholders
 from lakeconf.errors import SparkError
 from lakeconf.sql import folded
+
+_FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
 def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -40,7 +43,7 @@ def stage_rows(storage: LakeStorage, frame: DataFrame, request: StagingRequest) 
         checked = _checked(rebind(frame, writing_session(frame.sparkSession)))
         files = storage.write(checked, request, temporary=True)
         source = staged_source(storage.writer, list(files), request.types)
-        rows = _read(storage.spark, list(starmap(_File, files.items())), checked)
+        rows = _read(storage.spark, list(starmap(_WrittenFile, files.items())), checked)
     folder = staging_folder(request.table, request.token)
     return Staged(source, files=tuple(files), folder=folder, keeps_files=False, rows=rows)
 
@@ -51,12 +54,12 @@ def staged_frame(spark: SparkSession, staged: Staged, condition: str, columns: S
         return rebind(staged.rows.where(condition).select(*map(quoted, columns)), spark)
 
 
-class _File(NamedTuple):
+class _WrittenFile(NamedTuple):
     path: str
     file_size_bytes: int
 
 
-def _read(spark: SparkSession, files: Sequence[_File | Footer], written: DataFrame) -> DataFrame:
+def _read(spark: SparkSession, files: Sequence[_WrittenFile | Footer], written: DataFrame) -> DataFrame:
     """The rows of files as which Spark has written a frame; a job fails if a file is missing."""
     # By their names only: the columns of a user's frame may have the same field id.
     schema = StructType([StructField(field.name, field.dataType) for field in written.schema])
@@ -77,12 +80,9 @@ def _checked(rows: DataFrame) -> DataFrame:
 def _value(frame: DataFrame, name: str, column: Column) -> SparkColumn:
     value = F.col(quoted(name))
     if is_shared(column):
-        wanted = spark_type(column)
-        value = in_order(value, frame.schema[name].dataType, wanted).cast(wanted)
+        target = spark_type(column)
+        value = in_order(value, frame.schema[name].dataType, target).cast(target)
     return value.alias(column.name)
-
-
-_FOLDER = re.compile(rf"/{FILE_ID}=(\d+)/[^/]*$")
 
 
 def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingRequest) -> PositionFiles:
@@ -96,9 +96,9 @@ def sort_positions(storage: LakeStorage, rows: DataFrame, request: StagingReques
         paths: dict[int, str] = {}
         written = storage.write(ordered, request, by=[FILE_ID], temporary=True)
         for path in written:
-            found = _FOLDER.search(path)
+            match = _FOLDER.search(path)
             # A task without rows writes a file too, outside these folders.
-            if found is not None and paths.setdefault(int(found[1]), path) != path:
+            if match is not None and paths.setdefault(int(match[1]), path) != path:
                 raise SparkError(f"Spark divided the deleted positions of one data file of {request.table.full_name}")
     folder = staging_folder(request.table, request.token)
     staged = Staged("", tuple(written), folder=folder, announced=False, row_count=0, keeps_files=False)

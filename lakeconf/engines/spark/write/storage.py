@@ -18,15 +18,12 @@ from functools import partial
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-from pyspark.sql.types import ArrayType, BinaryType, DataType, DecimalType, DoubleType, MapType, StringType, StructType
+from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_errors import REFUSED_VALUE, refused_value
-from lakeconf.ducklake import PLACEHOLDER
+from lakeconf.connection.duckdb_errors import refused_value
 from lakeconf.engines.engine import StagingRequest, staging_folder
-from lakeconf.engines.schema_check import not_null_violation, placeholder_message
+from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import (
     error_texts,
@@ -39,12 +36,16 @@ from lakeconf.engines.spark.internals import (
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS
 from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
+from lakeconf.engines.spark.write.written_values import NULL_FOUND
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import folded
 
 _log = EventLogger("stage")
 _EVERY_SECONDS = 0.1
+# Parquet names the missing class of a codec. Spark has no class for Brotli.
+_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
+# Spark names the file that a task was reading.
+_FILE = re.compile(r"error while reading file (\S+\.parquet)")
 
 
 def run_job(spark: SparkSession, action: Callable[[], object], tag: str) -> None:
@@ -85,96 +86,6 @@ def _cancel(spark: SparkSession, tag: str, ended: threading.Event) -> None:
             spark.sparkContext.cancelJobsWithTag(tag)
 
 
-def in_order(value: Column, found: DataType, wanted: DataType) -> Column:
-    """The value with the fields of its structs, in another order; decimals that a DOUBLE holds, as such."""
-    if _is_in_order(found, wanted):
-        return value
-    if isinstance(found, DecimalType):
-        cast = value.cast(wanted)
-        message = F.lit(f"{REFUSED_VALUE} a DECIMAL has values that DOUBLE would round")
-        return F.when(cast.try_cast(found).eqNullSafe(value), cast).otherwise(F.raise_error(message).cast(wanted))
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
-        given = {folded(field.name): field for field in found.fields}
-        fields = []
-        for field in wanted.fields:
-            same = given[folded(field.name)]
-            fields.append(in_order(value.getField(same.name), same.dataType, field.dataType).alias(field.name))
-        return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        items = found.elementType, wanted.elementType
-        return F.transform(value, lambda item: in_order(item, *items))
-    if isinstance(found, MapType) and isinstance(wanted, MapType):
-        keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
-        if not _is_in_order(*keys):
-            value = F.transform_keys(value, lambda key, _: in_order(key, *keys))
-        if not _is_in_order(*values):
-            value = F.transform_values(value, lambda _, item: in_order(item, *values))
-    return value
-
-
-def _is_in_order(found: DataType, wanted: DataType) -> bool:
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
-        names = [[folded(name) for name in type_.fieldNames()] for type_ in (found, wanted)]
-        pairs = zip(found.fields, wanted.fields, strict=False)
-        return names[0] == names[1] and all(_is_in_order(one.dataType, other.dataType) for one, other in pairs)
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        return _is_in_order(found.elementType, wanted.elementType)
-    if isinstance(found, MapType) and isinstance(wanted, MapType):
-        return _is_in_order(found.keyType, wanted.keyType) and _is_in_order(found.valueType, wanted.valueType)
-    return not (isinstance(found, DecimalType) and isinstance(wanted, DoubleType))
-
-
-_NO = "false"
-
-
-def without_placeholders(value: Column, found: DataType, name: str) -> Column:
-    """The value; a string in it that DuckLake would replace fails the job."""
-    holds = _holds(value, found)
-    if holds is None:
-        return value
-    return F.when(holds, F.raise_error(F.lit(placeholder_message(name)))).otherwise(value)
-
-
-def _holds(value: Column, found: DataType) -> Column | None:
-    """The condition that a value contains such a string at any depth; None if its type has no string."""
-    if isinstance(found, (StringType, BinaryType)):
-        text = value if found == StringType() else value.cast("string")
-        return text.contains("{") & text.rlike(PLACEHOLDER)
-    if isinstance(found, StructType):
-        parts = [_holds(value.getField(field.name), field.dataType) for field in found.fields]
-    elif isinstance(found, ArrayType):
-        parts = [_any(value, found.elementType)]
-    elif isinstance(found, MapType):
-        parts = [_any(F.map_keys(value), found.keyType), _any(F.map_values(value), found.valueType)]
-    else:
-        return None
-    conditions = [F.coalesce(part, F.expr(_NO)) for part in parts if part is not None]
-    if not conditions:
-        return None
-    holds = conditions[0]
-    for condition in conditions[1:]:
-        holds = holds | condition
-    return holds
-
-
-def _any(values: Column, element: DataType) -> Column | None:
-    """The condition that an element of a list contains such a string; None if its type has no string."""
-    if _holds(F.lit(None), element) is None:
-        return None
-
-    def condition(value: Column) -> Column:
-        found = _holds(value, element)
-        return F.expr(_NO) if found is None else F.coalesce(found, F.expr(_NO))
-
-    return F.exists(values, condition)
-
-
-# Parquet names the missing class of a codec. Spark has no class for Brotli.
-_MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")
-# Spark names the file that a task was reading.
-_FILE = re.compile(r"error while reading file (\S+\.parquet)")
-
-
 def missing_codec(error: BaseException) -> UnsupportedError | None:
     """Finds out whether a job failed because Spark lacks the codec of a file."""
     texts = error_texts(error)
@@ -188,10 +99,6 @@ def missing_codec(error: BaseException) -> UnsupportedError | None:
         hint="read the table with DuckDB: store.open(); or set the lake's option parquet_compression to 'zstd' and "
         "write the table again",
     )
-
-
-# Prefix of the error message that a job raises for a NULL in a NOT NULL column.
-NULL_FOUND = "LAKECONF_NOT_NULL"
 
 
 @dataclass(frozen=True)
@@ -253,8 +160,8 @@ def translated(error: BaseException) -> BaseException:
         return unread
     text = str(error)
     if NULL_FOUND in text:
-        found = text.partition(NULL_FOUND)[2].splitlines()[0].strip()
-        return SchemaError(found, hint=not_null_violation("", "").hint)
+        message = text.partition(NULL_FOUND)[2].splitlines()[0].strip()
+        return SchemaError(message, hint=not_null_violation("", "").hint)
     refused = refused_value(text)
     if refused is not None:
         return refused

@@ -13,7 +13,8 @@ from lakeconf.catalog.file_footers import read_footers
 from lakeconf.catalog.pruning.predicates import Predicate
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import named_columns
-from lakeconf.catalog.tables import Column, TableInfo, columns_named, table_options
+from lakeconf.catalog.table_options import table_options
+from lakeconf.catalog.tables import Column, TableInfo, columns_named
 from lakeconf.commit.actions import Target
 from lakeconf.engines.engine import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, selected

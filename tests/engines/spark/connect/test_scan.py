@@ -14,7 +14,7 @@ from spark_changes import assert_changes_alike
 from spark_rows import access_to, assert_alike, scan
 from strength import PROVE
 
-from lakeconf.catalog.changes import plan_changes_with_inlined_rows
+from lakeconf.catalog.changes_plan import plan_changes_with_inlined_rows
 from lakeconf.engines.spark.connect.source import ConnectSource, _check_types, check_reading, read_changes, settings_of
 from lakeconf.errors import SparkError, StorageError, UnsupportedError
 

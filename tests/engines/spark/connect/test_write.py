@@ -131,8 +131,8 @@ def test_file_that_is_not_found_commits_nothing(
 ) -> None:
     """As if the server had another folder of this name, or a listing were incomplete."""
     table = lake.create_table("t", {"id": "BIGINT"})
-    before, found = lake.snapshot_id, module._found
-    monkeypatch.setattr(module, "_found", lambda *given: found(*given)[1:])
+    before, found = lake.snapshot_id, module._files_in
+    monkeypatch.setattr(module, "_files_in", lambda *given: found(*given)[1:])
     with pytest.raises(SparkError, match=r"wrote 10 rows to .*, but this process finds 5 there"):
         table.append(connect.range(0, 10, 1, 2))
     assert lake.refresh() == before
@@ -146,7 +146,7 @@ def test_interruption_keeps_the_manifest_for_a_cleanup(
         raise KeyboardInterrupt
 
     table = lake.create_table("t", {"id": "BIGINT"})
-    monkeypatch.setattr(module, "_found", interrupted)
+    monkeypatch.setattr(module, "_files_in", interrupted)
     with pytest.raises(KeyboardInterrupt):
         table.append(connect.range(10))
     assert [name.endswith(".parquet") for name in left(tmp_path)] == [True]

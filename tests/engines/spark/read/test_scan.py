@@ -17,7 +17,8 @@ from lakeconf.catalog.tables import Column
 from lakeconf.ducklake import INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID
 from lakeconf.engines.engine import FILENAME, ROW_ID
 from lakeconf.engines.spark.classic_engine import SparkEngine
-from lakeconf.engines.spark.read.native_scan import read, to_spark
+from lakeconf.engines.spark.read.native_scan import read
+from lakeconf.engines.spark.read.spark_filters import to_spark
 from lakeconf.engines.spark.spark_types import spark_type
 from lakeconf.engines.spark.versions import refuse_accelerators
 from lakeconf.errors import UnsupportedError

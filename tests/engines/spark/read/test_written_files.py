@@ -14,9 +14,9 @@ from jvm_calls import counted_calls
 from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_scan
 from lakeconf.catalog.tables import Column, TableInfo
-from lakeconf.engines.spark.read import file_index
+from lakeconf.engines.spark.read import file_schemas
 from lakeconf.engines.spark.read import groups as groups_module
-from lakeconf.engines.spark.read.file_index import MILLISECONDS, Stored, footers
+from lakeconf.engines.spark.read.file_schemas import MILLISECONDS, Stored, footers
 from lakeconf.engines.spark.read.groups import Group, groups, known_contents, path_text
 from lakeconf.engines.spark.sessions import private_session
 from lakeconf.engines.spark.versions import reads_file_with
@@ -284,22 +284,22 @@ def write_schema(spark: SparkSession, schema: str, path: Path) -> None:
 def test_files_with_one_schema_share_it_and_are_read_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_index, "_cache", type(file_index._cache)())
+    monkeypatch.setattr(file_schemas, "_cache", type(file_schemas._cache)())
     paths = [tmp_path / f"{number}.parquet" for number in range(3)]
     for rows, path in enumerate(paths, start=1):
         pq.write_table(pa.table({"a": pa.array(range(rows))}), path)
     first, second, _ = read(spark, *paths)
     assert first is second
     sizes = {str(path): path.stat().st_size for path in paths}
-    assert dict(file_index._cache) == dict.fromkeys(sizes.items(), first)
+    assert dict(file_schemas._cache) == dict.fromkeys(sizes.items(), first)
 
     def unread(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(file_index, "read_footers", unread)
-    monkeypatch.setattr(file_index, "_CACHED_FILES", 2)
+    monkeypatch.setattr(file_schemas, "read_footers", unread)
+    monkeypatch.setattr(file_schemas, "_CACHED_FILES", 2)
     assert read(spark, *paths)[1] is second
-    assert len(file_index._cache) == 2
+    assert len(file_schemas._cache) == 2
 
 
 def test_file_that_is_not_parquet_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_file_that_is_not_parquet_is_an_error(spark: SparkSession, tmp_path: Pat
 def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_index, "_cache", type(file_index._cache)())
+    monkeypatch.setattr(file_schemas, "_cache", type(file_schemas._cache)())
     for rows in range(1, 61):
         pq.write_table(pa.table({"a": range(rows)}), tmp_path / f"{rows}.parquet")
     paths = sorted(tmp_path.glob("*.parquet"))
@@ -325,13 +325,13 @@ def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(
 
 
 def test_a_full_cache_forgets_files_of_another_thread_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "_CACHED_FILES", 1)
-    monkeypatch.setattr(file_index, "_cache", OrderedDict())
+    monkeypatch.setattr(file_schemas, "_CACHED_FILES", 1)
+    monkeypatch.setattr(file_schemas, "_cache", OrderedDict())
     known = Stored("known", None, "int32")
-    assert file_index.remembered([("a", 1)], lambda _: [known]) == [known]
+    assert file_schemas.remembered([("a", 1)], lambda _: [known]) == [known]
 
     def read(files: Sequence[tuple[str, int]]) -> list[Stored]:
-        file_index.remembered([("c", 1)], lambda _: [known])  # what another thread does meanwhile
+        file_schemas.remembered([("c", 1)], lambda _: [known])  # what another thread does meanwhile
         return [known for _ in files]
 
-    assert file_index.remembered([("a", 1), ("b", 1)], read) == [known, known]
+    assert file_schemas.remembered([("a", 1), ("b", 1)], read) == [known, known]

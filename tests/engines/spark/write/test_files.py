@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 import lakeconf
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.engines.spark.write.parquet_options import parquet_options, uses_partition_folders
-from lakeconf.engines.spark.write.storage import in_order
+from lakeconf.engines.spark.write.written_values import in_order
 from lakeconf.errors import SchemaError, UnsupportedError
 from lakeconf.inspection.verify import verify
 from lakeconf.sql import exact_paths

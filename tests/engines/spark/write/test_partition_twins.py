@@ -21,7 +21,8 @@ from lakeconf.catalog.data_file import FolderKey
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
 from lakeconf.engines.spark.internals import written_files
-from lakeconf.engines.spark.write.files import folders, writing_session
+from lakeconf.engines.spark.write.files import writing_session
+from lakeconf.engines.spark.write.partition_folders import folders
 from lakeconf.errors import LakeconfError
 from lakeconf.inspection.verify import verify
 from lakeconf.sql import identifier

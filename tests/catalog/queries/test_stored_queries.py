@@ -12,19 +12,10 @@ from catalog_lake import METADATA, lake
 from local_stores import store_of
 
 import lakeconf
+from lakeconf.catalog.queries.only_reads import READERS, WRITERS, check_functions, check_only_reads
+from lakeconf.catalog.queries.sql_references import find_references
+from lakeconf.catalog.queries.stored_queries import SYSTEM_VIEW, StoredQueries, StoredQuery, prepare_query, stored_sql
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.sql_references import find_references
-from lakeconf.catalog.stored_queries import (
-    READERS,
-    SYSTEM_VIEW,
-    WRITERS,
-    StoredQueries,
-    StoredQuery,
-    check_functions,
-    check_only_reads,
-    prepare_query,
-    stored_sql,
-)
 from lakeconf.connection.connection import connect, load_extension
 from lakeconf.errors import QueryError, SchemaError, SnapshotNotFoundError, UnknownNameError, UnsafeQueryError
 

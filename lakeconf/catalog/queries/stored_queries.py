@@ -1,32 +1,21 @@
-"""Reads the SQL that is stored in a lake: its views, macros, sort keys and default values."""
+"""The SQL that is stored in a lake, such as views and macros, and which of it a query may use."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import duckdb
-
+from lakeconf.catalog.queries.parsed_query import query_at
+from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
-from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.ducklake import INTERNAL_SCHEMA, check_placeholders, visible_at
-from lakeconf.errors import (
-    LakeconfError,
-    QueryError,
-    UnknownNameError,
-    UnsafeQueryError,
-    UnsupportedError,
-    listed,
-    suggestion,
-)
+from lakeconf.errors import LakeconfError, UnknownNameError, UnsafeQueryError, UnsupportedError, listed, suggestion
 from lakeconf.sql import literal
 
 # True if the lake may have such SQL. The SQL itself is read by DuckDB, as DuckLake reads it.
@@ -66,6 +55,44 @@ _RELATIONS = """
 """
 
 _RELATION_TYPES = "schema_name VARCHAR, name VARCHAR, begin_snapshot BIGINT, end_snapshot BIGINT"
+# Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
+# shows encryption keys.
+SAFE_TABLE_FUNCTIONS = frozenset(
+    {
+        *("current_snapshot", "last_committed_snapshot", "snapshots", "table_changes", "table_deletions"),
+        *("table_info", "table_insertions", "ducklake_current_snapshot", "ducklake_last_committed_snapshot"),
+        *("ducklake_snapshots", "ducklake_table_changes", "ducklake_table_deletions", "ducklake_table_info"),
+        *("ducklake_table_insertions", "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"),
+        *("summary", "test_all_types", "unnest"),
+    }
+)
+# Scalar functions that read the settings or the environment of the process, change its state, or only wait.
+_UNSAFE_FUNCTIONS = frozenset(
+    {
+        *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
+        *("json_serialize_plan", "write_log"),  # the first one binds a query in a string, so it reads files
+    }
+)
+# DuckDB's own views, which a name without a schema means even if the lake has a table of that name. Some show settings,
+# such as the keys of AWS that DuckDB takes from the environment.
+SYSTEM_VIEW = re.compile(
+    "duckdb_(columns|constraints|databases|indexes|logs|schemas|tables|types|views)|pragma_database_list"
+    "|pg_(am|attrdef|attribute|class|collation|constraint|database|depend|description|enum|index|indexes|namespace"
+    "|prepared_statements|proc|sequence|sequences|settings|tables|tablespace|type|views)|sqlite_(temp_)?(master|schema)"
+)
+# DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
+_THIS_LAKE = "{DUCKLAKE_CATALOG}."
+# DuckLake does not quote it, so views that contain the word only work for such names.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# DuckLake's functions that describe the latest snapshot.
+_OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
+_VIEWS = f"""
+    SELECT s.schema_name, v.view_name
+    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
+    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
+"""  # noqa: S608
+_UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
+_ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 
 class StoredSql(NamedTuple):
@@ -86,39 +113,6 @@ def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     return StoredSql(views, expressions, relations, newest)
 
 
-# Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
-# shows encryption keys.
-SAFE_TABLE_FUNCTIONS = frozenset(
-    {
-        *("current_snapshot", "last_committed_snapshot", "snapshots", "table_changes", "table_deletions"),
-        *("table_info", "table_insertions", "ducklake_current_snapshot", "ducklake_last_committed_snapshot"),
-        *("ducklake_snapshots", "ducklake_table_changes", "ducklake_table_deletions", "ducklake_table_info"),
-        *("ducklake_table_insertions", "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row"),
-        *("summary", "test_all_types", "unnest"),
-    }
-)
-
-# Scalar functions that read the settings or the environment of the process, change its state, or only wait.
-_UNSAFE_FUNCTIONS = frozenset(
-    {
-        *("currval", "current_setting", "getenv", "getvariable", "nextval", "pg_sleep", "setseed", "sleep_ms"),
-        *("json_serialize_plan", "write_log"),  # the first one binds a query in a string, so it reads files
-    }
-)
-
-# DuckDB's own views, which a name without a schema means even if the lake has a table of that name. Some show settings,
-# such as the keys of AWS that DuckDB takes from the environment.
-SYSTEM_VIEW = re.compile(
-    "duckdb_(columns|constraints|databases|indexes|logs|schemas|tables|types|views)|pragma_database_list"
-    "|pg_(am|attrdef|attribute|class|collation|constraint|database|depend|description|enum|index|indexes|namespace"
-    "|prepared_statements|proc|sequence|sequences|settings|tables|tablespace|type|views)|sqlite_(temp_)?(master|schema)"
-)
-# DuckLake stores the name of the lake in a view as this word, and inserts the name under which the lake is attached.
-_THIS_LAKE = "{DUCKLAKE_CATALOG}."
-# DuckLake does not quote it, so views that contain the word only work for such names.
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 @dataclass(frozen=True)
 class StoredQuery:
     """A view or a macro of the lake, or an expression of a table."""
@@ -134,7 +128,7 @@ class StoredQuery:
 class StoredQueries:
     """All SQL stored in a lake, and the names that this SQL may use."""
 
-    reader: CatalogReader  # the lake
+    reader: CatalogReader
     snapshot_id: int  # the snapshot whose views and macros a query without `AT` uses
     queries: tuple[StoredQuery, ...]  # the views and macros of all snapshots
     # Schema and name of tables and views, in lower case, with the snapshots between which they exist.
@@ -146,16 +140,16 @@ class StoredQueries:
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
         """Reads the stored SQL without binding it; without `names`, `relations` only if there is stored SQL."""
         with reader.transaction() as transaction:
-            found = stored_sql(transaction, names=names)
+            rows = stored_sql(transaction, names=names)
         stored = tuple(
             StoredQuery(kind, name.lower(), _as_run(kind, sql, reader.alias), *rest)
-            for kind, name, sql, *rest in found.views
+            for kind, name, sql, *rest in rows.views
         )
-        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in found.names)
-        expressions = tuple(StoredQuery(*row) for row in found.expressions)
+        named = tuple((schema.lower(), name.lower(), *ends) for schema, name, *ends in rows.names)
+        expressions = tuple(StoredQuery(*row) for row in rows.expressions)
         if snapshot_id is None and stored:  # a lake may be attached at an earlier one
             ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
-        return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
+        return cls(reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute; None may use any of them."""
@@ -167,11 +161,11 @@ class StoredQueries:
         while waiting:
             reached = set(self._reached(waiting.pop(), always)) - seen
             seen |= reached
-            for stored in sorted(reached, key=lambda one: (one.name, one.begin)):
+            for stored in sorted(reached, key=lambda query: (query.name, query.begin)):
                 if past or self._is_current(stored.begin, stored.end):
-                    found = self._check_one(stored, past=past)
-                    past |= found.past
-                    waiting.append(found)
+                    references = self._check_one(stored, past=past)
+                    past |= references.past
+                    waiting.append(references)
         if past and query is not None and not query.past:
             self.check(replace(query, past=True))
 
@@ -182,13 +176,13 @@ class StoredQueries:
     def relations_behind(self, sql: str) -> set[Name]:
         """The tables that the views and macros in a statement read; a name in a string counts too."""
         reached = list(self._reached(mentioned(sql, (stored.name for stored in self.queries)), frozenset()))
-        found: set[Name] = set()
+        tables: set[Name] = set()
         for stored in reached:  # it grows
             references = self._references(stored) if self._is_current(stored.begin, stored.end) else None
             if references is not None:
-                found |= references.relations
-                reached += (one for one in set(self._reached(references, frozenset())) if one not in reached)
-        return found
+                tables |= references.relations
+                reached += (query for query in set(self._reached(references, frozenset())) if query not in reached)
+        return tables
 
     def check_expressions(self) -> None:
         """Rejects a lake with sort keys or default values that may do more than compute from its tables."""
@@ -197,18 +191,26 @@ class StoredQueries:
 
     def reading_macros(self) -> set[str]:
         """The macros whose result depends on the snapshot: they read tables, or a later snapshot changes them."""
-        kept = [one for one in self.queries if one.kind != "view" and (one.end is None or one.end > self.snapshot_id)]
-        macros = [(one, self._references(one)) for one in kept]
-        found = {
-            one.name
-            for one, read in macros
-            if read is None or read.everything or read.table_functions
-            or any(name.schema or name.name not in read.local for name in read.relations)
-            or one.end is not None or one.begin > self.snapshot_id
+        kept = [
+            query
+            for query in self.queries
+            if query.kind != "view" and (query.end is None or query.end > self.snapshot_id)
+        ]
+        macros = [(query, self._references(query)) for query in kept]
+        reading = {
+            query.name
+            for query, references in macros
+            if references is None or references.everything or references.table_functions
+            or any(name.schema or name.name not in references.local for name in references.relations)
+            or query.end is not None or query.begin > self.snapshot_id
         }  # fmt: skip
-        for _ in macros:  # a macro that calls such a macro is one
-            found |= {one.name for one, read in macros if read is not None and not found.isdisjoint(read.functions)}
-        return found
+        for _ in macros:  # a macro that calls such a macro reads, too
+            reading |= {
+                query.name
+                for query, references in macros
+                if references is not None and not reading.isdisjoint(references.functions)
+            }
+        return reading
 
     def open_schemas(self, connection: Connection) -> None:
         """Lets queries on a connection name the lake's tables as `schema.table`."""
@@ -222,14 +224,14 @@ class StoredQueries:
         for relation in sorted(query.relations):
             if relation.schema or relation.name in main | query.local:
                 continue
-            found = sorted({schema for schema, name, *_ in self.relations if name == relation.name})
+            schemas = sorted({schema for schema, name, *_ in self.relations if name == relation.name})
             # The connection's open transaction may have created it.
-            made = (
+            in_transaction = (
                 f"SELECT 1 FROM duckdb_tables() WHERE database_name = {literal(self.reader.alias)} "  # noqa: S608
                 f"AND schema_name = '{DEFAULT_SCHEMA}' AND lower(table_name) = {literal(relation.name)}"
             )
-            if found and not connection.rows(made):
-                hint = f"did you mean {found[0]}.{relation.name}?"
+            if schemas and not connection.rows(in_transaction):
+                hint = f"did you mean {schemas[0]}.{relation.name}?"
                 raise UnknownNameError(f"the schema {DEFAULT_SCHEMA} has no table {relation.name}", hint=hint)
 
     def _reached(self, query: References | None, always: frozenset[str]) -> Iterator[StoredQuery]:
@@ -249,42 +251,44 @@ class StoredQueries:
             return frozenset()
         listed = ", ".join(map(literal, sorted(names)))
         with self.reader.connection.cursor() as cursor:
-            found = cursor.rows(
+            shadowed = cursor.rows(
                 "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "  # noqa: S608
                 f"WHERE database_name = 'system' AND lower(function_name) IN ({listed})"
             )
-        return frozenset(name for (name,) in found)
+        return frozenset(name for (name,) in shadowed)
 
     def _check_one(self, stored: StoredQuery, *, past: bool) -> References:
-        found = self._references(stored)
-        if found is None:
+        references = self._references(stored)
+        if references is None:
             raise _unsafe(stored, "is not a single query that can be checked")
-        macros = {one.name for one in self.queries if one.kind == "table macro"}
-        unsafe = (found.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (found.functions & _UNSAFE_FUNCTIONS)
+        macros = {query.name for query in self.queries if query.kind == "table macro"}
+        unsafe = (references.table_functions - SAFE_TABLE_FUNCTIONS - macros) | (
+            references.functions & _UNSAFE_FUNCTIONS
+        )
         for name in sorted(unsafe):
             raise _unsafe(stored, f"calls {name}()")
-        past = past or found.past
-        known = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
-        for relation in sorted(found.relations):
-            if not self._is_of_the_lake(relation, known, found.local):
+        past = past or references.past
+        lake_names = {relation[:2] for relation in self.relations if past or self._is_current(*relation[2:])}
+        for relation in sorted(references.relations):
+            if not self._is_of_the_lake(relation, lake_names, references.local):
                 raise _unsafe(stored, f"reads {relation}, which is not a table of the lake")
-        return found
+        return references
 
     def _references(self, stored: StoredQuery) -> References | None:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
         return find_references(self.reader.connection, sql)
 
-    def _is_of_the_lake(self, relation: Name, known: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
+    def _is_of_the_lake(self, relation: Name, lake_names: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
         alias = self.reader.alias.lower()
         if relation.database not in ("", alias):
             return False
         if not relation.schema:
-            named = relation.name in local or any(name == relation.name for _, name in known)
+            named = relation.name in local or any(name == relation.name for _, name in lake_names)
             return named and not SYSTEM_VIEW.fullmatch(relation.name)
         if relation.schema == "information_schema" and not relation.database:
             return True
         schemas = {relation.schema} if relation.database or relation.schema != alias else {alias, "main"}
-        return any((schema, relation.name) in known for schema in schemas)
+        return any((schema, relation.name) in lake_names for schema in schemas)
 
     def _is_current(self, begin: int, end: int | None) -> bool:
         return begin <= self.snapshot_id and (end is None or end > self.snapshot_id)
@@ -306,10 +310,10 @@ def prepare_query(
     stored = StoredQueries.load(reader, at)
     runner = connection or reader.connection
     stored.open_schemas(runner)
-    references, given = find_references(reader.connection, sql), frozenset(frames)
+    references, frame_names = find_references(reader.connection, sql), frozenset(frames)
     stored.check(references)
     if references is not None:
-        references = replace(references, local=references.local | {name.lower() for name in given})
+        references = replace(references, local=references.local | {name.lower() for name in frame_names})
     stored.check_schemas(references, runner)
     if at is None:
         return sql
@@ -323,7 +327,7 @@ def prepare_query(
             f"the query would describe the latest snapshot instead of {at}",
             hint="call tables() of the lake, and schema, files() or count() of its tables; or write DESCRIBE t",
         )
-    return query_at(sql, at, given)
+    return query_at(sql, at, frame_names)
 
 
 def _as_run(kind: str, sql: str, alias: str) -> str:
@@ -339,125 +343,11 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     )
 
 
-# Table functions that only compute, read the lake or describe it.
-READERS = SAFE_TABLE_FUNCTIONS | {
-    *("duckdb_columns", "duckdb_constraints", "duckdb_functions", "duckdb_indexes", "duckdb_keywords"),
-    *("duckdb_schemas", "duckdb_tables", "duckdb_types", "duckdb_views", "ducklake_options", "ducklake_settings"),
-    *("options", "settings", "pragma_table_info", "pragma_version"),
-}
-
-_DUCKLAKE = "ducklake_"
-# DuckLake's other functions that read: they list files, whose keys `lakeconf sql` does not show.
-_LISTS = frozenset({"ducklake_list_files", "ducklake_scan"})
-
-# Those that describe the latest snapshot.
-_OF_THE_LATEST = frozenset({"ducklake_list_files", "ducklake_table_info"})
-
-# DuckLake's functions that change files, snapshots or settings; the schema of a lake has them without the prefix.
-WRITERS = frozenset(
-    {
-        *("add_data_files", "cleanup_old_files", "commit", "delete_orphaned_files", "expire_snapshots"),
-        *("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files", "set_commit_message", "set_option"),
-    }
-)
-
-# DuckDB's functions that write files, attach databases, change settings, or run a statement in a database, such as the
-# catalog's.
-_OTHERS = frozenset(
-    {
-        *("add_parquet_key", "checkpoint", "copy_database", "disable_logging", "disable_profile", "disable_profiling"),
-        *("enable_logging", "enable_profile", "enable_profiling", "force_checkpoint", "import_database"),
-        *("mysql_clear_cache", "mysql_execute", "mysql_query", "pg_clear_cache", "postgres_attach"),
-        *("postgres_configure_pool", "postgres_execute", "postgres_query", "sqlite_attach", "sqlite_query"),
-        "truncate_duckdb_logs",
-    }
-)
-
-# Functions that run a query in a string, which may be computed.
-_RUNNING_SQL = frozenset({"json_execute_serialized_sql", "query"})
-_WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
-_NOT_ONE_QUERY = (
-    "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
-    "change tables"
-)
-
-
-def check_only_reads(connection: Connection, sql: str) -> None:
-    """Rejects SQL that is more than one query that reads.
-
-    A PIVOT is allowed, and a CALL of a function that is known to only read.
-    """
-    with translated_errors():
-        statements = duckdb.extract_statements(sql)
-    # DuckDB's parser adds statements without any text to a PIVOT, and reports a PRAGMA as a query.
-    written = [one.type for one in statements if one.query or one.type != duckdb.StatementType.CREATE]
-    first = next(iter(_words(sql)), "")
-    # DuckDB's parser reports CHECKPOINT as a CALL.
-    if written == [duckdb.StatementType.CALL] and first == "call":
-        called = next(iter(called_functions(sql)), "")
-        if called not in READERS:
-            raise QueryError(
-                f"CALL {called}() may do more than read",
-                hint="use the methods of lake.maintenance and of tables; write SELECT … or FROM … to read",
-            )
-    elif written != [duckdb.StatementType.SELECT] or first == "pragma":
-        raise QueryError("the SQL is not a single query", hint=_NOT_ONE_QUERY)
-    references = find_references(connection, sql)
-    check_functions(called_functions(sql) if references is None else references.table_functions)
-
-
-def check_functions(names: Iterable[str]) -> None:
-    """Rejects functions that change the lake, or may do so."""
-    for name in sorted(names):
-        if name in _RUNNING_SQL:
-            raise QueryError(f"{name}() runs SQL that cannot be checked", hint="write the query itself")
-        unknown = name.startswith(_DUCKLAKE) and name not in READERS | _LISTS
-        if unknown or name in WRITERS or name in _OTHERS:
-            raise QueryError(
-                f"{name}() changes the lake without its locks, and is no query",
-                hint="use methods such as lake.maintenance.compact(), .expire_snapshots(…) and .cleanup(…)",
-            )
-
-
-def called_functions(sql: str) -> Sequence[str]:
-    """The names in front of parentheses, in lower case and in their order; text in strings and comments is none."""
-    return [name for name, after in itertools.pairwise(_words(sql)) if after == "(" and name not in ("", "(")]
-
-
-def _words(sql: str) -> list[str]:
-    """The tokens: names and keywords in lower case and without quotes, `(`, and an empty string for all others."""
-    text = sql.encode()  # the offsets count bytes
-    found = []
-    with translated_errors():
-        tokens = duckdb.tokenize(sql)
-    for start, kind in tokens:
-        if kind == duckdb.token_type.comment:
-            continue
-        named = kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
-        word = _WORD.match(text[start:].decode()) if named else None
-        if word is not None:
-            found.append((word[2] or word[1].replace('""', '"')).lower())
-        else:
-            found.append("(" if text[start : start + 1] == b"(" else "")
-    return found
-
-
-_VIEWS = f"""
-    SELECT s.schema_name, v.view_name
-    FROM ducklake_view AS v JOIN ducklake_schema AS s ON s.schema_id = v.schema_id
-    WHERE {visible_at(row="v")} AND {visible_at(row="s")}
-"""  # noqa: S608
-
-
 @repeated
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     """Returns the sorted full names of the views at a snapshot."""
     with reader.transaction() as transaction:
         return tuple(sorted(joined_name(*row) for row in transaction.rows(_VIEWS, [snapshot_id])))
-
-
-_UNKNOWN = re.compile(r"\bTable with name (?P<name>.+?) does not exist")
-_ADVICE = re.compile(r"\nDid you mean \"[^\n]*")
 
 
 @contextlib.contextmanager
@@ -468,10 +358,10 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
     except UnknownNameError as error:
         unknown = _UNKNOWN.search(error.message)
         if unknown is not None and error.hint is None:
-            known: list[str] = []
+            existing: list[str] = []
             with contextlib.suppress(LakeconfError):  # the error itself is more important
-                known += names()
-            error.hint = _hint(unknown["name"].strip('"'), known, otherwise)
+                existing += names()
+            error.hint = _hint(unknown["name"].strip('"'), existing, otherwise)
             error.message = _ADVICE.sub("", error.message)
             error.args = (error.message,)
         raise
@@ -480,15 +370,17 @@ def tables_suggested(names: Callable[[], Iterable[str]], otherwise: str) -> Iter
 def readable_names(reader: CatalogReader) -> list[str]:
     """The sorted names of the tables and views at the latest snapshot, without internal tables."""
     snapshot_id = latest(reader).snapshot_id
-    found = [info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA]
-    return sorted([*found, *view_names(reader, snapshot_id)])
+    table_names = [
+        info.full_name for info in tables(reader, snapshot_id) if info.schema_name.lower() != INTERNAL_SCHEMA
+    ]
+    return sorted([*table_names, *view_names(reader, snapshot_id)])
 
 
-def _hint(name: str, known: list[str], otherwise: str) -> str:
+def _hint(name: str, existing: list[str], otherwise: str) -> str:
     # DuckDB's message has no schema.
-    names = {full.rpartition(".")[2].strip('"'): full for full in known} | {full: full for full in known}
+    names = {full.rpartition(".")[2].strip('"'): full for full in existing} | {full: full for full in existing}
     similar = suggestion(name, names)
     if similar:
         full = names[similar.partition('"')[2].rpartition('"')[0]]
         return suggestion(full, [full])
-    return f"{otherwise}: {listed(known)}" if known else "create a table first: lake.create_table(…)"
+    return f"{otherwise}: {listed(existing)}" if existing else "create a table first: lake.create_table(…)"

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from catalog_lake import Lake, lake
 
-from lakeconf.catalog.reader import own_rows
-from lakeconf.catalog.sql_references import (
-    Name,
+from lakeconf.catalog.queries.parsed_query import (
     NotOneQuery,
-    check_syntax,
-    find_references,
-    mentioned,
-    nodes,
     original_offset,
     parse_query,
     query_over_views,
     reads_only,
     replaced,
 )
+from lakeconf.catalog.queries.sql_references import Name, check_syntax, find_references, mentioned, nodes
+from lakeconf.catalog.reader import own_rows
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import QueryError
 
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
 
     from servers import PostgresServer
 
-    from lakeconf.catalog.sql_references import References
+    from lakeconf.catalog.queries.sql_references import References
 
 
 def test_tables_are_found_and_ctes_are_not() -> None:

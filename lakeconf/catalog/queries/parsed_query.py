@@ -1,4 +1,4 @@
-"""What a query refers to: its tables, functions and files, found by DuckDB's parser."""
+"""Queries with the places of their tables and parameters, so that a query can be given other ones."""
 
 from __future__ import annotations
 
@@ -12,137 +12,10 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from lakeconf.connection.connection import Connection, closed_connection
+from lakeconf.catalog.queries.sql_references import nodes
+from lakeconf.connection.connection import closed_connection
 from lakeconf.errors import QueryError
-from lakeconf.secret import scrub
 from lakeconf.sql import folded, identifier, literal
-
-
-def nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yields every object of a tree, each before its parts.
-
-    The tree may be deeper than Python's limit of recursion.
-    """
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(reversed(node.values()))
-        elif isinstance(node, list):
-            waiting.extend(reversed(node))
-
-
-# DuckDB's catalog views and their functions: they bind every view of the lake to list its columns.
-_CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
-_CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
-# Functions that take the name of a relation or a query as a string, which the parser cannot resolve.
-INDIRECT = frozenset({"histogram", "histogram_values", "json_execute_serialized_sql", "query", "query_table"})
-# Identifiers with escaped letters.
-_ESCAPED = 'u&"'
-_SIGMA, _FINAL = "\N{GREEK SMALL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"
-
-
-class Name(NamedTuple):
-    """The name of a table or view in a query, in lower case; parts that the query omits are empty."""
-
-    database: str  # the database
-    schema: str  # the schema; or the database, if the query gives two parts and no schema has that name
-    name: str  # the name itself
-
-    def __str__(self) -> str:
-        return ".".join(part for part in self if part)
-
-
-@dataclass(frozen=True)
-class References:
-    """The names that a query refers to, in lower case."""
-
-    # Tables, views and common table expressions, but also files that a query names like tables.
-    relations: frozenset[Name]
-    functions: frozenset[str]  # scalar functions, aggregates and scalar macros, without their schema
-    table_functions: frozenset[str]  # table functions and table macros, without their schema
-    local: frozenset[str]  # names of common table expressions
-    everything: bool  # True if the query may refer to more than its names show, such as every view of the lake
-    past: bool  # True if the query reads an earlier snapshot
-
-
-def find_references(connection: Connection, sql: str) -> References | None:
-    """The names in a query; None if the SQL is not exactly one SELECT statement that DuckDB can describe."""
-    parsed = _parse(connection, sql)
-    if parsed is None or parsed["error"] or len(parsed["statements"]) != 1:
-        return None
-    relations: set[Name] = set()
-    functions: set[str] = set()
-    table_functions: set[str] = set()
-    local: set[str] = set()
-    everything = past = False
-    for node in nodes(parsed["statements"]):
-        kind = node.get("type")
-        if kind == "BASE_TABLE":
-            relations.add(Name(*(node[part].lower() for part in ("catalog_name", "schema_name", "table_name"))))
-        elif kind == "TABLE_FUNCTION":
-            table_functions.add(node["function"]["function_name"].lower())
-        elif kind == "SHOW_REF":
-            everything |= node["query"] is None
-        if "function_name" in node:
-            functions.add(node["function_name"].lower())
-        if "cte_map" in node:
-            local.update(entry["key"].lower() for entry in node["cte_map"]["map"])
-        past |= node.get("at_clause") is not None
-    everything |= any(_CATALOG_VIEW.match(name) or name in INDIRECT for name in table_functions)
-    everything |= any(_CATALOG_VIEW.match(found.name) or found.schema in _CATALOG_SCHEMAS for found in relations)
-    return References(
-        relations=frozenset(relations),
-        functions=frozenset(functions - table_functions),
-        table_functions=frozenset(table_functions),
-        local=frozenset(local),
-        everything=everything,
-        past=past,
-    )
-
-
-def mentioned(sql: str, names: Iterable[str]) -> References:
-    """Finds names in SQL that DuckDB cannot describe, such as an UPDATE: also in its strings and comments."""
-    # The lower case of the Greek sigma depends on the letters around it.
-    text = sql.lower().replace('""', '"').replace(_FINAL, _SIGMA)
-    found = frozenset(name for name in names if name.replace(_FINAL, _SIGMA) in text)
-    words = frozenset(re.findall(r"\w+", text))
-    return References(
-        relations=frozenset(Name("", "", name) for name in found),
-        functions=found,
-        table_functions=found,
-        local=frozenset(),
-        everything=_ESCAPED in text
-        or not words.isdisjoint(INDIRECT | _CATALOG_SCHEMAS)
-        or any(map(_CATALOG_VIEW.match, words)),
-        past="at" in words,
-    )
-
-
-def check_syntax(connection: Connection, sql: str) -> None:
-    """Parses SQL without running it; duckdb's `extract_statements` runs some PRAGMA statements, which read files."""
-    parsed = _parse(connection, sql)
-    if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
-        place = _line_of(sql, int(parsed["position"])) if str(parsed.get("position")).isdecimal() else ""
-        raise QueryError(scrub(f"Parser Error: {parsed['error_message']}{place}", connection.secrets))
-
-
-def _line_of(sql: str, position: int) -> str:
-    """The line of a place in SQL, with a caret below the place, as DuckDB shows it."""
-    number, start = f"LINE {sql.count(chr(10), 0, position) + 1}: ", sql.rfind("\n", 0, position) + 1
-    return f"\n\n{number}{sql[start:].partition(chr(10))[0]}\n{' ' * (len(number) + position - start)}^"
-
-
-def _parse(connection: Connection, sql: str) -> Any:
-    """Returns the result of DuckDB's parser; None if it is nested too deeply."""
-    with connection.cursor() as cursor:
-        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        return None
-
 
 # Where a part of a string begins and ends, in characters.
 Span = tuple[int, int]
@@ -155,6 +28,9 @@ _COMMENT = rf"/\*(?:[^*/]|\*(?!/)|/(?!\*)|{_INNER})*\*/"
 _BETWEEN = rf"(?:\s|--[^\n]*(?:\n|\Z)|{_COMMENT})*"
 # DuckDB takes a string for the name of a file.
 _NAME = rf"(?:{_QUOTED}|'(?:[^']|'')*'|[\w$\x80-\U0010ffff]+)"
+_TABLE = re.compile(rf"(?<![\w$\"])table(?![\w$]){_BETWEEN}\Z", re.DOTALL | re.IGNORECASE)
+# Views with this prefix are unique.
+VIEW_PREFIX = "lakeconf_input_"
 
 
 class NotOneQuery(QueryError):  # noqa: N818 - callers say what the text is
@@ -200,9 +76,9 @@ def parse_query(text: str) -> ParsedQuery:
         raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
     encoded = text.encode()
     with closed_connection() as connection:
-        ((found,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
+        ((serialized,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
     try:
-        tree = json.loads(found)
+        tree = json.loads(serialized)
     except RecursionError:
         raise NotOneQuery("it is nested too deeply") from None
     if tree["error"]:
@@ -239,14 +115,14 @@ def _parser_error(tree: Mapping[str, Any], length: int) -> NotOneQuery:
 
 def _parameters(text: str, encoded: bytes) -> list[tuple[str, Span]]:
     """The parameters of a query; the parser does not tell where they are, but its tokens do."""
-    found = []
-    for sign, offset in itertools.pairwise(one for one, _ in duckdb.tokenize(text)):
-        if encoded[sign:offset] == b"$":
+    parameters = []
+    for sign, end in itertools.pairwise(offset for offset, _ in duckdb.tokenize(text)):
+        if encoded[sign:end] == b"$":
             start = _characters(encoded, sign)
             name = re.compile(r"\w+").match(text, start + 1)
             if name is not None:
-                found.append((name[0], (start, name.end())))
-    return found
+                parameters.append((name[0], (start, name.end())))
+    return parameters
 
 
 def _tables(tree: Any) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -255,7 +131,7 @@ def _tables(tree: Any) -> Iterator[tuple[dict[str, Any], bool]]:
     while waiting:
         node, visible, described = waiting.pop()
         if isinstance(node, list):
-            waiting.extend((one, visible, False) for one in node)
+            waiting.extend((item, visible, False) for item in node)
         if not isinstance(node, dict):
             continue
         for entry in node.get("cte_map", {}).get("map", ()):
@@ -283,20 +159,20 @@ def _place(text: str, encoded: bytes, node: Mapping[str, Any], is_described: boo
     parts: list[str] = [node[part] for part in ("catalog_name", "schema_name", "table_name") if node[part]]
     dotted = rf"{_BETWEEN}\.{_BETWEEN}".join(f"({_NAME})" for _ in parts)
     start = _characters(encoded, node["query_location"]) if node["query_location"] != _UNKNOWN else len(text)
-    found = re.compile(dotted, re.DOTALL).match(text, start)
-    if found is None or [_unquoted(str(one)) for one in found.groups()] != parts:
+    match = re.compile(dotted, re.DOTALL).match(text, start)
+    if match is None or [_unquoted(str(part)) for part in match.groups()] != parts:
         raise NotOneQuery(f"the place of the table {'.'.join(parts)} is unknown")
-    end = _alias_end(text, found.end(), node["alias"], has_columns=bool(node["column_name_alias"]))
-    return TablePlace(parts, found.span(), node["alias"], end, is_described, node.get("at_clause") is not None)
+    end = _alias_end(text, match.end(), node["alias"], has_columns=bool(node["column_name_alias"]))
+    return TablePlace(parts, match.span(), node["alias"], end, is_described, node.get("at_clause") is not None)
 
 
 def _alias_end(text: str, start: int, alias: str, *, has_columns: bool) -> int:
     """The end of the alias after a name; the start if there is none, or if it precedes the name."""
-    found = re.compile(rf"{_BETWEEN}(?:as(?![\w$]){_BETWEEN})?({_NAME})", re.DOTALL | re.IGNORECASE).match(text, start)
-    if not alias or found is None or folded(_unquoted(found[1])) != folded(alias):
+    match = re.compile(rf"{_BETWEEN}(?:as(?![\w$]){_BETWEEN})?({_NAME})", re.DOTALL | re.IGNORECASE).match(text, start)
+    if not alias or match is None or folded(_unquoted(match[1])) != folded(alias):
         return start
-    columns = re.compile(rf"{_BETWEEN}\((?:{_QUOTED}|[^()\"])*\)", re.DOTALL).match(text, found.end())
-    return columns.end() if has_columns and columns is not None else found.end()
+    columns = re.compile(rf"{_BETWEEN}\((?:{_QUOTED}|[^()\"])*\)", re.DOTALL).match(text, match.end())
+    return columns.end() if has_columns and columns is not None else match.end()
 
 
 def _unquoted(name: str) -> str:
@@ -306,11 +182,6 @@ def _unquoted(name: str) -> str:
 
 def _characters(encoded: bytes, position: int) -> int:
     return len(encoded[:position].decode(errors="ignore"))
-
-
-_TABLE = re.compile(rf"(?<![\w$\"])table(?![\w$]){_BETWEEN}\Z", re.DOTALL | re.IGNORECASE)
-# Views with this prefix are unique.
-VIEW_PREFIX = "lakeconf_input_"
 
 
 def unique_view() -> str:
@@ -326,7 +197,7 @@ def reads_only(sql: str, frames: Iterable[str]) -> bool:
     except NotOneQuery:
         return False
     return not (parsed.functions or parsed.describes) and all(
-        len(one.parts) == 1 and folded(one.name) in names for one in parsed.tables
+        len(table.parts) == 1 and folded(table.name) in names for table in parsed.tables
     )
 
 
@@ -362,11 +233,11 @@ def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
 
 def replaced(text: str, changes: Mapping[Span, str]) -> str:
     """A string with other parts."""
-    made, last = [], 0
+    parts, last = [], 0
     for (start, end), part in sorted(changes.items()):
-        made += [text[last:start], part]
+        parts += [text[last:start], part]
         last = end
-    return "".join([*made, text[last:]])
+    return "".join([*parts, text[last:]])
 
 
 def original_offset(changes: Mapping[Span, str], offset: int) -> int:

@@ -1,0 +1,117 @@
+"""Casts of a frame's columns to a table's types that fail for values they would change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from duckdb.sqltypes import DuckDBPyType
+
+from lakeconf.catalog.column_types import Fact, fields_of, ids_with, parsed_type, types_in
+from lakeconf.connection.duckdb_errors import REFUSED_VALUE
+from lakeconf.ducklake import PLACEHOLDER
+from lakeconf.sql import folded, identifier, literal
+
+_TIMES = ("time", "time with time zone", "interval")
+# Casts that round silently, or may round.
+_ROUNDED = {
+    *(("decimal", target) for target in ("ubigint", "hugeint", "uhugeint")),
+    *(("timestamp", target) for target in ("timestamp_s", "timestamp_ms")),
+    ("decimal", "double"),
+}
+_TEXTS = ("varchar", "blob", "variant")
+STORED_AS_DOUBLE = ids_with(Fact.AS_DOUBLE)
+# Files store the milliseconds of an interval in 32 bits: 1193 hours. The pattern is for DuckDB and for Python.
+INEXACT_INTERVAL = r"\.\d{3}\d*[1-9]|\b(119[3-9]|1[2-9]\d\d|[2-9]\d{3}|\d{5,}):\d\d:\d\d"
+_EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usmallint", "uinteger"})
+_WITH_OFFSET = "time with time zone"
+# How files store a type, by its name in SQL: the values that the cast to it changes.
+_STORED = {"HUGEINT": "DOUBLE", "UHUGEINT": "DOUBLE", "TIME WITH TIME ZONE": "TIME"}
+_CHANGED = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b|\bTIME WITH TIME ZONE\b')
+
+
+def exact_casts(frame: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """The SELECT list that casts the columns of a frame to these names and types."""
+    names = {folded(name): name for name in frame}
+    casts = []
+    for name, target in types.items():
+        source = names[folded(name)]
+        casts.append(f"{_cast(name, identifier(source), frame[source], target)} AS {identifier(name)}")
+    return ", ".join(casts)
+
+
+def rounded_columns(frame: Mapping[str, str], types: Mapping[str, str]) -> list[str]:
+    """The columns whose casts may fail because the table's type would round a value."""
+    names = {folded(name): text for name, text in frame.items()}
+    return [name for name, target in types.items() if _rounds(identifier(name), names[folded(name)], target)]
+
+
+def changed_by_files(name: str, text: str) -> str:
+    """The condition under which files change the value of a column of a type that they store inexactly."""
+    return _rounds(identifier(name), text, text) or "false"
+
+
+def is_stored_inexactly(duckdb_type: DuckDBPyType) -> bool:
+    """True if values of the type contain an integer, interval or offset that Parquet files may change, at any depth."""
+    return any(part.id in ids_with(Fact.INEXACT) for part in types_in(duckdb_type))
+
+
+def has_text(duckdb_type: DuckDBPyType) -> bool:
+    """True if values of the type contain text at any depth."""
+    return any(part.id in _TEXTS for part in types_in(duckdb_type))
+
+
+def placeholder_message(name: str) -> str:
+    """The error message for a value that contains a placeholder of DuckLake."""
+    return (
+        f"{REFUSED_VALUE} the column {name!r} has a value with a placeholder that DuckLake would replace in its "
+        "statistics, such as SNAPSHOT_ID"
+    )
+
+
+def _cast(name: str, column: str, source: str, target: str) -> str:
+    cast = f"CAST({column} AS {target})"
+    rounds = _rounds(column, source, target)
+    cases = ""
+    if rounds:
+        message = f"{REFUSED_VALUE} the column {name!r} has values that its type {target} would round"
+        cases += f" WHEN {rounds} THEN error({literal(message)})"
+    if has_text(parsed_type(target)):
+        text = f"CAST({column} AS VARCHAR)"
+        holds = f"contains({text}, '{{') AND regexp_matches({text}, {literal(PLACEHOLDER)})"
+        cases += f" WHEN {holds} THEN error({literal(placeholder_message(name))})"
+    return f"CASE{cases} ELSE {cast} END" if cases else cast
+
+
+def _rounds(column: str, source: str, target: str) -> str | None:
+    """The condition under which a cast would lose precision; None if it never does."""
+    pairs = _leaves(parsed_type(source), parsed_type(target))
+    conditions = []
+    if pairs & _ROUNDED:
+        conditions.append(f"TRY_CAST(CAST({column} AS {target}) AS {source}) IS DISTINCT FROM {column}")
+    if any(pair == ("varchar", time) for pair in pairs for time in _TIMES):
+        conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), '\\.\\d{{6}}\\d*[1-9]')")
+    if ("varchar", "time") in pairs:  # DuckDB leaves out an offset
+        conditions.append(f"regexp_matches(CAST({column} AS VARCHAR), ':\\d\\d[\\d.]*\\s*[-+Zz]')")
+    if any(kind == "interval" for _, kind in pairs):
+        text = f"CAST(CAST({column} AS {target}) AS VARCHAR)"
+        conditions.append(f"regexp_matches({text}, {literal(INEXACT_INTERVAL)})")
+    if any(kind == _WITH_OFFSET for _, kind in pairs):
+        conditions.append(f"contains(CAST(CAST({column} AS {target}) AS VARCHAR), '24:00:00')")
+    inexact = {kind for origin, kind in pairs if origin not in _EXACT_IN_DOUBLE}
+    if inexact & {*STORED_AS_DOUBLE, _WITH_OFFSET}:
+        stored = _CHANGED.sub(lambda match: _STORED.get(match[0], match[0]), str(parsed_type(target)))
+        value = f"CAST({column} AS {target})"
+        conditions.append(f"TRY_CAST(CAST({value} AS {stored}) AS {target}) IS DISTINCT FROM {value}")
+    return " OR ".join(conditions) or None
+
+
+def _leaves(source: DuckDBPyType, target: DuckDBPyType) -> set[tuple[str, str]]:
+    """The pairs of source and target types in a cast, at any depth."""
+    theirs, ours = (
+        {folded(name): part for name, part in fields_of(duckdb_type).items()} for duckdb_type in (source, target)
+    )
+    pairs: set[tuple[str, str]] = {(source.id, target.id)} if theirs.keys() != ours.keys() or not ours else set()
+    for name in theirs.keys() & ours.keys():
+        pairs |= _leaves(theirs[name], ours[name])
+    return pairs
