@@ -11,21 +11,12 @@ from source_tree import REPOSITORY, module_name, sources
 # Names that fit every value, and their limit: so many among 1,000 lines of the package.
 EMPTY_NAMES = frozenset({"found", "given", "one"})
 MOST_EMPTY_NAMES = 4
-# These modules are being rewritten, and will follow the rules about names and constants.
-BEFORE_THEIR_REWRITE = (
-    *("lakeconf.commit.", "lakeconf.write."),
-    *("lakeconf.lake.maintenance", "lakeconf.lake.rewriting", "lakeconf.lake.table"),
-)
 
 
 def texts() -> Mapping[str, str]:
     """The source of each module of the package and of Spark's data source."""
     spark = {module_name(path): path for path in (REPOSITORY / "pyspark_lakeconf").rglob("*.py")}
     return {name: path.read_text() for name, path in {**sources(), **spark}.items()}
-
-
-def rewritten() -> Mapping[str, str]:
-    return {name: text for name, text in texts().items() if not name.startswith(BEFORE_THEIR_REWRITE)}
 
 
 def identifiers(source: str) -> Iterator[str]:
@@ -38,8 +29,8 @@ def identifiers(source: str) -> Iterator[str]:
 
 def test_names_say_what_they_hold() -> None:
     assert Counter(identifiers("def one(given=1):\n    return f'{found.one}'")) == {"one": 2, "given": 1, "found": 1}
-    names = Counter(name for text in rewritten().values() for name in identifiers(text))
-    lines = sum(len(text.splitlines()) for text in rewritten().values())
+    names = Counter(name for text in texts().values() for name in identifiers(text))
+    lines = sum(len(text.splitlines()) for text in texts().values())
     empty = sum(names[name] for name in EMPTY_NAMES)
     assert empty * 1000 <= MOST_EMPTY_NAMES * lines, f"{empty} in {lines} lines"
 
@@ -72,4 +63,4 @@ def late_statements(source: str) -> list[int]:
 
 def test_imports_and_constants_come_before_functions_and_classes() -> None:
     assert late_statements("A = 1\ndef f(): ...\nB = f()\nC: int = B\nD = 2\nE = C, D\nimport os") == [5, 7]
-    assert {name: lines for name, text in rewritten().items() if (lines := late_statements(text))} == {}
+    assert {name: lines for name, text in texts().items() if (lines := late_statements(text))} == {}

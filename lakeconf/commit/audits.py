@@ -67,7 +67,7 @@ def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
 def is_query(sql: str) -> bool:
     """True if DuckDB's parser finds exactly one query in the SQL; nothing is executed."""
     with translated_errors():
-        kinds = [one.type for one in duckdb.extract_statements(sql)]
+        kinds = [statement.type for statement in duckdb.extract_statements(sql)]
         # DuckDB's parser reports a PRAGMA as a query, and one PRAGMA runs any statement. The offsets count bytes.
         start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
     return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")

@@ -186,12 +186,12 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
         for info in tables.values():
             name = info.full_name
             try:
-                found = find_table(transaction, name, begun)
+                current = find_table(transaction, name, begun)
             except (TableNotFoundError, UnsupportedError) as error:
                 raise _changed(name, "was dropped or renamed") from error
-            if found.table_id != info.table_id:
+            if current.table_id != info.table_id:
                 raise _changed(name, "was replaced by another table with this name")
-            if _shape(found) != _shape(info):
+            if _shape(current) != _shape(info):
                 raise _changed(name, "now has other columns or partition keys")
 
 

@@ -109,9 +109,9 @@ def find(connection: Connection, alias: str, keys: Sequence[CommitKey]) -> dict[
     # The oldest snapshot comes last and wins.
     return {
         key: snapshot_id
-        for name, text, found, snapshot_id in rows
+        for name, text, uuid, snapshot_id in rows
         for key in keys
-        if key.key == text and key.is_of(name, found, snapshot_id)
+        if key.key == text and key.is_of(name, uuid, snapshot_id)
     }
 
 
@@ -123,7 +123,7 @@ def keys_of(connection: Connection, alias: str, prefix: CommitKey) -> list[str]:
         f"SELECT table_name, idempotency_key, table_uuid, snapshot_id FROM {identifier(alias)}.{TABLE} "
         f"WHERE starts_with(idempotency_key, {literal(prefix.key)})"
     )
-    return sorted({text for name, text, found, snapshot_id in rows if prefix.is_of(name, found, snapshot_id)})
+    return sorted({text for name, text, uuid, snapshot_id in rows if prefix.is_of(name, uuid, snapshot_id)})
 
 
 def names_of(reader: CatalogReader, table_id: int) -> tuple[str | None, tuple[FormerName, ...]]:
@@ -208,10 +208,10 @@ def _text(value: str | datetime | None) -> str:
 def _exists(connection: Connection, alias: str) -> bool:
     """True if the lake has the table `lakeconf.commits`, with its columns."""
     try:
-        found = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
+        rows = connection.rows(f"DESCRIBE {identifier(alias)}.{TABLE}")
     except UnknownNameError:
         return False
-    columns = {str(name).lower() for name, *_ in found}
+    columns = {str(name).lower() for name, *_ in rows}
     missing = [name for name in _COLUMNS if name not in columns]
     if missing:
         raise CatalogError(

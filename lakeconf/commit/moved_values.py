@@ -118,10 +118,10 @@ def _names(writer: Connection, table: str) -> set[str]:
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:
     """Checks that files hold all rows of the catalog that a flush moves, at each snapshot that can be read."""
-    wanted = set(flushed)
+    table_ids = set(flushed)
     with reader.transaction() as transaction:
-        found = [(table_id, name) for table_id, name in transaction.rows(_TABLES) if table_id in wanted]
-        versions = sorted({(version, table_id) for table_id, name in found for version in _versions(transaction, name)})
+        inlined = [(table_id, name) for table_id, name in transaction.rows(_TABLES) if table_id in table_ids]
+        versions = sorted({(version, id_) for id_, name in inlined for version in _versions(transaction, name)})
     for version, table_id in versions:
         for info in tables(reader, version):
             if info.table_id == table_id and not _is_held(writer, alias, info, version):

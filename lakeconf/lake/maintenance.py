@@ -19,7 +19,8 @@ from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
 from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.lake.limits import TimeLimit, limited_memory
-from lakeconf.lake.rewriting import StagedRewriting, flush_lake, merge_files, rewrite_files
+from lakeconf.lake.rewriting import flush_lake, merge_files, rewrite_files
+from lakeconf.lake.staged_rewriting import StagedRewriting
 from lakeconf.logs import EventLogger
 
 if TYPE_CHECKING:
@@ -187,19 +188,19 @@ class Maintenance:
 
     def _expired(self, limit: datetime, keep: int) -> list[int]:
         (_, now), newest, expired = self._session.clock.span(), None, []
-        for found in snapshots(self._session.reader)[:-keep]:
+        for snapshot in snapshots(self._session.reader)[:-keep]:
             # A snapshot is not older than those before it: the clock of its writer was behind. A time in the future is
             # wrong itself, and proves nothing about later snapshots.
-            if found.time <= now:
-                newest = max(newest or found.time, found.time)
-            if max(newest or found.time, found.time) < limit:
-                expired.append(found.snapshot_id)
+            if snapshot.time <= now:
+                newest = max(newest or snapshot.time, snapshot.time)
+            if max(newest or snapshot.time, snapshot.time) < limit:
+                expired.append(snapshot.snapshot_id)
         return expired
 
     def _limit(self, older_than: datetime | timedelta, *, force: bool) -> datetime:
-        given: object = older_than
+        age_or_time: object = older_than
         # NaT of pandas is a datetime, and is not equal to itself.
-        if not isinstance(given, (datetime, timedelta)) or given != given:
+        if not isinstance(age_or_time, (datetime, timedelta)) or age_or_time != age_or_time:
             raise LakeconfError(
                 f"older_than is {older_than!r}, which is neither an age nor a time",
                 hint="pass an age, such as datetime.timedelta(days=7), or a time with a time zone",

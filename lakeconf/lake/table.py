@@ -21,13 +21,13 @@ from lakeconf.engines.frames import packages_named
 from lakeconf.engines.scan_summary import ScanSummary, summary
 from lakeconf.write.capabilities import EngineName
 from lakeconf.write.context import Operation, committed_keys, current_table, write
-from lakeconf.write.operations.append import Append
+from lakeconf.write.operations.append import AppendRows
 from lakeconf.write.operations.define import SetComments
 from lakeconf.write.operations.delete import DeleteRows
 from lakeconf.write.operations.evolve import Evolution
 from lakeconf.write.operations.merge.clauses import Clauses, Delete, Insert, Update
-from lakeconf.write.operations.merge.merge import Merge
-from lakeconf.write.operations.overwrite import Overwrite, OverwritePartitions
+from lakeconf.write.operations.merge.merge import MergeRows
+from lakeconf.write.operations.overwrite import OverwritePartitions, OverwriteRows
 from lakeconf.write.operations.update import UpdateRows
 from lakeconf.write.strategy import explained
 
@@ -127,26 +127,26 @@ class Table:
             MissingDependencyError: The files must be read, and pyarrow is not installed.
         """
         self._scope.add_read(full_name(self.name))
-        found = row_count(self._session.reader, self.name, self._scope.snapshot_id)
-        if found is None:
+        rows = row_count(self._session.reader, self.name, self._scope.snapshot_id)
+        if rows is None:
             counted: pa.Table = self._collected(self.scan().select(nw.len()), "pyarrow")
-            found = int(counted.column(0)[0].as_py())
-        return found
+            rows = int(counted.column(0)[0].as_py())
+        return rows
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
         """The rows as an Arrow table in memory; the arguments are those of `scan`."""
-        found: pa.Table = self._collected(self.scan(columns, where), "pyarrow")
-        return found
+        rows: pa.Table = self._collected(self.scan(columns, where), "pyarrow")
+        return rows
 
     def to_polars(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pl.DataFrame:
         """The rows as a polars frame in memory; the arguments are those of `scan`."""
-        found: pl.DataFrame = self._collected(self.scan(columns, where), "polars")
-        return found
+        rows: pl.DataFrame = self._collected(self.scan(columns, where), "polars")
+        return rows
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
         """The rows as a pandas frame in memory; the arguments are those of `scan`."""
-        found: pd.DataFrame = self._collected(self.scan(columns, where), "pandas")
-        return found
+        rows: pd.DataFrame = self._collected(self.scan(columns, where), "pandas")
+        return rows
 
     def _collected(self, frame: nw.LazyFrame[Any], library: Literal["pyarrow", "polars", "pandas"]) -> Any:
         with packages_named(library), self._session.reader.connection.errors():
@@ -168,8 +168,8 @@ class Table:
             StorageError: A file is missing; only on Spark.
         """
         snapshot_id = self._scope.snapshot_id
-        found = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
-        return replace(found, writes=explained(self._scope, self.name, where))
+        scan = summary(self._session.engine, self._session.reader, self.name, snapshot_id, columns, where)
+        return replace(scan, writes=explained(self._scope, self.name, where))
 
     def files(self) -> list[TableFile]:
         """The data files of the table at the lake's snapshot, with the deleted rows of each.
@@ -253,7 +253,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
-        return self._write(Append(frame, evolve), idempotency_key, engine)
+        return self._write(AppendRows(frame, evolve), idempotency_key, engine)
 
     def overwrite(
         self,
@@ -284,7 +284,7 @@ class Table:
             CommitError: Nothing was written.
         """
         check_flags(evolve=evolve)
-        return self._write(Overwrite(frame, where, evolve), idempotency_key, engine)
+        return self._write(OverwriteRows(frame, where, evolve), idempotency_key, engine)
 
     def overwrite_partitions(
         self,
@@ -401,7 +401,7 @@ class Table:
         keys = (on,) if isinstance(on, str) else tuple(name_list(on, "on"))
         actions = tuple(matched or ()) if matched is None or isinstance(matched, (list, tuple)) else (matched,)
         clauses = Clauses(keys, actions, not_matched, not_matched_by_source)
-        return self._write(Merge(frame, clauses, evolve), idempotency_key, engine)
+        return self._write(MergeRows(frame, clauses, evolve), idempotency_key, engine)
 
     def idempotency_keys(self, prefix: str = "") -> list[str]:
         """The idempotency keys of all writes committed to the table, sorted.

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
-from math import isinf
-from numbers import Number
-from pathlib import PurePath
-from uuid import UUID
 
 import duckdb
-from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.column_types import (
-    NESTED,
     SECOND_DIGITS,
     Fact,
     columns_of,
-    digits_of,
-    fields_of,
     ids_with,
-    integers,
     parsed_type,
     types_in,
 )
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
-from lakeconf.connection.connection import closed_connection
-from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.exact_casts import INEXACT_INTERVAL, STORED_AS_DOUBLE
 from lakeconf.engines.schema_check import check_distinct, check_names, check_writable
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.sql import folded, identifier, literal
@@ -103,9 +88,9 @@ def comment_statements(
     known = {name: name for name in columns}
     if not isinstance(column_comments, Mapping):
         raise SchemaError("the comments of columns are not a dictionary", hint="write {'column': 'its comment'}")
-    for one in (comment, *column_comments.values()):
-        if not isinstance(one, str | None):
-            raise SchemaError(f"a comment is not a string: {one!r}", hint="write comments as strings")
+    for text in (comment, *column_comments.values()):
+        if not isinstance(text, str | None):
+            raise SchemaError(f"a comment is not a string: {text!r}", hint="write comments as strings")
     made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
     for name, text in column_comments.items():
         column = identifier(known_column(name, known, "a comment describes an unknown column:"))
@@ -115,25 +100,25 @@ def comment_statements(
 
 def _checked_type(name: str, text: str) -> str:
     _check_text(name, text)
-    found = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
-    type_name = found["type"] if found else text
-    return type_sql(name, type_name) + (_NOT_NULL if found and found["not_null"] else "")
+    parts = re.fullmatch(r"(?P<type>.*?)(?P<not_null>\s+NOT\s+NULL)?", text.strip(), re.IGNORECASE | re.DOTALL)
+    type_name = parts["type"] if parts else text
+    return type_sql(name, type_name) + (_NOT_NULL if parts and parts["not_null"] else "")
 
 
 def type_sql(name: str, text: str) -> str:
     """A type in DuckDB's spelling."""
     _check_text(name, text)
     try:
-        found = parsed_type(text.strip())
+        kind = parsed_type(text.strip())
         # `sqltype` ignores what follows a column's type: a default, or another column.
         duckdb.extract_statements(f"SELECT CAST(NULL AS {text}\n)")
     except duckdb.Error as error:
         problem = f"the column {name!r} has an invalid type {text!r}: {error}"
         raise SchemaError(problem, hint="write a type of DuckDB, such as BIGINT or DECIMAL(18, 2)") from error
-    check_writable(name, found)
-    if any(one.id == "null" for one in types_in(found)):
+    check_writable(name, kind)
+    if any(inner.id == "null" for inner in types_in(kind)):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
-    return str(found)
+    return str(kind)
 
 
 def _check_text(name: str, text: object) -> None:
@@ -161,10 +146,10 @@ def is_partition_key(key: str) -> bool:
 
 def _transform(key: str) -> tuple[str, str]:
     """The transform and the column of a partition key."""
-    found = _TRANSFORM.fullmatch(key.strip())
-    if not found:
+    match = _TRANSFORM.fullmatch(key.strip())
+    if not match:
         return "identity", key.strip()
-    return (found["name"], found["column"]) if found["name"] else (f"bucket({found['count']})", found["bucketed"])
+    return (match["name"], match["column"]) if match["name"] else (f"bucket({match['count']})", match["bucketed"])
 
 
 def _partition_key(key: str, columns: Mapping[str, str]) -> str:
@@ -179,20 +164,20 @@ def _partition_key(key: str, columns: Mapping[str, str]) -> str:
                 hint=f"use 1 to {_MOST_BUCKETS}, such as bucket(16, {column})",
             )
         return f"{transform[:-1]}, {quoted})"
-    found = parsed_type(columns[known_column(column, columns, "")].removesuffix(_NOT_NULL))
-    if found.id not in ids_with(Fact.DATED) and not (transform == "hour" and found.id in SECOND_DIGITS):
+    kind = parsed_type(columns[known_column(column, columns, "")].removesuffix(_NOT_NULL))
+    if kind.id not in ids_with(Fact.DATED) and not (transform == "hour" and kind.id in SECOND_DIGITS):
         raise SchemaError(
-            f"the partition key {key!r} is for dates and times, but the column is {found}",
+            f"the partition key {key!r} is for dates and times, but the column is {kind}",
             hint=f"use the column itself as the key, or bucket(16, {column})",
         )
     return f"{transform}({quoted})"
 
 
 def _sort_key(key: str, columns: Mapping[str, str]) -> str:
-    found = SORT_KEY.fullmatch(key.strip())
-    column = found["column"] if found else key
+    match = SORT_KEY.fullmatch(key.strip())
+    column = match["column"] if match else key
     quoted = identifier(known_column(column, columns, f"the sort key {key!r} names an unknown column:"))
-    return quoted + (f"{found['direction'] or ''}{found['nulls'] or ''}".upper() if found else "")
+    return quoted + (f"{match['direction'] or ''}{match['nulls'] or ''}".upper() if match else "")
 
 
 def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
@@ -204,136 +189,3 @@ def known_column(name: str, columns: Mapping[str, str], why: str) -> str:
         return names[folded(name)]
     hint = suggestion(name, columns, f"use one of the columns: {', '.join(columns)}")
     raise SchemaError(f"{why} {name!r}", hint=hint)
-
-
-_INTEGERS = integers()
-# The text of other objects is no value: an expression of polars, a function. Scalars of numpy have a `dtype`.
-_KINDS = (str, bytes, bytearray, Number, date, time, timedelta, UUID, PurePath, Mapping, list, tuple, set)
-_KNOWN = "pass a constant of Python, such as a number, a string or a date, or an expression of narwhals"
-_OFFSET = re.compile(r":\d\d(?:\.\d+)?\s*(?:[+-]\d|Z$)")
-_FRACTION = re.compile(r":\d\d\.(\d+)")
-
-
-def constant(value: object, type_name: str) -> str:
-    """A Python value as a SQL expression with a DuckDB type."""
-    check_placeholders(str(value), "the value")
-    wanted = parsed_type(type_name)
-    found = _sql(value, wanted)
-    return f"CAST({found} AS {type_name})" if value is not None and wanted.id in NESTED else found
-
-
-def text_of(value: object, wanted: DuckDBPyType) -> str:
-    """The text that DuckDB casts to a value of a type that is not nested."""
-    if not isinstance(value, _KINDS) and not hasattr(value, "dtype"):
-        raise SchemaError(f"{type(value).__name__} is not the type of a value", hint=_KNOWN)
-    text = _text(value)
-    if _is_of_another_kind(value, text, wanted.id) or _is_rounded(value, text, wanted):
-        raise SchemaError(
-            f"a column of the type {wanted} cannot hold {value!r} exactly",
-            hint="pass a value that the type holds, or change the type of the column",
-        )
-    return text
-
-
-def _sql(value: object, wanted: DuckDBPyType) -> str:
-    if value is None:
-        return "NULL"
-    parts = fields_of(wanted)
-    if isinstance(value, Mapping) and wanted.id == "struct":
-        given = {folded(str(name)): one for name, one in value.items()}
-        if len(given) == len(value) and given.keys() <= set(map(folded, parts)):
-            fields = (f"{identifier(name)} := {_sql(given.get(folded(name)), part)}" for name, part in parts.items())
-            return f"struct_pack({', '.join(fields)})"
-    if isinstance(value, Mapping) and wanted.id == "map":
-        keys, values = _listed(value, parts["key"]), _listed(value.values(), parts["value"])
-        return f"MAP({keys}, {values})"
-    if isinstance(value, (list, tuple)) and wanted.id == "list":
-        return _listed(value, parts["element"])
-    if isinstance(value, (bool, int, float)) and wanted.id == "variant":
-        kind = "BOOLEAN" if isinstance(value, bool) else "BIGINT" if isinstance(value, int) else "DOUBLE"
-        return f"CAST(CAST({literal(str(value))} AS {kind}) AS VARIANT)"
-    return f"CAST({literal(text_of(value, wanted))} AS {wanted})"
-
-
-def _listed(values: Iterable[object], wanted: DuckDBPyType) -> str:
-    return f"[{', '.join(_sql(value, wanted) for value in values)}]"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (bytes, bytearray)):
-        return "".join(f"\\x{octet:02X}" for octet in value)
-    if isinstance(value, timedelta):
-        return f"{value // timedelta(microseconds=1)} microseconds"
-    return str(value)
-
-
-def _is_of_another_kind(value: object, text: str, kind: str) -> bool:
-    """True if DuckDB would cast the text of a value to another one: it would ignore a part, or read Python's syntax."""
-    if isinstance(value, (bytes, bytearray)):
-        return kind != "blob"
-    if isinstance(value, timedelta):
-        return kind != "interval"
-    if isinstance(value, datetime) and kind != "varchar":
-        return kind not in (ids_with(Fact.NAIVE) if value.tzinfo is None else ("timestamp with time zone",))
-    if isinstance(value, date):
-        return kind in ("time", "time with time zone", "variant")
-    if isinstance(value, (Mapping, list, tuple, set)) or getattr(value, "shape", None):
-        return True
-    if kind == "date":
-        return ":" in text
-    return kind in SECOND_DIGITS and "zone" not in kind and bool(_OFFSET.search(text))
-
-
-def _is_rounded(value: object, text: str, wanted: DuckDBPyType) -> bool:
-    kept = SECOND_DIGITS.get(wanted.id)
-    if kept is not None:
-        fraction = _FRACTION.search(text)
-        return fraction is not None and len(fraction[1].rstrip("0")) > kept
-    if wanted.id == "interval":
-        return bool(re.search(INEXACT_INTERVAL, _interval(text)))
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return False  # DuckDB refuses it, if the column is a number
-    if not number.is_finite():
-        return False
-    if wanted.id in _INTEGERS:
-        return _decimals(number) > 0 or (wanted.id in STORED_AS_DOUBLE and not _is_double(int(number)))
-    if wanted.id == "decimal":
-        return _decimals(number) > digits_of(wanted)[1]
-    if wanted.id in ("double", "float"):
-        return _overflows(float(text), wanted.id) or (isinstance(value, int) and not _is_double(value))
-    return False
-
-
-def _decimals(number: Decimal) -> int:
-    _, digits, exponent = number.as_tuple()
-    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-    return max(0, -int(exponent) - zeros) if any(digits) else 0
-
-
-def _is_double(number: int) -> bool:
-    try:
-        return int(float(number)) == number
-    except OverflowError:
-        return False
-
-
-def _overflows(number: float, kind: str) -> bool:
-    try:
-        struct.pack("<f" if kind == "float" else "<d", number)
-    except OverflowError:
-        return True
-    return isinf(number)
-
-
-def _interval(text: str) -> str:
-    """An interval as DuckDB writes it."""
-    with closed_connection() as connection:
-        try:
-            found = connection.execute(f"SELECT CAST(CAST({literal(text)} AS INTERVAL) AS VARCHAR)").fetchone()
-        except duckdb.Error as error:
-            raise SchemaError(f"{text!r} is not an interval", hint="write it like 2 days 03:00:00") from error
-    return str(found[0]) if found else ""

@@ -146,7 +146,7 @@ class _Parts:
         """The columns that an UPDATE sets, and its text after SET without them: `a = 1, (b, c) = (2, 3) FROM t`."""
         if not self._is(place, "set"):
             raise QueryError("the statement cannot be parsed: SET is missing", hint=_HINT)
-        found, text, begin = set[str](), b"", self._tokens[place + 1].start
+        columns, text, begin = set[str](), b"", self._tokens[place + 1].start
         for index in range(place + 1, len(self._tokens) - 1):
             if not self._is(index - 1, "set", ",") or self._tokens[index].depth:
                 continue
@@ -154,10 +154,11 @@ class _Parts:
             if self._is(index, "("):
                 end = next(i for i in range(index, len(self._tokens)) if self._is(i, ")") and not self._tokens[i].depth)
             if self._is(end + 1, "="):
-                found |= {folded(token.word) for token in self._tokens[index : end + 1] if token.word not in (*"(),",)}
+                named = self._tokens[index : end + 1]
+                columns |= {folded(token.word) for token in named if token.word not in (*"(),",)}
                 text += self._text[begin : self._tokens[index].start]
                 begin = self._tokens[end + 1].start + 1
-        return frozenset(found), (text + self._text[begin:]).decode()
+        return frozenset(columns), (text + self._text[begin:]).decode()
 
 
 def _first(tokens: Sequence[_Token]) -> int | None:

@@ -24,7 +24,7 @@ from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID
 from lakeconf.errors import CommitConflictError, CommitError, SchemaError
 from lakeconf.write.operations.delete import DeleteRows
-from lakeconf.write.operations.overwrite import Overwrite
+from lakeconf.write.operations.overwrite import OverwriteRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,7 +271,7 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
         version = empty.snapshot_id
         ids_before = {row[1] for row in rows(empty, name)}
         with empty._scope.joined() as transaction:
-            add(transaction, name, Overwrite(frame(3)))
+            add(transaction, name, OverwriteRows(frame(3)))
             run_plain(empty, *filter(None, [others[other].format(name)]))
         assert sorted(row[1] for row in rows(empty, name)) == [0, 1, 2], other
         assert {row[1] for row in rows(empty, name, version)} == ids_before

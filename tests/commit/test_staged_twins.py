@@ -18,7 +18,8 @@ from twin_checks import check_partitions, filtered
 
 from lakeconf.engines.engine import ROW_ID
 from lakeconf.lake.compaction_step import RowsChangedError
-from lakeconf.lake.rewriting import flush_table, newest
+from lakeconf.lake.rewriting import flush_table
+from lakeconf.lake.staged_rewriting import newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -88,6 +88,7 @@ def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
 def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch, files_read: int) -> None:
     """Many files are rewritten table by table."""
     monkeypatch.setattr("lakeconf.lake.rewriting.FILES_READ", files_read)
+    monkeypatch.setattr("lakeconf.lake.staged_rewriting.FILES_READ", files_read)
     lake.table("raw.t").delete("id IN (0, 10, 20, 30, 40, 50, 60, 70, 80, 90)")
     before, version = ids(lake), lake.snapshot_id
     assert lake.maintenance.flush().files_after == 20

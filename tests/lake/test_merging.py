@@ -20,7 +20,7 @@ from lakeconf.lake import maintenance, rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.compaction_step import CompactionStep
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.lake.rewriting import newest, replacement_obstacle
+from lakeconf.lake.staged_rewriting import FILES_READ, newest, replacement_obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -325,7 +325,7 @@ def deleted_shares(worn: Lake) -> list[int]:
 @pytest.mark.parametrize(
     ("most", "expected"),
     [
-        (rewriting.FILES_READ, [[("large", 7), ("small", 1)]]),
+        (FILES_READ, [[("large", 7), ("small", 1)]]),
         (3, [[("large", 3)], [("large", 3)], [("large", 1)], [("small", 1)], []]),
     ],
 )

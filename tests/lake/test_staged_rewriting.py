@@ -17,11 +17,12 @@ import lakeconf
 from lakeconf.catalog.data_file import DataFile, DeleteFile, FileGroup
 from lakeconf.engines import sorted_files
 from lakeconf.errors import QueryError
-from lakeconf.lake import rewriting as staged_rewriting
+from lakeconf.lake import staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.compaction_step import RowsChangedError
 from lakeconf.lake.limits import TimeLimit
-from lakeconf.lake.rewriting import StagedRewriting, flush_table, newest, rewrite_files
+from lakeconf.lake.rewriting import flush_table, rewrite_files
+from lakeconf.lake.staged_rewriting import StagedRewriting, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

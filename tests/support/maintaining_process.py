@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from writing_process import ForkingProcess, die_at_byte, forks, kill
 
 from lakeconf.connection.connection import Connection
-from lakeconf.lake import rewriting
+from lakeconf.lake import rewriting, staged_rewriting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def _die(death: Death) -> None:
 
 
 def _maintain(store: Store, task: dict[str, Any]) -> None:
-    rewriting.FILES_READ = 5
+    rewriting.FILES_READ = staged_rewriting.FILES_READ = 5  # type: ignore[attr-defined]
     with store.open() as lake:
         _die(Death(*task["death"]))
         lake.maintenance.compact()

@@ -12,7 +12,7 @@ import pytest
 from local_stores import store_of
 
 from lakeconf.errors import SchemaError
-from lakeconf.write.ddl import constant
+from lakeconf.write.constants import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,8 @@ from twin_checks import check_partitions, filtered
 
 from lakeconf.errors import CommitConflictError
 from lakeconf.lake.compaction_step import RowsChangedError
-from lakeconf.lake.rewriting import flush_table, newest
+from lakeconf.lake.rewriting import flush_table
+from lakeconf.lake.staged_rewriting import newest
 from lakeconf.write import strategy as rule
 from lakeconf.write.operations.merge.clauses import Delete, Update
 

@@ -11,7 +11,7 @@ from lakeconf.write.operations.evolve import evolved_for
 
 
 @dataclass(frozen=True)
-class Append:
+class AppendRows:
     """Adds the rows of a frame; see `Table.append`."""
 
     frame: object

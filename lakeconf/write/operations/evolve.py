@@ -18,8 +18,9 @@ from lakeconf.engines.schema_check import check_names, check_promotion, fits
 from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.column_names import ColumnNames
+from lakeconf.write.constants import text_of
 from lakeconf.write.context import WriteContext, table_key
-from lakeconf.write.ddl import described_columns, known_column, text_of, type_sql
+from lakeconf.write.ddl import described_columns, known_column, type_sql
 from lakeconf.write.operations.define import define, described_after
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')

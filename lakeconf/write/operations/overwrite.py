@@ -17,7 +17,7 @@ from lakeconf.write.partitions import check_recurring, partition_keys, partition
 
 
 @dataclass(frozen=True)
-class Overwrite:
+class OverwriteRows:
     """Replaces rows with those of a frame; see `Table.overwrite`."""
 
     frame: object

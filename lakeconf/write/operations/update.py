@@ -33,9 +33,9 @@ from lakeconf.write.changed_rows import (
     stage_changed_rows,
     update_statement,
 )
+from lakeconf.write.constants import constant
 from lakeconf.write.context import WriteContext, quoted_name
-from lakeconf.write.ddl import constant
-from lakeconf.write.operations.merge.actions import merge_actions
+from lakeconf.write.operations.merge.row_actions import merge_actions
 from lakeconf.write.strategy import Strategy
 
 _log = EventLogger("stage")

@@ -31,8 +31,8 @@ from lakeconf.write.changed_rows import (
     rows_to_change,
     stage_changed_rows,
 )
+from lakeconf.write.constants import constant
 from lakeconf.write.context import WriteContext, quoted_name
-from lakeconf.write.ddl import constant
 from lakeconf.write.operations.merge.clauses import (
     IN_SOURCE,
     Clauses,
