@@ -141,7 +141,8 @@ class Store:
     def statements(self) -> tuple[Statement, ...]:
         """The statements that attach the lake: extensions, settings, secrets, ATTACH, USE."""
         attach = self.metadata_backend.statements(self.names, self.storage_backend, self.attach_options)
-        settings = () if self.storage_backend is None else self.storage_backend.duckdb_settings
+        storage = () if self.storage_backend is None else self.storage_backend.duckdb_settings
+        settings = (*self.metadata_backend.duckdb_settings, *storage)
         secrets = self.secrets
         statements = (_hidden_in(statement, secrets, self.names) for statement in (*settings, *attach))
         return (*(LoadExtension(name) for name in self.extensions), *statements, Use(self.alias))

@@ -89,6 +89,11 @@ class Backend(BaseModel, ABC):
     def extensions(self) -> tuple[str, ...]:
         """The DuckDB extensions that the backend needs, in addition to `ducklake`."""
 
+    @property
+    def duckdb_settings(self) -> tuple[SetOption, ...]:
+        """The DuckDB settings that the backend needs; they apply to the whole instance."""
+        return ()
+
     @classmethod
     def path_fields(cls) -> tuple[str, ...]:
         """The fields that contain local paths; a relative path is resolved against the configuration file."""
@@ -171,11 +176,6 @@ class StorageBackend(Backend):
         Two stores have the same files if both the service and the location are equal.
         """
         return self.location.partition("://")[0]
-
-    @property
-    def duckdb_settings(self) -> tuple[SetOption, ...]:
-        """DuckDB settings that are needed to access the files; they apply to the whole instance."""
-        return ()
 
     def hadoop_settings(self) -> dict[str, str | Secret]:
         """The Hadoop settings with which Spark accesses the same files, without the prefix `spark.hadoop.`."""

@@ -49,6 +49,12 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
         "set override_data_path = true in attach_options if you moved or copied all files of the lake to the path of "
         "the store; otherwise use the path of the catalog (docs/operations.md: Move a lake)",
     ),
+    (
+        r'unrecognized configuration parameter "sqlite_disable_multithreaded_scans"',
+        ConnectionFailed,
+        "update DuckDB's extension sqlite_scanner, which reads a catalog in more than one state: pip install "
+        "--upgrade 'lakeconf[bundled]', or FORCE INSTALL sqlite_scanner in DuckDB",
+    ),
     (r"No snapshot found at ", SnapshotNotFoundError, "list the snapshots: lake.snapshots(), or lakeconf snapshots"),
     (r"catalog version|AUTOMATIC_MIGRATION|DuckLake Extension .* requires", CatalogError, None),
     (

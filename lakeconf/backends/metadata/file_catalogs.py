@@ -14,7 +14,7 @@ from lakeconf.backends.backend import MetadataBackend, StoreNames, Text, describ
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import OWN_QUERIES, SQLITE_NO_TABLES, no_table
 from lakeconf.errors import CatalogError, CatalogMissingError, QueryError, StorageError, storage_errors
-from lakeconf.sql import Value, literal
+from lakeconf.sql import SetOption, Value, literal
 
 _HEADERS = {"SQLite": (0, b"SQLite format 3\x00"), "DuckDB": (8, b"DUCK")}
 _URI = "Path of the catalog file, relative to the configuration file."
@@ -178,6 +178,12 @@ class SQLiteMetadata(CatalogFile):
     @property
     def extensions(self) -> tuple[str, ...]:
         return ("sqlite_scanner",)
+
+    @property
+    def duckdb_settings(self) -> tuple[SetOption, ...]:
+        # By default, a transaction that only reads opens another connection for each table, limited to the ROWIDs that
+        # its own connection has seen. It misses what a commit in between moves: rows return, are doubled or are lost.
+        return (SetOption("sqlite_disable_multithreaded_scans", "true"),)
 
     @property
     def attach_defaults(self) -> Mapping[str, Value]:

@@ -1,5 +1,6 @@
 LOAD ducklake;
 LOAD sqlite_scanner;
+SET GLOBAL sqlite_disable_multithreaded_scans = 'true';
 CREATE OR REPLACE TEMPORARY SECRET "lakeconf_prod" (TYPE ducklake, METADATA_PATH 'sqlite:/lake/catalog.sqlite', DATA_PATH '/lake/data/');
 ATTACH 'ducklake:lakeconf_prod' AS "prod" (DATA_INLINING_ROW_LIMIT 0, META_BUSY_TIMEOUT 30000, META_JOURNAL_MODE 'WAL');
 USE "prod";

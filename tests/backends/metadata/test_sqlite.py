@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from local_stores import store_of
 
 from lakeconf.backends.metadata.file_catalogs import CatalogFile, DuckDBMetadata, SQLiteMetadata
 from lakeconf.connection.connection import connect, load_extension
+from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.errors import CatalogError, CatalogMissingError, ConnectionFailed, LakeconfError
 
 if TYPE_CHECKING:
@@ -175,3 +177,46 @@ def test_journal_of_a_killed_commit_is_named(tmp_path: Path) -> None:
     assert "PRAGMA quick_check" in str(raised.value.hint)
     made(tmp_path / "c", "PRAGMA quick_check")
     check(SQLiteMetadata(uri=str(tmp_path / "c")))
+
+
+# What another process commits while a query reads the catalog. A second update of a file replaces its delete file.
+IN_BETWEEN = {
+    "update": ["UPDATE dev.t SET v = 2 WHERE id < 10"],
+    "merge": ["CALL ducklake_merge_adjacent_files('dev')"],
+    "flush": ["CALL ducklake_flush_inlined_data('dev')"],
+    "everything": [
+        "UPDATE dev.t SET v = 2 WHERE id < 10",
+        "CALL ducklake_flush_inlined_data('dev')",
+        "CALL ducklake_merge_adjacent_files('dev')",
+        "CALL ducklake_rewrite_data_files('dev', delete_threshold => 0)",
+    ],
+}
+
+
+@pytest.mark.parametrize("statements", IN_BETWEEN.values(), ids=IN_BETWEEN)
+def test_query_reads_one_state_of_the_catalog(statements: list[str], tmp_path: Path) -> None:
+    store = store_of(tmp_path, data_inlining_row_limit=1)
+    query = "SELECT id, count(*) OVER (PARTITION BY rowid) FROM dev.t ORDER BY id"
+    with store.connect() as writer, store.connect() as reader:
+        writer.execute("CREATE TABLE dev.t (id BIGINT, v BIGINT)")
+        for start in (0, 100):
+            writer.execute(f"INSERT INTO dev.t SELECT range, 0 FROM range({start}, {start + 20})")
+            writer.execute(f"UPDATE dev.t SET v = 1 WHERE id BETWEEN {start + 5} AND {start + 15}")
+            writer.execute(f"INSERT INTO dev.t SELECT range, 0 FROM range({start + 20}, {start + 30})")
+        writer.execute("INSERT INTO dev.t VALUES (200, 0)")
+        reader.execute("SET threads = 4")  # on one thread, as in other tests, DuckDB needs no more connections
+        reader.execute("BEGIN")
+        before = reader.execute(query).fetchall()
+        assert [id_ for id_, _ in before] == [*range(30), *range(100, 130), 200]
+        for statement in statements:
+            writer.execute(statement)
+        assert reader.execute(query).fetchall() == before
+
+
+def test_extension_that_cannot_read_one_state_is_named() -> None:
+    """That of DuckDB 1.5.0 does not know the setting."""
+    (setting,) = SQLiteMetadata(uri="catalog").duckdb_settings
+    unknown = f'Catalog Error: unrecognized configuration parameter "{setting.name}"'
+    with pytest.raises(ConnectionFailed, match="unrecognized") as raised, translated_errors(()):
+        raise duckdb.CatalogException(unknown)
+    assert "update DuckDB's extension sqlite_scanner" in str(raised.value.hint)
