@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
@@ -34,7 +35,8 @@ _ANY = """
     SELECT EXISTS (SELECT 1 FROM ducklake_view) OR EXISTS (SELECT 1 FROM ducklake_macro)
         OR EXISTS (SELECT 1 FROM ducklake_sort_expression) OR EXISTS (SELECT 1 FROM ducklake_column
             WHERE NOT coalesce(default_value_type = 'literal', true)) AS found,
-        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
+        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest,
+        EXISTS (SELECT 1 FROM ducklake_partition_column WHERE transform LIKE 'bucket(%') AS buckets
 """
 
 _STORED = """
@@ -75,15 +77,16 @@ class StoredSql(NamedTuple):
     expressions: list[tuple[Any, ...]]  # sort keys and default values, in the same way
     names: list[tuple[Any, ...]]  # the names of tables and views, as in `StoredQueries.relations`
     newest: int  # the newest snapshot
+    has_buckets: bool  # True if a table has, or had, a partition key with buckets
 
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use."""
-    ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
+    ((has_any, newest, buckets),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
     if not has_any:
-        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
+        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
-    return StoredSql(views, expressions, relations, newest)
+    return StoredSql(views, expressions, relations, newest, buckets)
 
 
 # Table functions that only compute, or read the lake through DuckLake. This excludes DuckLake's list of files, which
@@ -140,6 +143,7 @@ class StoredQueries:
     # Schema and name of tables and views, in lower case, with the snapshots between which they exist.
     relations: tuple[tuple[str, str, int, int | None], ...]
     expressions: tuple[StoredQuery, ...] = ()  # the sort keys and default values of tables that writes evaluate
+    has_buckets: bool = False  # True if a table has, or had, a partition key with buckets
 
     @classmethod
     @repeated
@@ -155,7 +159,9 @@ class StoredQueries:
         expressions = tuple(StoredQuery(*row) for row in found.expressions)
         if snapshot_id is None and stored:  # a lake may be attached at an earlier one
             ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
-        return cls(reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
+        return cls(
+            reader, found.newest if snapshot_id is None else snapshot_id, stored, named, expressions, found.has_buckets
+        )
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute; None may use any of them."""
@@ -181,12 +187,16 @@ class StoredQueries:
 
     def relations_behind(self, sql: str) -> set[Name]:
         """The tables that the views and macros in a statement read; a name in a string counts too."""
+        return {relation for references in self.references_behind(sql) for relation in references.relations}
+
+    def references_behind(self, sql: str) -> list[References]:
+        """The names in the views and macros that a statement uses; a name in a string counts too."""
         reached = list(self._reached(mentioned(sql, (stored.name for stored in self.queries)), frozenset()))
-        found: set[Name] = set()
+        found: list[References] = []
         for stored in reached:  # it grows
             references = self._references(stored) if self._is_current(stored.begin, stored.end) else None
             if references is not None:
-                found |= references.relations
+                found.append(references)
                 reached += (one for one in set(self._reached(references, frozenset())) if one not in reached)
         return found
 
@@ -311,6 +321,8 @@ def prepare_query(
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in given})
     stored.check_schemas(references, runner)
+    if stored.has_buckets:
+        sql = HiddenColumns.load(reader, at).hide(sql, references, given, stored.references_behind(sql))
     if at is None:
         return sql
     called = references.functions | references.table_functions if references is not None else frozenset[str]()

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import duckdb
 
 from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.sql_references import Name, References, check_syntax, find_references
 from lakeconf.catalog.stored_queries import StoredQueries, check_functions
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
@@ -274,6 +275,11 @@ def _check_names(transaction: Transaction, statement: Statement, frames: Mapping
     local = frozenset({*frames, *pending, *statement.reads.local})
     stored = StoredQueries.load(transaction.session.reader)
     stored.check_schemas(replace(statement.reads, relations=names, local=local), transaction.session.writer)
+    if stored.has_buckets:
+        read = tables if statement.kind != "insert" else statement.reads.relations
+        read = {table for table in read if table.schema or table.name not in frames}
+        behind = stored.references_behind(statement.text)
+        HiddenColumns.load(transaction.session.reader).check_statement(statement.text, read, behind)
     alias = folded(statement.alias)
     if alias in {schema for schema, *_ in stored.relations} and any(table.schema == alias for table in tables):
         raise QueryError(

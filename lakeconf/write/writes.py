@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.admission import check_folder
-from lakeconf.catalog.pruning.predicates import Predicate
+from lakeconf.catalog.pruning.predicates import Predicate, value_in
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table, refuse_internal
 from lakeconf.commit import journal
@@ -175,7 +175,7 @@ def delete_matches(transaction: Transaction, target: Target, adopted: Any, on: S
     keys = session.engine.conform(adopted, {key: target.types[key.name] for key in on})
     staged = transaction.own(session.engine.stage_rows(keys, StagingRequest(info, types, transaction.next_token())))
     table, own = quoted(session, info), identifier(info.name)
-    same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
+    same = " AND ".join(f"__lakeconf_keys.{identifier(key.name)} = {value_in(own, key)}" for key in on)
     delete = f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     depends_on, read = read_dependency(transaction, info), written_for(transaction, info)
     body, decision = Statements((delete,), deletes=True), by_statement(transaction, info, SEVERAL)
