@@ -27,6 +27,7 @@ from lakeconf.commit.change import (
 from lakeconf.commit.committer import Commit, Phase
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken, run_counted
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
+from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import CommitKey, Event
 from lakeconf.commit.moved_values import AddedRows, MovedRows
 from lakeconf.commit.recovery import without_retries
@@ -56,8 +57,7 @@ class Target:
     # What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
     ended_by: str | None = None
     exists: bool = True  # False if the name is free after the transaction
-    # The columns with a nested type that the transaction has added to the table, in lower case.
-    added: frozenset[str] = frozenset()
+    evolved: EvolvedColumns = field(default_factory=EvolvedColumns)  # what the transaction did to its columns
 
 
 class _Mark(NamedTuple):

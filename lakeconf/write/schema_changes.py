@@ -30,6 +30,7 @@ from lakeconf.catalog.tables import (
 from lakeconf.commit.audits import is_query
 from lakeconf.commit.change import Change, SchemaChange
 from lakeconf.commit.conflicts import ReadDependency, check_columns
+from lakeconf.commit.evolved_columns import ColumnChanges
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import described
 from lakeconf.commit.transaction import Target, Transaction
@@ -171,10 +172,20 @@ class Evolution:
             *added,
         )
 
-    def added_nested(self) -> frozenset[str]:
-        """The added columns that have fields or elements, in lower case."""
-        added = ((_parts(name), kind) for name, kind in self.add.items())
-        return frozenset(folded(path[0]) for path, kind in added if len(path) == 1 and fields_of(parsed_type(kind)))
+    def changes(self) -> ColumnChanges:
+        """The changes as paths."""
+        added = {name: _parts(name) for name in self.add}
+        columns = {name: path[0] for name, path in added.items() if len(path) == 1}
+        nested = (folded(column) for name, column in columns.items() if fields_of(parsed_type(self.add[name])))
+        given = {name: value for name, value in self.defaults.items() if name in columns and value is not None}
+        return ColumnChanges(
+            [*map(_parts, self.drop)],
+            [(_parts(old), new) for old, new in self.rename.items()],
+            [*map(_parts, self.promote)],
+            [*added.values()],
+            frozenset(nested),
+            {columns[name]: literal(_stored(name, value, self.add[name])) for name, value in given.items()},
+        )
 
     def check_added(self, added: Collection[str]) -> None:
         """Rejects a change of a nested column that the transaction has added.
@@ -361,13 +372,17 @@ def evolve(transaction: Transaction, name: str, evolution: Evolution) -> None:
     statements = evolution.statements(full, before.types)
     if not statements:
         return
-    evolution.check_added(before.added)
+    evolution.check_added(before.evolved.nested)
+    changes = evolution.changes()
+    before.evolved.check(changes)
     check_placeholders("\n".join(statements), f"the change of {before.info.full_name}")
     described = _described(transaction, statements, full, before.info)
     info = replace(before.info, columns=described_columns(described, before.info.columns))
     _add_definition(transaction, before.info, statements, read_dependency(transaction, before.info, on_rows=False))
     types = {column: text for column, text, _ in described}
-    transaction.targets[table_key(name)] = Target(info, types, added=before.added | evolution.added_nested())
+    transaction.targets[table_key(name)] = Target(
+        info, types, evolved=before.evolved.after(changes, before.info.columns)
+    )
 
 
 def adopt_for(transaction: Transaction, name: str, frame: object, *, widen: bool) -> tuple[Any, Target]:

@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from lakeconf.catalog.admission import check_folder
-from lakeconf.catalog.pruning.predicates import Predicate, value_in
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of, value_in
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, full_name, load_table, refuse_internal
 from lakeconf.commit import journal
@@ -36,12 +36,21 @@ from lakeconf.engines.engine import (
 from lakeconf.engines.frames import without_types
 from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
-from lakeconf.errors import CommitError, LakeconfError, PredicateError, TableNotFoundError, UnsupportedError
+from lakeconf.errors import (
+    CommitError,
+    LakeconfError,
+    PredicateError,
+    SchemaError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, qualified
 from lakeconf.write.decision import SEVERAL, by_statement
 
 _log = EventLogger("stage")
+# Columns with the values that columns which the transaction adds have in all rows.
+_DEFAULT = "__lakeconf_added_"
 
 
 class Writing:
@@ -326,9 +335,20 @@ def rows_to_change(
 ) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `places`."""
     names = {column.name for column in read.columns}
-    rows = engine.scan_rows(quoted_name(target.info), transaction.snapshot_id, where)
     new = [column.name for column in target.info.columns if column.name not in names]
-    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+    used = {column.name for column in columns_of(where)} if isinstance(where, Predicate) else set[str]()
+    if unread := used.intersection(new):
+        raise SchemaError(
+            f"the condition uses the column {min(unread)!r} of {target.info.full_name}, which this transaction adds",
+            hint="commit the transaction first, or leave the column out of the condition",
+        )
+    rows = engine.scan_rows(quoted_name(target.info), transaction.snapshot_id, where)
+    values = target.evolved.defaults
+    defaults = {column: values[folded(column)] for column in new if folded(column) in values}
+    if defaults:
+        rows = constant_row(engine, transaction, target, defaults, _DEFAULT).join(rows, how="cross")
+    made = {column: nw.col(f"{_DEFAULT}{index}") for index, column in enumerate(defaults)}
+    return rows.with_columns(made.get(column, nw.lit(None)).alias(column) for column in new) if new else rows
 
 
 def places(engine: Engine) -> list[str]:
@@ -365,7 +385,7 @@ def readable(transaction: Transaction, target: Target, names: Collection[str] | 
         )
     check_row_ids(info)
     read = load_table(transaction.session.reader, quoted_name(info), transaction.snapshot_id)
-    if not {column.name for column in read.columns} <= {column.name for column in info.columns}:
+    if target.evolved.is_reshaped:
         raise LakeconfError(
             f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
         )
