@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
+from lakeconf.catalog.pruning.bucket_keys import has_other_rows, is_bucket
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
@@ -135,6 +136,9 @@ class Column:
     # type, even if it is read at an earlier snapshot.
     later_types: tuple[str, ...] = ()
     since: int = field(default=0, compare=False)  # the snapshot that added it
+    is_bucketed: bool = field(default=False, compare=False)  # True if a partition key of the table is its bucket
+    # True if it is bucketed, and the table has rows that were written for other partition keys, or for none.
+    has_other_buckets: bool = field(default=False, compare=False)
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -180,9 +184,8 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         def state(newest: int, seen: int) -> tuple[Any, ...]:
             return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
 
-        read = partial(find_table, transaction, name, snapshot_id)
-        table: TableInfo = reader.definitions.get(name, state, read)
-        return table
+        read = partial(_read_table, transaction, name, snapshot_id)
+        return _with_buckets(transaction, reader.definitions.get(name, state, read), snapshot_id)
 
 
 @repeated
@@ -201,8 +204,26 @@ def tables_in(transaction: MetadataTransaction, snapshot_id: int) -> tuple[Table
     return tuple(_table(transaction, row, columns[row[0]], keys[row[0]], snapshot_id) for row in rows)
 
 
-def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *, exists: bool = False) -> TableInfo:
-    """Reads a table like `load_table`, in an open transaction; `exists` is True if the snapshot certainly exists."""
+def find_table(transaction: MetadataTransaction, name: str, snapshot_id: int) -> TableInfo:
+    """Reads a table like `load_table`, in an open transaction."""
+    return _with_buckets(transaction, _read_table(transaction, name, snapshot_id), snapshot_id)
+
+
+def _with_buckets(transaction: MetadataTransaction, table: TableInfo, snapshot_id: int) -> TableInfo:
+    """The table with what is true of its bucketed columns: unlike definitions, this depends on its files."""
+    bucketed = {key.field_id for key in table.partition_fields if is_bucket(key.transform)}
+    if not bucketed or table.partition_id is None:
+        return table
+    others = has_other_rows(transaction, table.table_id, table.partition_id, snapshot_id)
+    columns = (
+        replace(column, is_bucketed=True, has_other_buckets=others) if column.field_id in bucketed else column
+        for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def _read_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *, exists: bool = False) -> TableInfo:
+    """Reads the definition of a table; `exists` is True if the snapshot certainly exists."""
     if not exists:
         require(transaction, snapshot_id)
     schema_name, table_name = split_name(name)

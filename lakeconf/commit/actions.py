@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
+from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import TABLE, CommitKey
 from lakeconf.commit.moved_values import MovedRows
 from lakeconf.engines.engine import Engine, Staged
@@ -33,8 +34,7 @@ class Target:
     # What the transaction did last, such as `dropped main.events`, if it cannot use the table any more.
     ended_by: str | None = None
     exists: bool = True  # False if the name is free after the transaction
-    # The columns with a nested type that the transaction has added to the table, in lower case.
-    added: frozenset[str] = frozenset()
+    evolved: EvolvedColumns = field(default_factory=EvolvedColumns)  # what the transaction did to its columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,9 +40,9 @@ class Audit:
 def run(audit: Audit, writer: Connection, reader: CatalogReader) -> None:
     """Runs an audit inside the transaction that it checks."""
     try:
-        prepare_query(reader, audit.sql, writer)
+        sql = prepare_query(reader, audit.sql, writer)
         with tables_suggested(partial(readable_names, reader), "use one of the tables"):
-            broken = _broken(audit, writer)
+            broken = _broken(audit, sql, writer)
         ((count,),) = fetched(broken.select(nw.len()), writer.secrets)
         names = broken.collect_schema().names()
         names = ["rows" if name == _COUNT and "rows" not in names else name for name in names]
@@ -73,10 +73,10 @@ def is_query(sql: str) -> bool:
     return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
 
 
-def _broken(audit: Audit, writer: Connection) -> nw.LazyFrame[Any]:
+def _broken(audit: Audit, sql: str, writer: Connection) -> nw.LazyFrame[Any]:
     if not is_query(audit.sql):
         raise AuditError(
             f"{audit} is not a single query", hint="write one SELECT that returns the rows that violate the condition"
         )
     check_only_reads(writer, audit.sql)
-    return lazy_rows(writer.relation(audit.sql), writer.secrets)
+    return lazy_rows(writer.relation(sql), writer.secrets)

@@ -11,6 +11,7 @@ from typing import Any
 
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.admission import compose_path
+from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.only_reads import READERS
 from lakeconf.catalog.queries.parsed_query import NotOneQuery, parse_query
 from lakeconf.catalog.queries.sql_references import References, check_syntax, find_references
@@ -95,6 +96,9 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
         stored = StoredQueries.load(reader, snapshot_id)
         stored.open_schemas(connection)
         _check_references(references, stored)
+        if stored.has_buckets:
+            hidden = HiddenColumns.load(reader, snapshot_id)
+            statement = hidden.hide(statement, references, (), stored.references_behind(statement))
         _restrict(connection, reader, snapshot_id)
         with tables_suggested(partial(_names, stored), "use one of the tables"):
             return _run(connection, statement, limit)

@@ -8,7 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lakeconf.catalog.pruning.predicates import Predicate
+from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import NO_ID, TableInfo, load_table
@@ -27,7 +27,7 @@ from lakeconf.engines.engine import (
     spark_operations,
 )
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
-from lakeconf.errors import CommitError, LakeconfError, UnsupportedError
+from lakeconf.errors import CommitError, LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier
 from lakeconf.write.context import WriteContext, quoted_name
 
@@ -36,6 +36,8 @@ ACTION = "__lakeconf_action"
 NOTHING, UPDATE, DELETE, INSERT = "", "update", "delete", "insert"
 # The staged rows in a statement.
 STAGED = "__lakeconf_staged"
+# Columns with the values that columns which the transaction adds have in all rows.
+_DEFAULT = "__lakeconf_added_"
 
 
 def readable_table(context: WriteContext, target: Target, names: Collection[str] | None = None) -> TableInfo:
@@ -60,7 +62,7 @@ def readable_table(context: WriteContext, target: Target, names: Collection[str]
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
     read = load_table(context.session.reader, quoted_name(info), context.snapshot_id)
-    if not {column.name for column in read.columns} <= {column.name for column in info.columns}:
+    if target.evolved.is_reshaped:
         raise LakeconfError(
             f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
         )
@@ -72,9 +74,20 @@ def rows_to_change(
 ) -> nw.LazyFrame[Any]:
     """The table's rows at the read snapshot, with their ids as `ROW_ID`, and `place_columns`."""
     names = {column.name for column in read.columns}
-    rows = engine.scan_rows(quoted_name(target.info), context.snapshot_id, where)
     new = [column.name for column in target.info.columns if column.name not in names]
-    return rows.with_columns(nw.lit(None).alias(column) for column in new) if new else rows
+    used = {column.name for column in columns_of(where)} if isinstance(where, Predicate) else set[str]()
+    if unread := used.intersection(new):
+        raise SchemaError(
+            f"the condition uses the column {min(unread)!r} of {target.info.full_name}, which this transaction adds",
+            hint="commit the transaction first, or leave the column out of the condition",
+        )
+    rows = engine.scan_rows(quoted_name(target.info), context.snapshot_id, where)
+    values = target.evolved.defaults
+    defaults = {column: values[folded(column)] for column in new if folded(column) in values}
+    if defaults:
+        rows = constant_row(context, engine, target, defaults, _DEFAULT).join(rows, how="cross")
+    made = {column: nw.col(f"{_DEFAULT}{index}") for index, column in enumerate(defaults)}
+    return rows.with_columns(made.get(column, nw.lit(None)).alias(column) for column in new) if new else rows
 
 
 def place_columns(engine: Engine) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 
@@ -78,7 +78,10 @@ def described_columns(described: Sequence[tuple[str, str, bool]], known: Sequenc
     first_id = 1 + max((_last_id(column) for column in known), default=0)
     made = columns_of(types, required, first_id)
     same = {(column.name, _shape(column)): column for column in known}
-    return tuple(same.get((column.name, _shape(column)), column) for column in made)
+    # Which one has another name is not known: none of the others may be read by its bucket.
+    any_buckets = any(column.is_bucketed for column in known)
+    new = (replace(column, has_other_buckets=any_buckets) for column in made)
+    return tuple(same.get((column.name, _shape(column)), column) for column in new)
 
 
 def comment_statements(

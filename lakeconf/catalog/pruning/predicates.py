@@ -171,11 +171,26 @@ def _values(predicate: Comparison | In | StartsWith) -> tuple[Value, ...]:
     return (predicate.prefix if isinstance(predicate, StartsWith) else predicate.value,)
 
 
+def value_in(table: str, column: Column) -> str:
+    """The SQL for the value of a column of a table, with which DuckDB finds all rows."""
+    value = f"{table}.{identifier(column.name)}"
+    return not_pushed_down(value) if is_misread_in_files(column) else value
+
+
 def is_misread_in_files(column: Column) -> bool:
     """Returns True if DuckDB, for a comparison with the column, may skip files or row groups with matching rows."""
     types = (column.type, *column.former_types, *column.later_types)
+    if is_in_wrong_buckets(column):
+        return True
     # DuckDB compares integers of any width correctly.
     return column.type in ("float32", "blob") or (len(types) > 1 and not all("int" in name for name in types))
+
+
+def is_in_wrong_buckets(column: Column) -> bool:
+    """Returns True if DuckDB, for a value of the column, may only look into buckets that lack rows with it."""
+    # A promotion changes the bucket of some values, and some equal values have different buckets.
+    is_stable = has(column.type, Fact.HASHED) and not column.former_types and not column.later_types
+    return column.has_other_buckets or (column.is_bucketed and not is_stable)
 
 
 def not_pushed_down(column: str) -> str:

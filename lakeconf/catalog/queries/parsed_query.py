@@ -214,6 +214,14 @@ def query_over_views(sql: str, views: Mapping[str, str]) -> str:
     return replaced(sql, {table.span: table.named_as(views[folded(table.name)]) for table in named})
 
 
+def query_over_tables(sql: str, changes: Iterable[tuple[TablePlace, str]]) -> str:
+    """A query with subqueries in place of tables."""
+    made = {table.span: table.named_as(subquery) for table, subquery in changes}
+    keywords = (_TABLE.search(sql, 0, start) for start, _ in list(made))
+    # After `TABLE`, no subquery may follow.
+    return replaced(sql, made | {keyword.span(): "FROM " for keyword in keywords if keyword is not None})
+
+
 def query_at(sql: str, snapshot_id: int, frames: Iterable[str]) -> str:
     """A query that reads its tables and views at a snapshot, except for frames and where it names a snapshot."""
     names, changes, at = set(map(folded, frames)), dict[Span, str](), f" AT (VERSION => {snapshot_id})"

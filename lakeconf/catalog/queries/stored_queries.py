@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
@@ -23,7 +24,8 @@ _ANY = """
     SELECT EXISTS (SELECT 1 FROM ducklake_view) OR EXISTS (SELECT 1 FROM ducklake_macro)
         OR EXISTS (SELECT 1 FROM ducklake_sort_expression) OR EXISTS (SELECT 1 FROM ducklake_column
             WHERE NOT coalesce(default_value_type = 'literal', true)) AS found,
-        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest
+        (SELECT max(snapshot_id) FROM ducklake_snapshot) AS newest,
+        EXISTS (SELECT 1 FROM ducklake_partition_column WHERE transform LIKE 'bucket(%') AS buckets
 """
 
 _STORED = """
@@ -102,15 +104,16 @@ class StoredSql(NamedTuple):
     expressions: list[tuple[Any, ...]]  # sort keys and default values, in the same way
     names: list[tuple[Any, ...]]  # the names of tables and views, as in `StoredQueries.relations`
     newest: int  # the newest snapshot
+    has_buckets: bool  # True if a table has, or had, a partition key with buckets
 
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use."""
-    ((has_any, newest),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT")
+    ((has_any, newest, buckets),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
     if not has_any:
-        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest)
+        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
-    return StoredSql(views, expressions, relations, newest)
+    return StoredSql(views, expressions, relations, newest, buckets)
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ class StoredQueries:
     # Schema and name of tables and views, in lower case, with the snapshots between which they exist.
     relations: tuple[tuple[str, str, int, int | None], ...]
     expressions: tuple[StoredQuery, ...] = ()  # the sort keys and default values of tables that writes evaluate
+    has_buckets: bool = False  # True if a table has, or had, a partition key with buckets
 
     @classmethod
     @repeated
@@ -149,7 +153,9 @@ class StoredQueries:
         expressions = tuple(StoredQuery(*row) for row in rows.expressions)
         if snapshot_id is None and stored:  # a lake may be attached at an earlier one
             ((snapshot_id,),) = reader.connection.rows("FROM ducklake_current_snapshot(?)", [reader.alias])
-        return cls(reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions)
+        return cls(
+            reader, rows.newest if snapshot_id is None else snapshot_id, stored, named, expressions, rows.has_buckets
+        )
 
     def check(self, query: References | None) -> None:
         """Rejects a query that uses a view or macro that does more than compute; None may use any of them."""
@@ -175,14 +181,18 @@ class StoredQueries:
 
     def relations_behind(self, sql: str) -> set[Name]:
         """The tables that the views and macros in a statement read; a name in a string counts too."""
+        return {relation for references in self.references_behind(sql) for relation in references.relations}
+
+    def references_behind(self, sql: str) -> list[References]:
+        """The names in the views and macros that a statement uses; a name in a string counts too."""
         reached = list(self._reached(mentioned(sql, (stored.name for stored in self.queries)), frozenset()))
-        tables: set[Name] = set()
+        behind: list[References] = []
         for stored in reached:  # it grows
             references = self._references(stored) if self._is_current(stored.begin, stored.end) else None
             if references is not None:
-                tables |= references.relations
+                behind.append(references)
                 reached += (query for query in set(self._reached(references, frozenset())) if query not in reached)
-        return tables
+        return behind
 
     def check_expressions(self) -> None:
         """Rejects a lake with sort keys or default values that may do more than compute from its tables."""
@@ -315,6 +325,8 @@ def prepare_query(
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in frame_names})
     stored.check_schemas(references, runner)
+    if stored.has_buckets:
+        sql = HiddenColumns.load(reader, at).hide(sql, references, frame_names, stored.references_behind(sql))
     if at is None:
         return sql
     called = references.functions | references.table_functions if references is not None else frozenset[str]()

@@ -13,6 +13,7 @@ from duckdb.sqltypes import DuckDBPyType
 from lakeconf.catalog.column_types import fields_of, parsed_type
 from lakeconf.catalog.tables import name_list
 from lakeconf.commit.actions import Action, DefineTable, Target
+from lakeconf.commit.evolved_columns import ChangedColumns
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.schema_check import check_names, check_promotion, fits
 from lakeconf.errors import SchemaError
@@ -50,7 +51,9 @@ class Evolution:
         statements = self.statements(name, before.types)
         if not statements:
             return ()
-        self.check_added(before.added)
+        changes = self.changes()
+        self.check_added(before.evolved.nested)
+        before.evolved.check(changes)
         check_placeholders("\n".join(statements), f"the change of {info.full_name}")
         described = described_after(context, statements, name, before)
         types = {column: type_name for column, type_name, _ in described}
@@ -58,7 +61,7 @@ class Evolution:
             replace(info, columns=described_columns(described, info.columns)),
             types,
             stored=None,
-            added=before.added | self.added_nested(),
+            evolved=before.evolved.after(changes, info.columns),
         )
         return [define(context, before, statements, targets={table_key(context.table): evolved})]
 
@@ -87,10 +90,20 @@ class Evolution:
             *added,
         )
 
-    def added_nested(self) -> frozenset[str]:
-        """The added columns that have fields or elements, in lower case."""
-        added = ((_parts(name), kind) for name, kind in self.add.items())
-        return frozenset(folded(path[0]) for path, kind in added if len(path) == 1 and fields_of(parsed_type(kind)))
+    def changes(self) -> ChangedColumns:
+        """The changes as paths."""
+        added = {name: _parts(name) for name in self.add}
+        columns = {name: path[0] for name, path in added.items() if len(path) == 1}
+        nested = (folded(column) for name, column in columns.items() if fields_of(parsed_type(self.add[name])))
+        defaults = {name: value for name, value in self.defaults.items() if name in columns and value is not None}
+        return ChangedColumns(
+            [*map(_parts, self.drop)],
+            [(_parts(old), new) for old, new in self.rename.items()],
+            [*map(_parts, self.promote)],
+            [*added.values()],
+            frozenset(nested),
+            {columns[name]: literal(_stored(name, value, self.add[name])) for name, value in defaults.items()},
+        )
 
     def check_added(self, added: Collection[str]) -> None:
         """Rejects a change of a nested column that the transaction has added.

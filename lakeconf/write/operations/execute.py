@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.only_reads import check_functions
 from lakeconf.catalog.queries.sql_references import Name
 from lakeconf.catalog.queries.stored_queries import StoredQueries
@@ -93,6 +94,11 @@ def _check_names(context: WriteContext, statement: UserStatement, frames: Mappin
     local = frozenset({*frames, *pending, *statement.reads.local})
     stored = StoredQueries.load(context.session.reader)
     stored.check_schemas(replace(statement.reads, relations=names, local=local), context.session.writer)
+    if stored.has_buckets:
+        read = tables if statement.kind != "insert" else statement.reads.relations
+        read = {table for table in read if table.schema or table.name not in frames}
+        behind = stored.references_behind(statement.text)
+        HiddenColumns.load(context.session.reader).check_statement(statement.text, read, behind)
     alias = folded(statement.alias)
     if alias in {schema for schema, *_ in stored.relations} and any(table.schema == alias for table in tables):
         raise QueryError(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lakeconf.catalog.pruning.predicates import value_in
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.engines.engine import StagingRequest
 from lakeconf.engines.schema_check import selected
@@ -49,7 +50,8 @@ def _delete_matches(context: WriteContext, target: Target, frame: Any, clauses: 
     keys = engine.conform(frame, {key: types[key.name] for key in selected(info, clauses.on)})
     staged = staging.own(engine.stage_rows(keys, StagingRequest(info, types, staging.next_token())))
     own = identifier(info.name)
-    same = " AND ".join(f"__lakeconf_keys.{name} = {own}.{name}" for name in map(identifier, types))
+    keys_on = selected(info, clauses.on)
+    same = " AND ".join(f"__lakeconf_keys.{identifier(key.name)} = {value_in(own, key)}" for key in keys_on)
     matches = f"EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     strategy = context.strategist(target).by_statement("the transaction contains more than one write")
     return RunSql(

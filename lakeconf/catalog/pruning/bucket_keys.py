@@ -1,0 +1,44 @@
+"""Rows for which DuckLake looks in the wrong files, because their table got its bucket key after them.
+
+For a value in a condition, such as `id = 1` or the keys of a join, DuckLake computes the bucket by the current key and
+reads only the files that have this bucket. It does not look which key a file was written for: files without a key have
+no bucket, and those of another key have another one (https://github.com/duckdb/ducklake/issues/1414). Other transforms
+are right: DuckLake does not use their values.
+"""
+
+from __future__ import annotations
+
+from lakeconf.catalog.reader import MetadataTransaction, own_rows
+from lakeconf.sql import identifier
+
+_BUCKET = "bucket("
+# True for what is visible at any of the snapshots from $1 to $2.
+_VISIBLE = "begin_snapshot <= $2 AND (end_snapshot IS NULL OR end_snapshot > $1)"
+_FILES = f"""
+    SELECT 1 AS found FROM ducklake_data_file
+    WHERE table_id = $3 AND coalesce(partition_id, -1) <> $4 AND {_VISIBLE} LIMIT 1
+"""  # noqa: S608
+_BEGIN = "(SELECT min(begin_snapshot) FROM ducklake_partition_info WHERE table_id = $3 AND partition_id = $4)"
+# The catalog's tables with inlined rows. A flush writes rows that are older than the key to a file without a key.
+_INLINED = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = $1"
+
+
+def is_bucket(transform: str) -> bool:
+    """True for the transform `bucket(n)` of a partition key."""
+    return transform.startswith(_BUCKET)
+
+
+def has_other_rows(
+    transaction: MetadataTransaction, table_id: int, partition_id: int, first: int, last: int | None = None
+) -> bool:
+    """True if a table has rows that were not written for this partitioning, at a snapshot or at some up to `last`."""
+    given = [first, first if last is None else last, table_id, partition_id]
+    if own_rows(transaction, _FILES, "found BIGINT", given):
+        return True
+    return any(
+        transaction.rows(
+            f"SELECT 1 FROM {identifier(name)} WHERE begin_snapshot < {_BEGIN} AND {_VISIBLE} LIMIT 1",  # noqa: S608
+            given,
+        )
+        for (name,) in own_rows(transaction, _INLINED, "table_name VARCHAR", [table_id])
+    )
