@@ -35,7 +35,7 @@ class EvolvedColumns:
     nested: frozenset[str] = frozenset()  # the added columns that have fields or elements
     # The SQL values that added columns have in all rows; columns without one are NULL.
     defaults: Mapping[str, str] = field(default_factory=dict)
-    # The columns with a default for rows that are older than them, or with fields that have one; None before a change.
+    # The columns with a default for rows that are older than them; None before a change. Those of fields are not lost.
     defaulted: frozenset[str] | None = None
     promoted: frozenset[str] = frozenset()  # those of them that it has promoted
     # True if rows cannot be read with the columns as they will be: a name may belong to another column.
@@ -43,8 +43,7 @@ class EvolvedColumns:
 
     def check(self, changes: ChangedColumns) -> None:
         """Rejects a change of a column after its promotion: DuckLake would forget its default for older rows."""
-        inside = (path for path in [*changes.dropped, *changes.added] if len(path) > 1)
-        for path in (*inside, *(path for path, _ in changes.renamed), *changes.promoted):
+        for path in (*(path for path, _ in changes.renamed), *changes.promoted):
             if folded(path[0]) in self.promoted:
                 raise SchemaError(
                     f"the transaction has promoted {path[0]!r}: after another change of the column, DuckLake would "
@@ -71,14 +70,9 @@ class EvolvedColumns:
     def _defaulted(self, changes: ChangedColumns, columns: Sequence[Column]) -> frozenset[str]:
         names = self.defaulted
         if names is None:
-            names = frozenset(folded(column.name) for column in columns if _has_default(column))
+            names = frozenset(folded(column.name) for column in columns if column.initial_default is not None)
         names -= {folded(path[0]) for path in changes.dropped if len(path) == 1}
         for path, new in changes.renamed:
             if len(path) == 1 and folded(path[0]) in names:
                 names = names - {folded(path[0])} | {folded(new)}
-        # A default of a new field may be among the changes.
-        return names | {folded(path[0]) for path in changes.added if len(path) > 1}
-
-
-def _has_default(column: Column) -> bool:
-    return column.initial_default is not None or any(map(_has_default, column.children))
+        return names
