@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lakeconf.ducklake import INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES, no_table
+from lakeconf.ducklake import INTERNAL_SCHEMA, OWN_QUERIES, SERVER_QUERIES, SQLITE_NO_TABLES
 from lakeconf.errors import CatalogError
 from lakeconf.sql import URL_ENDS, literal
 
@@ -133,12 +133,11 @@ def check_text(rows: Callable[[str], list[tuple[Any, ...]]], root: str, since: i
         check_folder(root, path)
 
 
-def check_tables(rows: Callable[[str], list[tuple[Any, ...]]], kind: str, database: str, schema: str = "") -> None:
-    """Checks that the tables of an attached catalog of a type are plain tables; a server has a schema for them."""
+def tables_query(kind: str, database: str, schema: str) -> str:
+    """The query for what is not a plain table in an attached catalog; a server has a schema for its tables."""
     is_file = kind in OWN_QUERIES
     query = literal(SQLITE_NO_TABLES if is_file else _NO_TABLES.format(schema=schema.replace("'", "''")))
-    for (name,) in rows(f"FROM {(OWN_QUERIES if is_file else SERVER_QUERIES)[kind]}({literal(database)}, {query})"):
-        raise no_table(name)
+    return f"FROM {(OWN_QUERIES if is_file else SERVER_QUERIES)[kind]}({literal(database)}, {query})"
 
 
 def check_numbers(rows: Callable[[str], list[tuple[Any, ...]]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -189,6 +190,7 @@ def columns_of(types: Mapping[str, str], required: Collection[str] = (), first_i
     return tuple(_column(name, parsed_type(text), ids, nullable=name not in required) for name, text in types.items())
 
 
+@functools.lru_cache(4096)
 def parsed_type(text: str) -> DuckDBPyType:
     """Parses the name of a type.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lakeconf.catalog.admission import check_numbers, check_tables, check_text
+from lakeconf.catalog.admission import check_numbers, check_text, tables_query
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import (
@@ -19,6 +19,7 @@ from lakeconf.ducklake import (
     SERVER_QUERIES,
     SUPPORTED_VERSION,
     metadata_database,
+    no_table,
     version_sentence,
 )
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
@@ -129,10 +130,8 @@ class CatalogReader:
             taken.set_up("TimeZone", self._time_zone_sql)
             newest = self._begin(taken, metadata)
             try:
-                query = OWN_QUERIES.get(self._settings[0])
-                own = None if query is None else f"{query}({literal(self.metadata_database)}, "
                 self._check_text(taken.connection, newest)
-                yield MetadataTransaction(taken.connection, self.alias, data_path, own)
+                yield MetadataTransaction(taken.connection, self.alias, data_path, self._own_query)
             finally:
                 with contextlib.suppress(LakeconfError):
                     taken.connection.execute("ROLLBACK")
@@ -142,18 +141,33 @@ class CatalogReader:
                 f"another process committed to {self.alias!r} while it was read", hint="try again"
             )
 
+    def _check_tables(self, cursor: Connection) -> None:
+        for (name,) in cursor.rows(self._tables_query):
+            raise no_table(name)
+
     def _check_text(self, cursor: Connection, newest: int | None) -> None:
         """Checks the text that DuckLake reads, if that has not been done for the newest snapshot."""
         checked, newest = self._checked_up_to, -1 if newest is None else newest
         kind = self._settings[0]
         if not checked:
             if kind in SERVER_QUERIES:
-                schema = self.metadata_schema or self._attached[1] or "public"
-                check_tables(cursor.rows, kind, self.metadata_database, str(schema))
+                self._check_tables(cursor)
             check_numbers(cursor.rows)
         if not checked or newest > checked[0]:
             check_text(cursor.rows, self.data_path, checked[0] if checked else None)
             checked[:] = [newest]
+
+    @cached
+    def _own_query(self) -> str | None:
+        """The beginning of the call that runs a query in the catalog itself; None if there is no such call."""
+        query = OWN_QUERIES.get(self._settings[0])
+        return None if query is None else f"{query}({literal(self.metadata_database)}, "
+
+    @cached
+    def _tables_query(self) -> str:
+        """The query for what is not a plain table in the catalog."""
+        schema = self.metadata_schema or self._attached[1] or "public"
+        return tables_query(self._settings[0], self.metadata_database, str(schema))
 
     @cached
     def _checked_up_to(self) -> list[int]:
@@ -296,7 +310,7 @@ class CatalogReader:
             taken.set_up("database", f"USE {metadata}")
             cursor.execute("BEGIN")
             if self._settings[0] in OWN_QUERIES:  # anyone may have changed the file since it was attached
-                check_tables(cursor.rows, self._settings[0], self.metadata_database)
+                self._check_tables(cursor)
             if self.reads_separately and not self._is_read_only:
                 # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
                 cursor.execute("DELETE FROM ducklake_metadata WHERE false")

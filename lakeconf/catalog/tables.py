@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -67,6 +68,7 @@ _KEY_TYPES = "table_id BIGINT, partition_id BIGINT, key_index BIGINT, column_id 
 _PARTITIONS_OF_TABLE = " AND i.table_id = $2"
 
 
+@functools.lru_cache(4096)
 def split_name(name: str) -> tuple[str, str]:
     """Splits a name into schema and table."""
     try:
@@ -79,6 +81,7 @@ def split_name(name: str) -> tuple[str, str]:
     return schema, table
 
 
+@functools.lru_cache(4096)
 def joined_name(schema: str, table: str) -> str:
     """Joins schema and table to `schema.table`; quotes parts that contain a dot or a quote. Inverts `split_name`."""
     return ".".join(identifier(part) if re.search(r'[."]', part) else part for part in (schema, table))

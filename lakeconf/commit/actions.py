@@ -48,26 +48,13 @@ class Action:
     written_for: TableInfo | None = None
     key: CommitKey | None = None  # idempotency key; the action is skipped if it was already committed
     strategy: str | None = None  # the engine that carries out the write, and the reason; None for a part of a write
-
-    @property
-    def changes_rows(self) -> bool:
-        """True if the action adds, deletes or updates rows, or may do so."""
-        return True
-
-    @property
-    def deletes(self) -> bool:
-        """True if the action deletes, updates or replaces rows."""
-        return False
-
-    @property
-    def creates(self) -> bool:
-        """True if the action creates the table."""
-        return False
-
-    @property
-    def leaves(self) -> Mapping[str, Target]:
-        """The tables that the action defines, as it leaves them, by full name in lower case."""
-        return {}
+    changes_rows: bool = True  # True if it adds, deletes or updates rows, or may do so
+    deletes: bool = False  # True if it deletes, updates or replaces rows
+    creates: bool = False  # True if it creates the table
+    is_planned: bool = False  # True if it was computed from the files of a snapshot
+    user_sql: str | None = None  # the user's own SQL, whose views and macros are checked at the commit
+    # The tables that it defines, as it leaves them, by full name in lower case.
+    targets: Mapping[str, Target] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -80,18 +67,8 @@ class Action:
         return 0
 
     @property
-    def user_sql(self) -> str | None:
-        """The user's own SQL, whose views and macros are checked at the commit."""
-        return None
-
-    @property
     def needs_staged_commit(self) -> bool:
         """True if no statement carries out the action."""
-        return False
-
-    @property
-    def is_planned(self) -> bool:
-        """True if the action was computed from the files of a snapshot."""
         return False
 
     @property
@@ -137,24 +114,14 @@ class RunSql(Action):
 
     sql: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()  # the number of rows that each must change; empty if it is not known in advance
-    changes_existing: bool = False  # True if they delete or update rows
     inserts: bool = False  # True if they insert rows whose number is not known in advance
-    checked: str | None = None  # the user's own SQL
     # The columns that the statements do not set in the rows that they update, and that files store inexactly, with
     # their types.
     kept: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def deletes(self) -> bool:
-        return self.changes_existing
-
-    @property
     def row_count(self) -> int:
         return sum(self.counts)
-
-    @property
-    def user_sql(self) -> str | None:
-        return self.checked
 
     @property
     def writes_files(self) -> bool:
@@ -225,10 +192,8 @@ class ReplaceFiles(Action):
 
     info: TableInfo
     groups: Sequence[tuple[FileGroup, Footer]]  # the files to replace, and what the footer of their new file says
-
-    @property
-    def deletes(self) -> bool:
-        return True
+    deletes: bool = True
+    is_planned: bool = True
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -236,10 +201,6 @@ class ReplaceFiles(Action):
 
     @property
     def needs_staged_commit(self) -> bool:
-        return True
-
-    @property
-    def is_planned(self) -> bool:
         return True
 
     def stage(self, tables: StagedTables) -> None:
@@ -251,20 +212,7 @@ class DefineTable(Action):
     """SQL that creates a table or a view, or changes or ends its definition."""
 
     sql: tuple[str, ...]
-    is_new: bool = False  # True if it creates the table
-    targets: Mapping[str, Target] = field(default_factory=dict)  # the tables that it leaves, by key
-
-    @property
-    def changes_rows(self) -> bool:
-        return False
-
-    @property
-    def creates(self) -> bool:
-        return self.is_new
-
-    @property
-    def leaves(self) -> Mapping[str, Target]:
-        return self.targets
+    changes_rows: bool = False
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         del reader, begun

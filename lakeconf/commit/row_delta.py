@@ -71,10 +71,8 @@ class RowDelta(Action):
     # The number of rows, in files and in the catalog; None for all that satisfy the condition.
     expected_count: int | None = None
     is_few: bool = False  # True if few rows are deleted in files that keep other rows
-
-    @property
-    def deletes(self) -> bool:
-        return True
+    deletes: bool = True
+    is_planned: bool = True
 
     @property
     def row_count(self) -> int:
@@ -82,10 +80,6 @@ class RowDelta(Action):
 
     @property
     def writes_files(self) -> bool:
-        return True
-
-    @property
-    def is_planned(self) -> bool:
         return True
 
     @property

@@ -56,32 +56,27 @@ class Session:
     config: str | None = None  # the configuration file that declares the store; None if Python code made it
     # Held by the thread that uses the writer, or changes a setting of the DuckDB instance.
     writer_lock: threading.RLock = field(default_factory=threading.RLock)
-    _snapshot_id: int = field(init=False)
+    snapshot_id: int = field(init=False)  # the snapshot that reads see; only `advance` moves it
     _snapshot_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self._snapshot_id = self.base.snapshot_id
-
-    @property
-    def snapshot_id(self) -> int:
-        """The snapshot that reads see; only `advance` moves it."""
-        return self._snapshot_id
+        self.snapshot_id = self.base.snapshot_id
 
     def advance(self, snapshot_id: int, *, own: int | None = None, token: str = "", refresh: bool = False) -> int:
         """Moves reads to a snapshot, but never back: another thread may have moved them further already."""
         with self._snapshot_lock:
-            self._snapshot_id = max(self._snapshot_id, snapshot_id)
+            self.snapshot_id = max(self.snapshot_id, snapshot_id)
             if own is not None:
                 self.base.add_own(own)
                 self.reader.definitions.committed(own, token)
             if refresh:
-                self.base.refresh(self._snapshot_id)
-            return self._snapshot_id
+                self.base.refresh(self.snapshot_id)
+            return self.snapshot_id
 
     def read_point(self) -> tuple[int, Base]:
         """The snapshot that reads see and a copy of the base of conflict checks, both of the same moment."""
         with self._snapshot_lock:
-            return self._snapshot_id, self.base.copy()
+            return self.snapshot_id, self.base.copy()
 
     def check_writable(self) -> None:
         """Refuses to write to a read-only store."""

@@ -81,7 +81,8 @@ class SqlCommit:
     ) -> None:
         self.writer, self.reader, self.reconnect = writer, reader, reconnect
         self.barrier, self.token = barrier, token
-        self._kept = KeptFiles(reader.connection)
+        # No reply can be lost where this process commits.
+        self._kept = None if barrier is Committing.THIS_PROCESS else KeptFiles(reader.connection)
 
     @property
     def key_files(self) -> Sequence[str]:
@@ -107,8 +108,9 @@ class SqlCommit:
 
     def record(self, keys: Collection[CommitKey], events: Sequence[Event], staging: StagingArea) -> None:
         del staging
-        for statement in journal.statements(self.reader.alias, self.token, tuple(keys), events):
-            self.writer.execute(statement)
+        if keys or events:
+            for statement in journal.statements(self.reader.alias, self.token, tuple(keys), events):
+                self.writer.execute(statement)
 
     def describe(self, author: str | None, message: str | None, info: str) -> bool:
         # Do not write `alias.set_commit_message`: DuckDB could read the alias as the name of a schema.
@@ -120,8 +122,8 @@ class SqlCommit:
         return {action.table for action in actions if action.writes_files} | ({journal.TABLE} if records else set())
 
     def keep_written(self, tables: Collection[str], created: Collection[str], begun: int) -> None:
-        if self.barrier is Committing.THIS_PROCESS or not tables:
-            return  # no reply can be lost
+        if self._kept is None or not tables:
+            return
         unknown = {folded(table): table for table in sorted(tables)}
         others = {folded(table) for table in created}
         folders: dict[str, str] = {}
@@ -157,10 +159,12 @@ class SqlCommit:
         }
 
     def restore_written(self) -> None:
-        self._kept.restore()
+        if self._kept is not None:
+            self._kept.restore()
 
     def release_written(self) -> None:
-        self._kept.close()
+        if self._kept is not None:
+            self._kept.close()
 
     def commit(self) -> None:
         self.writer.execute("COMMIT")

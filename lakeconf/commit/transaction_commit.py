@@ -69,7 +69,7 @@ class CommitContents:
         """Adds the actions of a write."""
         self.actions += actions if key is None else [replace(action, key=key) for action in actions]
         for action in actions:
-            self.targets.update(action.leaves)
+            self.targets.update(action.targets)
 
     def check_new_key(self, key: CommitKey | None) -> None:
         """Rejects a key that another write has."""

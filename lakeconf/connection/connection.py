@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 from lakeconf.connection.duckdb_errors import (
     errors_of_arrow,
-    interrupts,
     is_interrupt,
     read_json,
     translated_errors,
@@ -430,7 +429,7 @@ def closed_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     process = os.getpid()  # the threads of a database end where a process is forked
-    with interrupts():
+    try:
         try:
             connection = _closed_database(process).cursor()
             connection.execute("SELECT 1")
@@ -439,6 +438,10 @@ def closed_connection() -> Iterator[duckdb.DuckDBPyConnection]:
             connection = _closed_database(process).cursor()
         with connection:
             yield connection
+    except RuntimeError as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
 
 
 @functools.cache

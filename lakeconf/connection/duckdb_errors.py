@@ -216,17 +216,6 @@ def translation(error: BaseException, secrets: Iterable[Secret]) -> BaseExceptio
 
 
 @contextlib.contextmanager
-def interrupts() -> Iterator[None]:
-    """Raises KeyboardInterrupt for what duckdb raises instead."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_interrupt(error):
-            raise
-        raise KeyboardInterrupt from error
-
-
-@contextlib.contextmanager
 def errors_of_arrow() -> Iterator[None]:
     """Raises DuckDB's error in place of Arrow's, which has its message but not its class, while rows are streamed."""
     import duckdb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -69,6 +70,7 @@ def placeholder_message(name: str) -> str:
     )
 
 
+@functools.lru_cache(4096)
 def _cast(name: str, column: str, source: str, target: str) -> str:
     cast = f"CAST({column} AS {target})"
     rounds = _rounds(column, source, target)
@@ -83,6 +85,7 @@ def _cast(name: str, column: str, source: str, target: str) -> str:
     return f"CASE{cases} ELSE {cast} END" if cases else cast
 
 
+@functools.lru_cache(4096)
 def _rounds(column: str, source: str, target: str) -> str | None:
     """The condition under which a cast would lose precision; None if it never does."""
     pairs = _leaves(parsed_type(source), parsed_type(target))

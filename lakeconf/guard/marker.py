@@ -30,7 +30,7 @@ class LakeMarker:
     places: Callable[[], Sequence[str]] = tuple
     # Returns location identifiers of the files next to the catalog, if the catalog is a file.
     neighbours: Callable[[], Sequence[str]] = tuple
-    _checked: bool = field(default=False, repr=False)
+    is_checked: bool = field(default=False, repr=False)  # True if `before_write` has passed
 
     @property
     def path(self) -> str:
@@ -42,11 +42,9 @@ class LakeMarker:
 
         If the lake has files but no marker, this creates none; `lakeconf doctor --store STORE --repair` does.
         """
-        if self._checked:
-            return
         if self.check_free():
             self.create()
-        self._checked = True
+        self.is_checked = True
 
     def check_free(self) -> bool:
         """Rejects the data path of another lake; true if a new lake would create its marker there."""

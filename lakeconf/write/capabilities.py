@@ -20,7 +20,6 @@ from lakeconf.ducklake import (
     STAGED_COMMIT_VERSIONS,
     visible_at,
 )
-from lakeconf.engines.engine import SparkOperations
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import folded, spark_folded
 
@@ -42,15 +41,6 @@ _OTHER_DELETES = f"""
 _REPEATED = f"""
     SELECT 1 FROM ducklake_data_file WHERE table_id = $2 AND {visible_at()} GROUP BY path HAVING count(*) > 1 LIMIT 1
 """
-
-
-def engine_obstacle(session: Session, engine: EngineName | None = None) -> str | None:
-    """Why Spark cannot carry out any write, with the engine that the caller wants; None if it can."""
-    if not isinstance(session.engine, SparkOperations):
-        return f"the lake was opened with{'out Spark' if session.engine.name == DUCKDB else ' Spark Connect'}"
-    if engine == DUCKDB:
-        return "engine='duckdb'"
-    return "the store's committer is public" if session.committer == "public" else None
 
 
 def commit_obstacle(

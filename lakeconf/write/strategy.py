@@ -19,7 +19,6 @@ from lakeconf.write.capabilities import (
     EngineName,
     append_obstacle,
     commit_obstacle,
-    engine_obstacle,
     key_obstacle,
 )
 
@@ -204,6 +203,15 @@ def explained(scope: Scope, table: str, where: Where | None) -> dict[str, str]:
         "execute": strategist.by_statement("SQL runs in the commit"),
     }
     return {write: str(strategy) for write, strategy in strategies.items()}
+
+
+def engine_obstacle(session: Session, engine: EngineName | None = None) -> str | None:
+    """Why Spark cannot carry out any write, with the engine that the caller wants; None if it can."""
+    if not isinstance(session.engine, SparkOperations):
+        return f"the lake was opened with{'out Spark' if session.engine.name == DUCKDB else ' Spark Connect'}"
+    if engine == DUCKDB:
+        return "engine='duckdb'"
+    return "the store's committer is public" if session.committer == "public" else None
 
 
 def _matching_files(plan: ScanPlan) -> Amount:

@@ -21,7 +21,7 @@ from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested, with_literals
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested, 
 from lakeconf.errors import CatalogError, PredicateError, UntestedVersionWarning
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def no_lock(*_: object, **__: object) -> Iterator[None]:
 
 
 def moves_back(session: Session, snapshot_id: int, **_: Any) -> int:
-    session._snapshot_id = snapshot_id
+    session.snapshot_id = snapshot_id
     return snapshot_id
 
 

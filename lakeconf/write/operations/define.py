@@ -65,7 +65,7 @@ class CreateTable:
             described = described_after(context, statements, full)
             info = new_table(schema, table, folder, described, self.definition.partitioned_by)
             targets[table_key(name)] = Target(info, {column: text for column, text, _ in described}, stored=None)
-        return [DefineTable(table=created, sql=statements, is_new=True, targets=targets)]
+        return [DefineTable(table=created, sql=statements, creates=True, targets=targets)]
 
 
 @dataclass(frozen=True)

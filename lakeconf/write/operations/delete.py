@@ -61,7 +61,7 @@ def delete_rows(context: WriteContext, target: Target, deletion: Deletion, added
     return RunSql(
         table=info.full_name,
         sql=(f"DELETE FROM {context.quoted(info)}{where}",),
-        changes_existing=True,
+        deletes=True,
         depends_on=context.dependency_at_commit(info),
         written_for=target.stored,
         strategy=str(strategy),

@@ -49,7 +49,7 @@ class Execute:
         run = RunSql(
             table=info.full_name,
             sql=(statement.text,),
-            changes_existing=not is_insert,
+            deletes=not is_insert,
             inserts=is_insert,
             # Columns of these types that the statement sets were rejected above.
             kept=inexact_types(target.types) if statement.kind == "update" else {},
@@ -59,7 +59,7 @@ class Execute:
         )
         drops = tuple(f"DROP VIEW temp.main.{identifier(frame)}" for frame in frames)
         return [
-            RunSql(table=info.full_name, sql=views, checked=statement.text),
+            RunSql(table=info.full_name, sql=views, user_sql=statement.text),
             run,
             *_dependencies(context, (statement.name_of(name) for name in _tables(statement, frames))),
             *_dependencies(context, _behind_views(context, statement, frames)),

@@ -78,7 +78,7 @@ class _Update:
         return RunSql(
             table=target.info.full_name,
             sql=(sql,),
-            changes_existing=True,
+            deletes=True,
             kept=kept,
             written_for=target.stored,
             strategy=str(strategy),

@@ -22,7 +22,6 @@ from lakeconf.errors import SchemaError
 from lakeconf.logs import event_logger
 from lakeconf.sql import folded, literal
 from lakeconf.write import strategy
-from lakeconf.write.capabilities import engine_obstacle
 from lakeconf.write.changed_rows import (
     ACTION,
     NOTHING,
@@ -43,7 +42,7 @@ from lakeconf.write.operations.merge.clauses import (
     value_after,
 )
 from lakeconf.write.operations.merge.key_bounds import key_bounds
-from lakeconf.write.strategy import Strategy
+from lakeconf.write.strategy import Strategy, engine_obstacle
 
 _log = event_logger("stage")
 _ON = "__lakeconf_on_"

@@ -57,7 +57,7 @@ def _delete_matches(context: WriteContext, target: Target, frame: Any, clauses: 
     return RunSql(
         table=info.full_name,
         sql=(f"DELETE FROM {context.quoted(info)} WHERE {matches}",),
-        changes_existing=True,
+        deletes=True,
         depends_on=context.dependency(info),
         written_for=target.stored,
         strategy=str(strategy),

@@ -169,7 +169,7 @@ def _sql_actions(
         table=info.full_name,
         sql=tuple(sql),
         counts=tuple(sql.values()),
-        changes_existing=True,
+        deletes=True,
         depends_on=context.dependency(info),
         written_for=target.stored,
         strategy=str(strategy),
