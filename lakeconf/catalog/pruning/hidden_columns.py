@@ -44,6 +44,10 @@ _EVER_BUCKETED = """
 """
 # A table by its schema and its name, in lower case.
 Key = tuple[str, str]
+# What names columns without their names, besides `*`: `FROM t`, `NATURAL JOIN t`, `INTERSECT`, `COLUMNS(…)`.
+_UNNAMED = re.compile(
+    r"\*|#|\b(?:columns|except|intersect|join|natural|table|using)\b|\bfrom\b.*\bfrom\b|\bset\b.*\bfrom\b", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -131,12 +135,6 @@ class HiddenColumns:
 def _subquery(table: str, columns: Iterable[str]) -> str:
     values = ", ".join(f"{not_pushed_down(name)} AS {name}" for name in map(identifier, columns))
     return f"(SELECT * REPLACE ({values}) FROM {table})"  # noqa: S608
-
-
-# What names columns without their names, besides `*`: `FROM t`, `NATURAL JOIN t`, `INTERSECT`, `COLUMNS(…)`.
-_UNNAMED = re.compile(
-    r"\*|#|\b(?:columns|except|intersect|join|natural|table|using)\b|\bfrom\b.*\bfrom\b|\bset\b.*\bfrom\b", re.DOTALL
-)
 
 
 def _may_filter(sql: str, columns: Iterable[str]) -> bool:
