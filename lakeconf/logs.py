@@ -7,7 +7,6 @@ are escaped before a handler sees them.
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
 from typing import Any
 
 # The application installs handlers. Without this one, Python would print warnings to stderr.
@@ -30,21 +29,19 @@ _UNSAFE = {
 }
 
 
-class EventLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger that escapes the text of its arguments."""
+def event_logger(name: str) -> logging.Logger:
+    """The logger of a part of lakeconf, which escapes the strings among the arguments of its records."""
+    logger = logging.getLogger(f"lakeconf.{name}")
+    if not logger.filters:
+        logger.addFilter(_escape_arguments)
+    return logger
 
-    def __init__(self, name: str) -> None:
-        super().__init__(logging.getLogger(f"lakeconf.{name}"), {})
 
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Logs a message with arguments: numbers stay numbers, other values become escaped text."""
-        if self.isEnabledFor(level):
-            safe = [value if isinstance(value, int | float) else escaped(str(value)) for value in args]
-            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-            super().log(level, msg, *safe, **kwargs)
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        return msg, kwargs
+def _escape_arguments(record: logging.LogRecord) -> bool:
+    """Escapes arguments: numbers stay numbers, other values become strings. It passes every record."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(value if isinstance(value, int | float) else escaped(str(value)) for value in record.args)
+    return True
 
 
 def escaped(text: str) -> str:

@@ -7,6 +7,7 @@ only in how they write secret values and extensions.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from types import MappingProxyType
@@ -22,6 +23,9 @@ _READERS_OF_FOLDERS = frozenset({"read_parquet", "read_csv", "read_json", "read_
 # Characters that end the path of a URL, or that servers may read differently: `?s3_endpoint=…` names another server.
 # Names of local files have them.
 URL_ENDS = r"[\x00-\x1f\x7f\\?#]"
+_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|\$(?P<number>[0-9]+)""")
+# Comments, dollar quotes, named parameters and escapes of E'' strings: such statements keep their parameters.
+_OTHER_SYNTAX = re.compile(r"--|/\*|\$(?![0-9])|[0-9]\$|\\|\?[0-9]")
 
 
 def folded(name: str) -> str:
@@ -254,3 +258,39 @@ def bind(statement: Statement) -> tuple[str, list[Secret]]:
     """Renders a statement for execution."""
     rendering = Bound()
     return statement.render(rendering), rendering.parameters
+
+
+def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, Sequence[object] | None]:
+    """Replaces each `?` or `$1` of a statement by its value, if all values are strings, integers, booleans or None."""
+    if not parameters:
+        return sql, parameters
+    values = [_value(parameter) for parameter in parameters]
+    numbers = _numbers(sql)
+    if None in values or numbers is None or set(numbers) != set(range(len(values))):
+        return sql, parameters
+    rest = iter(numbers)
+    return _PARTS.sub(lambda part: part[0] if part[0][0] in "'\"" else str(values[next(rest)]), sql), None
+
+
+def _numbers(sql: str) -> Sequence[int] | None:
+    """The number of the value of each parameter, counted from zero; None if they cannot be told."""
+    if _OTHER_SYNTAX.search(sql):
+        return None
+    marks = [part for part in _PARTS.finditer(sql) if part[0][0] in "?$"]
+    numbered = [int(part["number"]) - 1 for part in marks if part["number"]]
+    if numbered and len(numbered) != len(marks):
+        return None
+    return numbered or range(len(marks))
+
+
+def _value(value: object) -> str | None:
+    """A value as SQL of the type that the bound value would have; None if it must be bound."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return literal(value)
+    if type(value) is int:
+        return f"({value})"
+    if type(value) is str and "\0" not in value:
+        return f"CAST({literal(value)} AS VARCHAR)"
+    return None

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import lakeconf
 from lakeconf.errors import CatalogError
-from lakeconf.logs import EventLogger, TerminalFormatter, escaped
+from lakeconf.logs import TerminalFormatter, escaped, event_logger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def test_arguments_cannot_control_a_terminal_or_start_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lakeconf")
-    EventLogger("commit").info("wrote %s in %d files, %.1f s", "a\n::error::b\x1b[2J\u202e", 3, 0.25)
+    event_logger("commit").info("wrote %s in %d files, %.1f s", "a\n::error::b\x1b[2J\u202e", 3, 0.25)
     (record,) = caplog.records
     assert (record.name, record.filename) == ("lakeconf.commit", "test_logs.py")
     assert record.getMessage() == "wrote a\\x0a::error::b\\x1b[2J\\u202e in 3 files, 0.2 s"
@@ -58,7 +58,7 @@ def test_traceback_is_escaped_line_by_line() -> None:
 
 
 def test_nothing_is_printed_if_logging_is_not_configured() -> None:
-    code = "from lakeconf.logs import EventLogger; EventLogger('commit').warning('unheard')"
+    code = "from lakeconf.logs import event_logger; event_logger('commit').warning('unheard')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 

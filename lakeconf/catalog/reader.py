@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from lakeconf.catalog.admission import check_numbers, check_tables, check_text
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_facts import with_literals
 from lakeconf.ducklake import (
     OWN_QUERIES,
     SEPARATE_READS,
@@ -23,7 +22,7 @@ from lakeconf.ducklake import (
     version_sentence,
 )
 from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import identifier, literal, with_literals
 
 if TYPE_CHECKING:
     from functools import cached_property

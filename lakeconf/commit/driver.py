@@ -20,14 +20,14 @@ from lakeconf.errors import (
     LakeconfError,
 )
 from lakeconf.guard.locks import pauses
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
 if TYPE_CHECKING:
     from lakeconf.commit.actions import Action
     from lakeconf.commit.journal import CommitKey, Event
     from lakeconf.commit.staging import StagingArea
 
-_log = EventLogger("commit")
+_log = event_logger("commit")
 Answer = TypeVar("Answer", covariant=True)
 # How long to look for a commit after its reply was lost. A failover takes up to a minute.
 LOOK_UP_SECONDS = 60.0

@@ -21,10 +21,10 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import tables
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import files_sql, listing_sql, literal
 
-_log = EventLogger("commit")
+_log = event_logger("commit")
 # DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
 WRITTEN_NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
 _SLACK_SECONDS = 60.0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakeconf.engines.engine import Staged, announce, staging_folder
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
 if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeconf.connection.connection import Connection
     from lakeconf.engines.engine import Engine
 
-_log = EventLogger("commit")
+_log = event_logger("commit")
 
 
 class CommittedFiles(NamedTuple):

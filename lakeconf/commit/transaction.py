@@ -15,9 +15,9 @@ from lakeconf.commit.staging import StagingArea
 from lakeconf.commit.transaction_commit import CommitContents, CommitHeader, TransactionCommit
 from lakeconf.errors import CommitUnknownError, LakeconfError
 from lakeconf.guard.locks import Held
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
-_log = EventLogger("commit")
+_log = event_logger("commit")
 
 
 @dataclass

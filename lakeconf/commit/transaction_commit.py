@@ -25,12 +25,12 @@ from lakeconf.commit.staging import CommittedFiles, StagingArea
 from lakeconf.ducklake import commit_json
 from lakeconf.errors import CommitError, CommitUnknownError, LakeconfError
 from lakeconf.guard.locks import Held
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
 if TYPE_CHECKING:
     from lakeconf.commit.audits import Audit
 
-_log = EventLogger("commit")
+_log = event_logger("commit")
 
 
 @dataclass(frozen=True)

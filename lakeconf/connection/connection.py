@@ -9,16 +9,24 @@ import threading
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from lakeconf.connection.duckdb_errors import errors_of_arrow, interrupts, is_interrupt, read_json, translated_errors
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested, with_literals
+from lakeconf.connection.duckdb_errors import (
+    errors_of_arrow,
+    interrupts,
+    is_interrupt,
+    read_json,
+    translated_errors,
+    translation,
+)
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_untested
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal
+from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal, with_literals
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,6 +85,7 @@ class Connection:
     def __init__(self, native: duckdb.DuckDBPyConnection, secrets: Iterable[Secret] = ()) -> None:
         self._native = native
         self.secrets = tuple(secrets)
+        self._errors = _ConnectionErrors(self)
         self._database: str | None = None
         # The extensions of its instance that are known to be loaded: none can be unloaded.
         self.extensions: set[str] = set()
@@ -128,7 +137,7 @@ class Connection:
         native = self.native
         if not isinstance(native, duckdb.DuckDBPyConnection):
             return native.execute(sql, parameters)  # type: ignore[unreachable]  # the simulator's model of DuckDB
-        return native.execute(*with_literals(sql, parameters))
+        return native.execute(*with_literals(sql, parameters)) if parameters else native.execute(sql)
 
     def arrow(self, sql: str, parameters: Sequence[object] | None = None) -> pyarrow.Table:
         """Runs SQL and returns its rows as an Arrow table."""
@@ -200,20 +209,13 @@ class Connection:
             return False
         return True
 
-    @contextlib.contextmanager
-    def errors(self) -> Iterator[None]:
+    def errors(self) -> AbstractContextManager[None]:
         """Translates duckdb errors inside a `with` block to lakeconf's and masks the secrets of this connection.
 
         Ctrl-C stops the running query. duckdb itself only stops waiting for it: the next statement, or `close`, would
         wait until the query ends.
         """
-        with translated_errors(self.secrets):
-            try:
-                yield
-            except BaseException as error:
-                if is_interrupt(error):
-                    self.native.interrupt()
-                raise
+        return self._errors
 
     @contextlib.contextmanager
     def errors_as_json(self) -> Iterator[None]:
@@ -260,6 +262,24 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _ConnectionErrors:
+    """The context of `Connection.errors`, which has no state."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        if is_interrupt(error):
+            self._connection.native.interrupt()
+        translated = translation(error, self._connection.secrets)
+        if translated is not None:
+            raise translated from error
 
 
 def _roll_back(native: duckdb.DuckDBPyConnection) -> None:

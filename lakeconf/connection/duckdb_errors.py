@@ -193,19 +193,26 @@ _POSITION = "lakeconf_position"
 @contextlib.contextmanager
 def translated_errors(secrets: Iterable[Secret] = ()) -> Iterator[None]:
     """Translates errors of duckdb to errors of lakeconf, and removes `secrets` from them."""
+    try:
+        yield
+    except BaseException as error:
+        translated = translation(error, secrets)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def translation(error: BaseException, secrets: Iterable[Secret]) -> BaseException | None:
+    """The error to raise in place of one of duckdb, without `secrets`; None for any other error."""
     import duckdb
 
-    try:
-        with interrupts():
-            yield
-    except duckdb.Error as error:
-        error.args = (_scrubbed(str(error), secrets),)
-        if _INTERRUPTED.search(str(error)):
-            raise KeyboardInterrupt from error
-        ended = _EXITED.search(str(error))
-        if ended is not None:
-            raise SystemExit(_exit_code(ended["udf"] or ended["code"] or "")) from error
-        raise _translate(error) from error
+    if not isinstance(error, duckdb.Error):
+        return KeyboardInterrupt() if isinstance(error, RuntimeError) and is_interrupt(error) else None
+    error.args = (_scrubbed(str(error), secrets),)
+    if _INTERRUPTED.search(str(error)):
+        return KeyboardInterrupt()
+    ended = _EXITED.search(str(error))
+    return _translate(error) if ended is None else SystemExit(_exit_code(ended["udf"] or ended["code"] or ""))
 
 
 @contextlib.contextmanager

@@ -20,9 +20,9 @@ from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitError, ConnectionFailed, LakeconfError
 from lakeconf.guard.locks import FileLocks, Held, LakeLocks, ServerLocks
 from lakeconf.guard.marker import LakeMarker
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
-_log = EventLogger("maintenance")
+_log = event_logger("maintenance")
 _TOLERANCE_SECONDS = 60.0
 
 

@@ -21,7 +21,7 @@ from lakeconf.backends.server import CatalogServer
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CatalogError, CommitError, ConnectionFailed, LakeconfError, StorageError, UnsupportedError
-from lakeconf.logs import EventLogger, escaped
+from lakeconf.logs import escaped, event_logger
 
 try:
     import fcntl
@@ -31,7 +31,7 @@ except ImportError:  # Windows, which reads lakes
 WAIT_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5
-_log = EventLogger("locks")
+_log = event_logger("locks")
 _open_descriptors: set[int] = set()
 # How long one attempt waits in the server's queue. Later requests wait behind it, so maintenance gets its turn, and
 # writers only wait briefly behind maintenance.

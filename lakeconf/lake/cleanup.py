@@ -18,10 +18,10 @@ from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.lake.compaction_step import CatalogStatement
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import URL_ENDS, listing_sql, literal
 
-_log = EventLogger("cleanup")
+_log = event_logger("cleanup")
 _STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
 _STAGING_FOLDER = re.compile(rf"{PREFIX}[0-9a-f]+")
 _BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")

@@ -19,7 +19,7 @@ from lakeconf.commit.sql_commit import changed_settings, without_retries
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CatalogLockedError, CommitError, LakeconfError
 from lakeconf.guard.locks import Held
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import literal, qualified
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakeconf.catalog.reader import CatalogReader
 
-_log = EventLogger("maintenance")
+_log = event_logger("maintenance")
 # The number of attempts while writers are active; after them, the step holds the lake's lock exclusively.
 _ATTEMPTS_BESIDE_WRITERS = 5
 

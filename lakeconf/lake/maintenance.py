@@ -21,14 +21,14 @@ from lakeconf.lake.compaction_step import CatalogStatement
 from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.lake.rewriting import flush_lake, merge_files, rewrite_files
 from lakeconf.lake.staged_rewriting import StagedRewriting
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
 if TYPE_CHECKING:
     from lakeconf.commit.scope import Scope
 
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)
-_log = EventLogger("maintenance")
+_log = event_logger("maintenance")
 Step: TypeAlias = Callable[[Session, TimeLimit], None]
 
 

@@ -22,7 +22,7 @@ from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import required
 from lakeconf.guard.guard import clock_of, guard_of, reader_of
 from lakeconf.guard.locks import FileLocks
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.secret import Secret
 from lakeconf.sql import literal
 from lakeconf.store import Access, Store, open_connection
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakeconf.catalog.reader import CatalogReader
     from lakeconf.engines.engine import Engine
 
-_log = EventLogger("lake")
+_log = event_logger("lake")
 
 
 @contextlib.contextmanager

@@ -27,10 +27,10 @@ from lakeconf.lake.compaction import (
 from lakeconf.lake.compaction_step import CompactionStep, RowsChangedError, of_table
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.staged_rewriting import BYTES_READ, FILES_READ, FILES_WRITTEN, StagedRewriting
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import identifier, literal
 
-_log = EventLogger("maintenance")
+_log = event_logger("maintenance")
 _TARGET = "ducklake_target_file_size"
 _HINT = "create a new table with these rows if they must be in files"
 

@@ -21,13 +21,13 @@ from openlineage.client.facet_v2 import (
 
 from lakeconf import __version__
 from lakeconf.errors import LakeconfError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.pipelines.models.model import Model
 from lakeconf.pipelines.pipeline import Pipeline
 from lakeconf.pipelines.run import ModelResult
 from lakeconf.secret import Secret, scrub
 
-_log = EventLogger("pipeline")
+_log = event_logger("pipeline")
 # A server that does not answer must not delay each model of a long run.
 _MAX_FAILURES = 3
 _ENDS = {"done": RunState.COMPLETE, "failed": RunState.FAIL}

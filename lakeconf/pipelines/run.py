@@ -13,7 +13,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.errors import LakeconfError
 from lakeconf.lake.lake import Lake
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.pipelines.column_changes import column_changes
 from lakeconf.pipelines.file_rows import files_of
 from lakeconf.pipelines.intervals import in_utc, moment
@@ -27,7 +27,7 @@ from lakeconf.pipelines.recorded_runs import RecordedState, history
 from lakeconf.pipelines.rows import rows_of
 from lakeconf.pipelines.step_run import StepRun, split_deleted
 
-_log = EventLogger("pipeline")
+_log = event_logger("pipeline")
 Status = Literal["done", "skipped", "failed", "not run"]
 
 

@@ -21,7 +21,7 @@ from lakeconf.errors import (
 )
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import RESET, ModelRun
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.pipelines.column_changes import apply, check_dropped, column_changes
 from lakeconf.pipelines.file_rows import ModelFiles, check_files, column_key, files_of
 from lakeconf.pipelines.intervals import Batch
@@ -39,7 +39,7 @@ from lakeconf.write.operations.merge.clauses import Delete, Update
 
 # The types of a time column, as their literals write them.
 _TIME_TYPES = {"DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}
-_log = EventLogger("pipeline")
+_log = event_logger("pipeline")
 
 
 def write(

@@ -22,12 +22,12 @@ from lakeconf.engines.frames import without_types
 from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import LakeconfError, TableNotFoundError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import folded, qualified
 from lakeconf.write.capabilities import DUCKDB, EngineName
 from lakeconf.write.strategy import Strategist
 
-_log = EventLogger("stage")
+_log = event_logger("stage")
 
 
 class Operation(Protocol):

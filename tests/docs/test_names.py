@@ -138,7 +138,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 def test_loggers_are_those_of_the_page() -> None:
     page = (REPOSITORY / "docs" / "logging.md").read_text()
     texts = [path.read_text() for path in sources().values()]
-    used = {name for text in texts for name in re.findall(r'EventLogger\("(\w+)"\)', text)}
+    used = {name for text in texts for name in re.findall(r'event_logger\("(\w+)"\)', text)}
     assert used == LOGGERS == set(re.findall(r"^\| `lakeconf\.(\w+)` \|", page, re.MULTILINE))
 
 

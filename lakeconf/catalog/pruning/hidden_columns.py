@@ -42,6 +42,10 @@ _EVER_BUCKETED = """
     JOIN ducklake_schema AS s ON s.schema_id = t.schema_id
     WHERE c.transform LIKE 'bucket(%'
 """
+# What names columns without their names, besides `*`: `FROM t`, `NATURAL JOIN t`, `INTERSECT`, `COLUMNS(…)`.
+_UNNAMED = re.compile(
+    r"\*|#|\b(?:columns|except|intersect|join|natural|table|using)\b|\bfrom\b.*\bfrom\b|\bset\b.*\bfrom\b", re.DOTALL
+)
 # A table by its schema and its name, in lower case.
 Key = tuple[str, str]
 # What names columns without their names, besides `*`: `FROM t`, `NATURAL JOIN t`, `INTERSECT`, `COLUMNS(…)`.

@@ -15,7 +15,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, columns_named, find_table
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 Plan = TypeVar("Plan")
-_log = EventLogger("plan")
+_log = event_logger("plan")
 # A file whose rows have several snapshots does not tell how many of them are visible.
 _FILES = f"""
     SELECT coalesce(sum(record_count), 0), count(*) FILTER (partial_max > $1 OR file_format <> 'parquet')

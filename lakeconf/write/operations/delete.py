@@ -20,12 +20,12 @@ from lakeconf.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.write.changed_rows import SparkSearch
 from lakeconf.write.context import WriteContext
 from lakeconf.write.strategy import Strategy
 
-_log = EventLogger("stage")
+_log = event_logger("stage")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, Staged, spark_operations
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import identifier
 from lakeconf.write.capabilities import DUCKDB
 from lakeconf.write.changed_rows import (
@@ -38,7 +38,7 @@ from lakeconf.write.context import WriteContext, quoted_name
 from lakeconf.write.operations.merge.row_actions import merge_actions
 from lakeconf.write.strategy import Strategy
 
-_log = EventLogger("stage")
+_log = event_logger("stage")
 # Columns with the new constants, which the executors read from a frame of one row.
 _CONSTANT = "__lakeconf_constant_"
 

@@ -38,9 +38,9 @@ from lakeconf.engines.spark.spark_types import first_line
 from lakeconf.engines.spark.write.parquet_options import bounds_options, parquet_options
 from lakeconf.engines.spark.write.written_values import NULL_FOUND
 from lakeconf.errors import SchemaError, SparkError, StorageError, UnsupportedError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 
-_log = EventLogger("stage")
+_log = event_logger("stage")
 _EVERY_SECONDS = 0.1
 # Parquet names the missing class of a codec. Spark has no class for Brotli.
 _MISSING = re.compile(r"org\.apache\.hadoop\.io\.compress\.(\w+)Codec (was )?not found")

@@ -19,7 +19,7 @@ from lakeconf.commit.actions import Target
 from lakeconf.engines.engine import ROW_ID, Engine, Staged, StagingRequest
 from lakeconf.engines.schema_check import check_fit, selected
 from lakeconf.errors import SchemaError
-from lakeconf.logs import EventLogger
+from lakeconf.logs import event_logger
 from lakeconf.sql import folded, literal
 from lakeconf.write import strategy
 from lakeconf.write.capabilities import engine_obstacle
@@ -45,7 +45,7 @@ from lakeconf.write.operations.merge.clauses import (
 from lakeconf.write.operations.merge.key_bounds import key_bounds
 from lakeconf.write.strategy import Strategy
 
-_log = EventLogger("stage")
+_log = event_logger("stage")
 _ON = "__lakeconf_on_"
 _DEFAULT = "__lakeconf_default_"
 
