@@ -6,7 +6,7 @@ _VERBS = """
     add annotate append call cast change check choose close commit compare compute confirm create declare delete
     detach drop end expire export filter find fix free give install keep let list look make merge move name nest
     omit open override pass permit pick plan put read rebuild reference refresh register remove rename renew replace
-    reset restore return round run save select set split start try use write
+    reset restore return round run save select set split start try update use write
 """
 VERBS = frozenset(_VERBS.split())
 

@@ -48,6 +48,10 @@ _UNNAMED = re.compile(
 )
 # A table by its schema and its name, in lower case.
 Key = tuple[str, str]
+# What names columns without their names, besides `*`: `FROM t`, `NATURAL JOIN t`, `INTERSECT`, `COLUMNS(…)`.
+_UNNAMED = re.compile(
+    r"\*|#|\b(?:columns|except|intersect|join|natural|table|using)\b|\bfrom\b.*\bfrom\b|\bset\b.*\bfrom\b", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
