@@ -21,8 +21,9 @@ from lakeconf.cli.app import run
 from lakeconf.config.config import init
 from lakeconf.connection import duckdb_facts
 from lakeconf.connection.connection import connect, load_extension
-from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested, 
+from lakeconf.connection.duckdb_facts import create_supported_catalogs, untested, warn_if_untested
 from lakeconf.errors import CatalogError, PredicateError, UntestedVersionWarning
+from lakeconf.sql import with_literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
