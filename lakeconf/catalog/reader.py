@@ -174,6 +174,11 @@ class CatalogReader:
         """The snapshot up to which text has been checked; empty at first."""
         return []
 
+    def wrote_rows(self, snapshot_id: int) -> None:
+        """Takes note of a snapshot in which lakeconf only changed rows: its text needs no check."""
+        if self._checked_up_to == [snapshot_id - 1]:
+            self._checked_up_to[:] = [snapshot_id]
+
     def on(self, connection: Connection) -> CatalogReader:
         """A reader of the same catalog on another connection, which knows what this one has checked."""
         other = CatalogReader(connection, self.alias, self.metadata_schema)

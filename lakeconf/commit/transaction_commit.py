@@ -61,6 +61,11 @@ class CommitContents:
         return not (self.actions or self.targets or self.audits or self.events)
 
     @property
+    def only_changes_rows(self) -> bool:
+        """True if no action changes a definition."""
+        return all(action.changes_rows for action in self.actions)
+
+    @property
     def is_checked(self) -> bool:
         """True if the commit depends on checks, which DuckLake's own retries would skip."""
         return bool(self.audits or self.events) or any(action.depends_on or action.key for action in self.actions)
