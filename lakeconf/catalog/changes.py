@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.errors import SnapshotNotFoundError
 
 # A quoted name is matched too, so that its text is not taken for changes.
@@ -52,7 +52,7 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
 
 def recorded_changes(transaction: MetadataTransaction, after: int, until: int) -> list[tuple[Any, ...]]:
     """The snapshots in a range, oldest first, each with its text `changes_made`."""
-    return own_rows(transaction, _CHANGES, _TYPES, [after, until], order="snapshot_id")
+    return transaction.own_rows(_CHANGES, _TYPES, [after, until], order="snapshot_id")
 
 
 def changed_tables(text: str | None) -> list[tuple[str, int]]:

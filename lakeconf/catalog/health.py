@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CatalogError
@@ -208,15 +208,13 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
     """
     ids = ", ".join(map(str, sorted(tables)))
     with reader.transaction() as transaction:
-        doubled = own_rows(
-            transaction,
+        doubled = transaction.own_rows(
             "SELECT table_id, data_file_id FROM ducklake_delete_file "  # noqa: S608 - numbers
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
             "GROUP BY table_id, data_file_id HAVING count(*) > 1",
             "table_id BIGINT, data_file_id BIGINT",
         )
-        repeated = own_rows(
-            transaction,
+        repeated = transaction.own_rows(
             "SELECT table_id, path FROM ducklake_data_file "  # noqa: S608 - numbers
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
             "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",

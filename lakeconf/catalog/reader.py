@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -386,13 +386,24 @@ class MetadataTransaction:
         ((snapshot_id,),) = self.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
         return int(snapshot_id)
 
-    def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
-        """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible."""
-        query = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"  # noqa: S608
+    def own_rows(
+        self, sql: str, columns: str, parameters: Sequence[object] = (), *, order: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Runs a query on the metadata tables that DuckDB and the catalog understand alike: by the catalog, if faster.
+
+        `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
+        """
+        text, unbound = with_literals(sql, parameters)
+        ordered = f" ORDER BY {order}" if order else ""
+        if unbound:
+            return self.rows(sql + ordered, parameters)
+        return self.rows(self.own_sql(text, columns) + ordered)
+
+    def own_sql(self, sql: str, columns: str) -> str:
+        """The SQL for the rows of such a query, to read from or to run."""
         if self.own_query is None:
-            return query
-        typed = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in columns.items())
-        return f"SELECT {typed} FROM {self.own_query}{literal(query)})"  # noqa: S608
+            return sql
+        return f"SELECT {_typed(columns)} FROM {self.own_query}{literal(sql)})"  # noqa: S608
 
     def has_table(self, name: str) -> bool:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
@@ -407,18 +418,8 @@ class MetadataTransaction:
         return True
 
 
-def own_rows(
-    transaction: MetadataTransaction, sql: str, columns: str, parameters: Sequence[object] = (), *, order: str = ""
-) -> list[tuple[Any, ...]]:
-    """Runs a query on the metadata tables that DuckDB and the catalog understand alike, as the transaction sees them.
-
-    `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
-    """
-    text, unbound = with_literals(sql, parameters)
-    ordered = f" ORDER BY {order}" if order else ""
-    if transaction.own_query is None or unbound:
-        return transaction.rows(sql + ordered, parameters)
-    typed = ", ".join(
-        f"CAST({name} AS {kind}) AS {name}" for name, kind in (column.split() for column in columns.split(","))
-    )
-    return transaction.rows(f"SELECT {typed} FROM {transaction.own_query}{literal(text)}){ordered}")  # noqa: S608
+@functools.lru_cache(256)
+def _typed(columns: str) -> str:
+    """The SELECT list that casts columns to their types."""
+    pairs = (column.split() for column in columns.split(","))
+    return ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in pairs)

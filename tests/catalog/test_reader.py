@@ -70,13 +70,13 @@ def test_reader_transaction_sees_one_state_during_concurrent_writes(
 
 def statistics(source: Lake) -> list[tuple[Any, ...]]:
     with source.reader.transaction() as transaction:
-        return transaction.rows(transaction.selected("ducklake_file_column_stats", STATISTICS, "table_id = 1"))
+        return transaction.rows(transaction.own_sql(STATISTICS, TYPES))
 
 
-STATISTICS = {
-    **dict.fromkeys(("data_file_id", "null_count"), "BIGINT"),
-    **dict.fromkeys(("min_value", "contains_nan"), "VARCHAR"),
-}
+STATISTICS = (
+    "SELECT data_file_id, null_count, min_value, contains_nan FROM ducklake_file_column_stats WHERE table_id = 1"
+)
+TYPES = "data_file_id BIGINT, null_count BIGINT, min_value VARCHAR, contains_nan VARCHAR"
 
 
 def test_selected_rows_are_those_of_the_table(source: Lake) -> None:
@@ -85,9 +85,8 @@ def test_selected_rows_are_those_of_the_table(source: Lake) -> None:
         "INSERT INTO lake.t SELECT i, 'ü ''\"' FROM range(20) r(i)", "INSERT INTO lake.u SELECT * FROM range(20)"
     )
     source.run("INSERT INTO lake.t SELECT NULL, NULL FROM range(20)")
-    columns = ", ".join(STATISTICS)
     with source.reader.transaction() as transaction:
-        expected = transaction.rows(f"SELECT {columns} FROM ducklake_file_column_stats WHERE table_id = 1")
+        expected = transaction.rows(STATISTICS)
     assert [row[:3] for row in statistics(source)] == [row[:3] for row in expected]
     assert len(expected) == 4
 
@@ -98,7 +97,7 @@ def test_selected_rows_are_of_the_state_of_the_transaction(tmp_path: Path, *, re
         source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(20) r(i)")
         before = statistics(source)
         with source.reader.transaction() as transaction:
-            query = transaction.selected("ducklake_file_column_stats", STATISTICS, "table_id = 1")
+            query = transaction.own_sql(STATISTICS, TYPES)
             if read:
                 transaction.rows(query)
             source.run("INSERT INTO lake.t SELECT * FROM range(20)")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
@@ -109,9 +109,9 @@ class StoredSql(NamedTuple):
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use."""
-    ((has_any, newest, buckets),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
+    ((has_any, newest, buckets),) = transaction.own_rows(_ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
     if not has_any:
-        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
+        return StoredSql([], [], transaction.own_rows(_RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
     return StoredSql(views, expressions, relations, newest, buckets)
 
