@@ -16,7 +16,7 @@ from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.partial_lake import ALL
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, moved_rows, until_stable
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows
 from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
 from lakeconf.catalog.tables import TableInfo, find_table, load_table
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
@@ -41,14 +41,12 @@ _CHANGES = (
 _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 
 
-@repeated
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
     """Returns the text `changes_made` of each snapshot in a range, oldest first."""
     with reader.transaction() as transaction:
         return [(version, made) for version, made in _changes(transaction, after, until)]
 
 
-@repeated
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
     """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns."""
     with reader.transaction() as transaction:
@@ -186,7 +184,6 @@ class _File:
     inlined: Sequence[tuple[int, int]]
 
 
-@repeated
 def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
     """Plans the change feed of a table in one metadata transaction."""
     time_zone = reader.time_zone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.sql import identifier
@@ -19,7 +19,6 @@ _TABLES = """
 """
 
 
-@repeated
 def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[tuple[str, str], int]:
     """Counts rows that were deleted but are visible again.
 
@@ -98,7 +97,6 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     return columns_by_table(reader, _STALE)
 
 
-@repeated
 def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
     """Runs a query that finds columns."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -167,7 +165,6 @@ _MERGED = """
 """
 
 
-@repeated
 def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) -> bool:
     """True if snapshots deleted rows of a table, as deletes, updates and overwrites do."""
     with reader.transaction() as transaction:
@@ -176,7 +173,6 @@ def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) 
     return any("delete" in kind for _, made in found for kind, table in changed_tables(made) if table == table_id)
 
 
-@repeated
 def merged_update(reader: CatalogReader, table_name: str, since: int, until: int) -> tuple[int, int] | None:
     """Returns an update that the change feed may show as deleted and inserted rows."""
     with reader.transaction() as transaction:

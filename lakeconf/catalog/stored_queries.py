@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import INDIRECT, Name, References, find_references, mentioned, query_at
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
@@ -142,7 +142,6 @@ class StoredQueries:
     expressions: tuple[StoredQuery, ...] = ()  # the sort keys and default values of tables that writes evaluate
 
     @classmethod
-    @repeated
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
         """Reads the stored SQL without binding it; without `names`, `relations` only if there is stored SQL."""
         with reader.transaction() as transaction:
@@ -449,7 +448,6 @@ _VIEWS = f"""
 """  # noqa: S608
 
 
-@repeated
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     """Returns the sorted full names of the views at a snapshot."""
     with reader.transaction() as transaction:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
 from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
@@ -176,7 +176,6 @@ class TableInfo:
         return joined_name(self.schema_name, self.name)
 
 
-@repeated
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
@@ -189,7 +188,6 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         return found
 
 
-@repeated
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     """Returns all tables at a snapshot, ordered by schema and name."""
     with reader.transaction() as transaction:
@@ -371,7 +369,6 @@ class TableOptions:
     computed: tuple[str, ...]  # the columns whose default is an expression, and `the sort order` if it is one
 
 
-@repeated
 def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableOptions:
     """Returns the options of a table at a snapshot."""
     with reader.transaction() as transaction:
@@ -401,7 +398,6 @@ def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, 
     return tuple(keys)
 
 
-@repeated
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
     """Returns the folder that DuckLake will use for a new table, if the names are valid folder names."""
     with reader.transaction() as transaction:
@@ -428,7 +424,6 @@ class Comments:
     columns: Mapping[str, str]  # the comments of its columns that have one, by name
 
 
-@repeated
 def comments(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Comments:
     """Returns the comments of a table at a snapshot; an empty comment counts as none."""
     with reader.transaction() as transaction:

@@ -135,18 +135,7 @@ def written_by_ducklake(changes: Iterable[Change]) -> set[str]:
     return found
 
 
-def tables_to_lock(changes: Iterable[Change], *, registers_alone: bool) -> set[str]:
-    """The tables whose locks a commit holds, from before it begins until the reply.
-
-    DuckLake keeps the name mappings of registered files in memory. On a catalog that it reads on separate connections,
-    a transaction also loads a mapping that another one commits after its snapshot. DuckLake later loads this mapping
-    again and uses freed memory: the process crashes or hangs (duckdb/ducklake#1431). So only one commit at a time
-    registers files on such a catalog. The lock of the table of commits excludes the others, in all processes.
-    """
-    found, registers = set[str](), registers_alone and not is_staged_commit(changes := list(changes))
-    for change in changes:
-        if change.depends_on is not None:
-            found.add(change.table)
-        if change.key or (registers and change.files):
-            found.add(TABLE)
-    return found
+def tables_to_lock(changes: Iterable[Change]) -> set[str]:
+    """The tables whose locks a commit holds, from before it begins until the reply."""
+    read = {change.table for change in changes if change.depends_on is not None}
+    return read | {TABLE for change in changes if change.key}

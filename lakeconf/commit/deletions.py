@@ -13,7 +13,7 @@ from lakeconf.catalog.data_file import DataFile, DeleteFile
 from lakeconf.catalog.file_footers import files_with
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_in
-from lakeconf.catalog.reader import CatalogReader, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, own_rows
 from lakeconf.catalog.tables import TableInfo, split_name
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.connection.connection import Connection
@@ -187,7 +187,6 @@ class Outcome:
         return qualified(reader.alias, self.table.schema_name, self.table.name)
 
 
-@repeated
 def plan_delete(
     reader: CatalogReader, table: TableInfo, predicate: Predicate | None, snapshot_id: int | None = None
 ) -> ScanPlan:

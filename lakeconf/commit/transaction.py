@@ -194,9 +194,7 @@ class Transaction:
         self._resources.close()
 
     def _locks(self) -> AbstractContextManager[Held | None]:
-        session = self.session
-        alone = session.reader.reads_separately and session.guard.has_locks
-        wanted = tables_to_lock(self.changes, registers_alone=alone) | ({journal.TABLE} if self.events else set[str]())
+        wanted = tables_to_lock(self.changes) | ({journal.TABLE} if self.events else set[str]())
         if not wanted:
             return contextlib.nullcontext()
         return self.session.guard(wanted)
@@ -280,8 +278,7 @@ class Transaction:
             self._carry_out(changes, begun)
         if self.held is not None:
             self.held.check()
-        is_planned = any(isinstance(change.body, Outcome | Replacement) for change in changes)
-        if is_planned or (dependencies and self.session.reader.reads_separately):
+        if any(isinstance(change.body, Outcome | Replacement) for change in changes):
             check_not_overtaken(self.session.reader, begun)
         if is_empty:
             return begun

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeconf.backends.metadata.postgres import hidden_credentials
 from lakeconf.catalog.admission import compose_path
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.sql_references import NotOneQuery, References, check_syntax, find_references, parse_query
 from lakeconf.catalog.stored_queries import READERS, StoredQueries, tables_suggested
 from lakeconf.catalog.tables import joined_name, tables_in
@@ -155,7 +155,6 @@ def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int) -
         connection.execute(f"SET {name} = {value}")
 
 
-@repeated
 def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
     """Returns the tables' files outside the data path, such as registered files."""
     with reader.transaction() as transaction:

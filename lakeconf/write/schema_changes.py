@@ -12,7 +12,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.column_types import fields_of, parsed_type
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.sql_references import find_references
 from lakeconf.catalog.stored_queries import StoredQueries, view_names
@@ -330,7 +330,6 @@ def create(scope: Scope, name: str, definition: Definition) -> None:
         transaction.add(Change(created, SchemaChange(statements)))
 
 
-@repeated
 def _free_folder(scope: Scope, name: str) -> str:
     """The folder of a table that does not exist yet."""
     schema, table = split_name(name)
