@@ -6,23 +6,22 @@ import contextlib
 import functools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.admission import check_numbers, check_text, tables_query
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import (
     OWN_QUERIES,
-    SEPARATE_READS,
     SERVER_QUERIES,
     SUPPORTED_VERSION,
     metadata_database,
     no_table,
     version_sentence,
 )
-from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
+from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal, with_literals
 
 if TYPE_CHECKING:
@@ -53,10 +52,6 @@ else:
 
 # More than the threads that usually read one catalog at the same time.
 _MOST_IDLE = 4
-# Reads of one transaction, which take some milliseconds each.
-_ATTEMPTS = 50
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -125,7 +120,6 @@ class CatalogReader:
         It runs on its own cursor and sees only committed data. Keep it short: it may block commits on SQLite.
         """
         metadata, data_path = self.metadata, self.data_path
-        before = self._snapshots() if self.reads_separately and self._is_read_only else None
         with self._cursors.taken() as taken:
             taken.set_up("TimeZone", self._time_zone_sql)
             newest = self._begin(taken, metadata)
@@ -136,10 +130,6 @@ class CatalogReader:
                 with contextlib.suppress(LakeconfError):
                     taken.connection.execute("ROLLBACK")
                     taken.is_clean = True
-        if before is not None and self._snapshots() != before:
-            raise CatalogChangedError(
-                f"another process committed to {self.alias!r} while it was read", hint="try again"
-            )
 
     def _check_tables(self, cursor: Connection) -> None:
         for (name,) in cursor.rows(self._tables_query):
@@ -194,11 +184,6 @@ class CatalogReader:
             yield state
 
     @cached
-    def reads_separately(self) -> bool:
-        """True if the queries of a transaction may see different states, unless it writes."""
-        return self._settings[0] in SEPARATE_READS
-
-    @cached
     def _settings(self) -> tuple[str, str]:
         """The type of the catalog and the data path."""
         with self.connection.cursor() as cursor:
@@ -206,26 +191,16 @@ class CatalogReader:
         return str(kind), str(path)
 
     @cached
-    def _attached(self) -> tuple[Any, Any, bool]:
-        """In the options of ATTACH: the metadata database, its schema, and if it is read-only."""
+    def _attached(self) -> tuple[Any, Any]:
+        """In the options of ATTACH: the metadata database and its schema."""
         rows = self.connection.rows(
-            "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
+            "SELECT options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases() "
             "WHERE database_name = ? AND type = 'ducklake'",
             [self.alias],
         )
         if not rows:
             raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        return rows[0][0], rows[0][1], rows[0][2]
-
-    @property
-    def _is_read_only(self) -> bool:
-        return self._attached[2]
-
-    def _snapshots(self) -> object:
-        """Identifies the state of the catalog: every commit adds or removes snapshots."""
-        query = f"SELECT count(*), min(snapshot_id), max(snapshot_id) FROM {self.metadata}.ducklake_snapshot"  # noqa: S608
-        with self.connection.cursor() as cursor:
-            return cursor.rows(query)
+        return rows[0][0], rows[0][1]
 
     @contextlib.contextmanager
     def lake_cursor(self) -> Iterator[Connection]:
@@ -316,9 +291,6 @@ class CatalogReader:
             cursor.execute("BEGIN")
             if self._settings[0] in OWN_QUERIES:  # anyone may have changed the file since it was attached
                 self._check_tables(cursor)
-            if self.reads_separately and not self._is_read_only:
-                # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
-                cursor.execute("DELETE FROM ducklake_metadata WHERE false")
             rows = cursor.rows(
                 "SELECT value, (SELECT max(snapshot_id) FROM ducklake_snapshot) FROM ducklake_metadata "
                 "WHERE key = 'version' AND scope IS NULL"
@@ -346,21 +318,6 @@ class _OneState(CatalogReader):
         if self.open_transaction is None:
             raise AssertionError("only one_state makes this reader")
         yield self.open_transaction
-
-
-def repeated(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Repeats a function that reads the catalog in one transaction, as long as other processes commit meanwhile."""
-
-    @functools.wraps(read)
-    def reading(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return read(*arguments, **options)
-            except CatalogChangedError:
-                continue
-        return read(*arguments, **options)
-
-    return reading
 
 
 @dataclass(frozen=True)

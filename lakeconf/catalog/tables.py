@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
 from lakeconf.catalog.pruning.bucket_keys import has_other_rows, is_bucket
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
 from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
@@ -179,7 +179,6 @@ class TableInfo:
         return joined_name(self.schema_name, self.name)
 
 
-@repeated
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
@@ -191,7 +190,6 @@ def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
         return _with_buckets(transaction, reader.definitions.get(name, state, read), snapshot_id)
 
 
-@repeated
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     """Returns all tables at a snapshot, ordered by schema and name."""
     with reader.transaction() as transaction:

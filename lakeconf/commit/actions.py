@@ -76,18 +76,10 @@ class Action:
         """True if statements of the action may write files."""
         return False
 
-    def locks(self, *, registers_one_at_a_time: bool) -> set[str]:
-        """The tables whose locks the commit holds, from before it begins until the reply.
-
-        DuckLake keeps the name mappings of registered files in memory. On a catalog that it reads on separate
-        connections, a transaction also loads a mapping that another one commits after its snapshot. DuckLake later
-        loads this mapping again and uses freed memory: the process crashes or hangs (duckdb/ducklake#1431). So only one
-        commit at a time registers files on such a catalog. The lock of the table of commits excludes the others, in all
-        processes.
-        """
+    def locks(self) -> set[str]:
+        """The tables whose locks the commit holds, from before it begins until the reply."""
         tables = set[str]() if self.depends_on is None else {self.table}
-        registers = registers_one_at_a_time and bool(self.files)
-        return tables | {TABLE} if self.key or registers else tables
+        return tables | {TABLE} if self.key else tables
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:  # noqa: ARG002
         """Runs the statements in the transaction of a commit that builds on a snapshot.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.changes import changed_tables, changes_between, made_changes, merged_tables
+from lakeconf.catalog.changes import changed_tables, changes_between, merged_tables
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import TableInfo, load_table, split_name
 from lakeconf.commit.journal import names_of, recorded_name
@@ -130,12 +130,8 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
-    if reader.reads_separately:
-        # DuckDB may have missed rows and deletes that maintenance moved while it read them.
-        made = {version: made_changes(changes) for version, changes in newer.items()}
-    else:
-        merged = merged_tables(reader, newer)
-        made = {version: [*changed_tables(changes), *merged.get(version, [])] for version, changes in newer.items()}
+    merged = merged_tables(reader, newer)
+    made = {version: [*changed_tables(changes), *merged.get(version, [])] for version, changes in newer.items()}
     named = _named(reader, dependencies, read)
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen

@@ -127,12 +127,10 @@ class TransactionCommit:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the locks of tables for all attempts."""
-        session, actions = self._session, self._contents.actions
-        one_at_a_time = session.reader.reads_separately and session.guard.has_locks
-        one_at_a_time = one_at_a_time and not any(action.needs_staged_commit for action in actions)
+        session = self._session
         tables = {journal.TABLE} if self._contents.events else set[str]()
-        for action in actions:
-            tables |= action.locks(registers_one_at_a_time=one_at_a_time)
+        for action in self._contents.actions:
+            tables |= action.locks()
         locks: AbstractContextManager[object] = session.guard(tables) if tables else contextlib.nullcontext()
         locks.__enter__()
         try:
@@ -200,8 +198,7 @@ class TransactionCommit:
         has_changes = protocol.describe(self._header.author, self._header.message, info)
         if self._held is not None:
             self._held.check()
-        depends = any(action.depends_on for action in actions)
-        if any(action.is_planned for action in actions) or (depends and session.reader.reads_separately):
+        if any(action.is_planned for action in actions):
             check_not_overtaken(session.reader, begun)
         if not has_changes:
             return begun
