@@ -93,6 +93,13 @@ class Change:
         return isinstance(self.body, Outcome | Replacement) or (isinstance(self.body, Statements) and self.body.deletes)
 
     @property
+    def adds_rows(self) -> bool:
+        """True if the change may add rows; an update adds the rows that it changes."""
+        if isinstance(self.body, Statements):
+            return self.body.inserts or self.body.deletes
+        return not isinstance(self.body, SchemaChange)
+
+    @property
     def creates(self) -> bool:
         """True if the change creates the table."""
         return isinstance(self.body, SchemaChange) and any(sql.startswith("CREATE TABLE") for sql in self.body.sql)

@@ -11,9 +11,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows
 from lakeconf.catalog.tables import TableInfo, split_name, tables
+from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import visible_at
 from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
@@ -25,6 +27,11 @@ _TABLES = f"""
     JOIN ducklake_column AS c ON c.table_id = i.table_id
     WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, *NESTED)))})
     AND c.column_type NOT LIKE 'decimal(%'
+"""
+_WITH_ROW_IDS = """
+    SELECT DISTINCT i.table_id AS table_id, i.table_name AS table_name FROM ducklake_inlined_data_tables AS i
+    JOIN ducklake_column AS c ON c.table_id = i.table_id
+    WHERE lower(c.column_name) = 'rowid' AND c.parent_column IS NULL
 """
 # DuckLake numbers the rows that a transaction adds from here on, until its commit.
 _FIRST_OWN_ID = 10**18
@@ -96,8 +103,14 @@ class AddedRows:
 
     def check(self) -> None:
         """Raises an error if some of them have changed."""
+        if self._hidden:
+            raise UnsupportedError(
+                f"the transaction may delete or update rows of {self._full_name} that it has added before, and a "
+                "column named rowid or filename hides which: nothing was written",
+                hint="commit before this change, or rename the column: table.evolve(rename={…: …})",
+            )
         now = self._counted()
-        if self._hidden or any(now.get(name) != count for name, count in self._rows.items()):
+        if any(now.get(name) != count for name, count in self._rows.items()):
             raise UnsupportedError(
                 f"the transaction deletes or updates rows of {self._full_name} that it has added before: nothing was "
                 "written",
@@ -114,6 +127,29 @@ class AddedRows:
 
 def _names(writer: Connection, table: str) -> set[str]:
     return {folded(name) for name, *_ in writer.rows(f"DESCRIBE {table}")}
+
+
+def check_row_ids_in_catalog(
+    reader: CatalogReader, deleted_from: Iterable[ReadDependency | None], snapshot_id: int
+) -> None:
+    """Rejects deletes of rows in a SQLite catalog that have a column `rowid`.
+
+    DuckDB finds a row of SQLite by its `rowid`. If it is the column, DuckLake ends all rows with the same value in it,
+    also those of the next transaction.
+    """
+    changed = {dependency.table_id: dependency.table for dependency in deleted_from if dependency is not None}
+    if not changed or not reader.reads_separately:
+        return
+    with reader.transaction() as transaction:
+        query = f"{_WITH_ROW_IDS} AND i.table_id IN ({', '.join(map(str, changed))})"
+        for table_id, name in own_rows(transaction, query, "table_id BIGINT, table_name VARCHAR"):
+            rows = f"SELECT 1 AS found FROM {identifier(name)} WHERE {visible_at()} LIMIT 1"
+            if own_rows(transaction, rows, "found BIGINT", [snapshot_id]):
+                raise UnsupportedError(
+                    f"{changed[table_id]} has rows in the catalog and a column named rowid: DuckLake would also delete "
+                    "other rows with the same value in it, so nothing was written",
+                    hint="move the rows to files: lake.maintenance.compact()",
+                )
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:

@@ -29,7 +29,7 @@ from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, chec
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
 from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import CommitKey, Event
-from lakeconf.commit.moved_values import AddedRows, MovedRows
+from lakeconf.commit.moved_values import AddedRows, MovedRows, check_row_ids_in_catalog
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.staged_commit import StagedCatalog, table_of_keys, write_key
@@ -270,7 +270,9 @@ class Transaction:
             journal.check_events(writer, alias, self.events)
             check_conflicts(reader, dependencies, self.base, begun)
             check_columns(reader, [change.written_for for change in changes if change.written_for], begun)
-            check_delete_files(reader, [change.depends_on for change in changes if change.deletes])
+            deleted_from = [change.depends_on for change in changes if change.deletes]
+            check_delete_files(reader, deleted_from)
+            check_row_ids_in_catalog(reader, deleted_from, begun)
         if isinstance(catalog := self.attempt.catalog, StagedCatalog):
             info = (self.author, self.message, self._commit_info(changes))
             bodies = [*(change.body for change in changes), *self._with_keys(changes, begun)]
@@ -312,7 +314,7 @@ class Transaction:
             body = change.body
             compared: list[AddedRows | MovedRows] = []
             compared += [AddedRows(writer, alias, change.table)] if change.deletes and change.table in written else []
-            written.add(change.table)
+            written |= {change.table} if change.adds_rows else set[str]()
             if isinstance(body, Statements):
                 compared += [MovedRows(writer, alias, change.table, body.kept)] if body.kept else []
                 self._inserted += run_counted(writer, change.table, body.sql, body.counts, inserts=body.inserts)
