@@ -28,6 +28,8 @@ class Statements:
     # The columns that the statements do not set in the rows that they update, and that files store inexactly, with
     # their types.
     kept: Mapping[str, str] = field(default_factory=dict)
+    # The columns that they may set, and of which DuckLake does not check that they are NOT NULL.
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

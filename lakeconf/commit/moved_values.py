@@ -1,23 +1,23 @@
-"""Compares rows before and after a statement that changes others: rows of the catalog, and rows that are being added.
+"""Compares rows before and after a statement: rows of the catalog, rows that are being added, and NULLs.
 
 Files hold some types inexactly: 128-bit integers as DOUBLE, intervals in milliseconds, times without their offset. Rows
 in files have lost this part already. Rows in the catalog have not, so whatever moves them compares their values first.
-See `AddedRows` for the others.
+See `AddedRows` and `RequiredValues` for the others.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows
-from lakeconf.catalog.tables import TableInfo, split_name, tables
+from lakeconf.catalog.tables import Column, TableInfo, split_name, tables
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import visible_at
 from lakeconf.engines.schema_check import changed_by_files, is_stored_inexactly
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 
 _EXACT = sorted(TYPES.keys() - names_with(Fact.INEXACT))
@@ -123,6 +123,42 @@ class AddedRows:
         query = f"SELECT filename, count(*) FROM {self._table} WHERE rowid >= {_FIRST_OWN_ID} GROUP BY ALL"
         # DuckLake changes rows that are bound for the catalog in place.
         return {name: count for name, count in self._writer.rows(query) if not name.startswith("__ducklake_inlined")}
+
+
+def unchecked_columns(columns: Iterable[Column], names: Collection[str] | None = None) -> tuple[str, ...]:
+    """The columns, only those with these names in lower case, of which DuckLake does not check that they are NOT NULL.
+
+    It only checks columns without fields and elements (https://github.com/duckdb/ducklake/issues/1001).
+    """
+    return tuple(
+        column.name
+        for column in columns
+        if column.children and not column.nullable and (names is None or folded(column.name) in names)
+    )
+
+
+class RequiredValues:
+    """The values of NOT NULL columns before a statement, inside the transaction of its commit."""
+
+    def __init__(self, writer: Connection, alias: str, table: str, columns: Sequence[str]) -> None:
+        self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
+        self._columns = columns
+        self._nulls = self._counted()
+
+    def check(self) -> None:
+        """Raises an error if there are more NULLs: other writers may have written some."""
+        for name, now, before in zip(self._columns, self._counted(), self._nulls, strict=True):
+            if now > before:
+                raise SchemaError(
+                    f"the column {name!r} of {self._full_name} is NOT NULL, but the statement writes a NULL there: "
+                    "nothing was written",
+                    hint="write another value, or drop NOT NULL from the table",
+                )
+
+    def _counted(self) -> tuple[int, ...]:
+        counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in self._columns)
+        (found,) = self._writer.rows(f"SELECT {counts} FROM {self._table}")
+        return found
 
 
 def _names(writer: Connection, table: str) -> set[str]:

@@ -29,7 +29,7 @@ from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, chec
 from lakeconf.commit.deletions import Outcome, RowsMoved, check_delete_files
 from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import CommitKey, Event
-from lakeconf.commit.moved_values import AddedRows, MovedRows, check_row_ids_in_catalog
+from lakeconf.commit.moved_values import AddedRows, MovedRows, RequiredValues, check_row_ids_in_catalog
 from lakeconf.commit.recovery import without_retries
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.staged_commit import StagedCatalog, table_of_keys, write_key
@@ -312,11 +312,12 @@ class Transaction:
         written = set[str]()
         for change in changes:
             body = change.body
-            compared: list[AddedRows | MovedRows] = []
+            compared: list[AddedRows | MovedRows | RequiredValues] = []
             compared += [AddedRows(writer, alias, change.table)] if change.deletes and change.table in written else []
             written |= {change.table} if change.adds_rows else set[str]()
             if isinstance(body, Statements):
                 compared += [MovedRows(writer, alias, change.table, body.kept)] if body.kept else []
+                compared += [RequiredValues(writer, alias, change.table, body.required)] if body.required else []
                 self._inserted += run_counted(writer, change.table, body.sql, body.counts, inserts=body.inserts)
             elif isinstance(body, Outcome):
                 run_counted(writer, change.table, *body.statements(self.session.reader, writer, begun))

@@ -15,7 +15,7 @@ from lakeconf.catalog.sql_references import Name, References, check_syntax, find
 from lakeconf.catalog.stored_queries import StoredQueries, check_functions
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.change import Change, Statements
-from lakeconf.commit.moved_values import inexact_types
+from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.connection.connection import Connection, schemas_of, search_path_sql
@@ -296,7 +296,11 @@ def _run_by_duckdb(execution: _Execution) -> None:
     depends_on = None if is_insert else writes.read_dependency_at_commit(transaction, info)
     # Columns of these types that the statement sets were refused above.
     kept = inexact_types(execution.target.types) if statement.kind == "update" else {}
-    body = Statements((statement.text,), deletes=not is_insert, inserts=is_insert, kept=kept)
+    # An INSERT sets the columns that it leaves out, too.
+    required = (
+        () if statement.kind == "delete" else unchecked_columns(info.columns, None if is_insert else statement.columns)
+    )
+    body = Statements((statement.text,), deletes=not is_insert, inserts=is_insert, kept=kept, required=required)
     read = writes.written_for(transaction, info)
     transaction.add(Change(name, body, depends_on, written_for=read, decision="duckdb: SQL runs in the commit"))
     _depend_on(transaction, (statement.name_of(one) for one in _tables(execution)))

@@ -14,14 +14,14 @@ from lakeconf.catalog.pruning.where import Where, check_constants, named_columns
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import NO_ID
 from lakeconf.commit.change import Statements
-from lakeconf.commit.moved_values import inexact_types
+from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.commit.transaction import DUCKDB, Target, Transaction
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, SparkOperations, Staged
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
 from lakeconf.logs import EventLogger
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 from lakeconf.write import writes
 from lakeconf.write.ddl import constant
 from lakeconf.write.decision import (
@@ -62,7 +62,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     if not computed:
         sql = f"UPDATE {writes.quoted(session, info)} SET {settings_of(constants)} WHERE {to_duckdb_sql(predicate)}"
         depends_on = writes.read_dependency_at_commit(transaction, info)
-        statement = Statements((sql,), deletes=True, kept=inexact_types(types, named))
+        required = unchecked_columns(info.columns, [*map(folded, named)])
+        statement = Statements((sql,), deletes=True, kept=inexact_types(types, named), required=required)
         transaction.add(replace(row_change(target, transaction, statement, decision), depends_on=depends_on))
         return
     settings = {name: constants.get(name, f"{STAGED}.{identifier(name)}") for name in named}
@@ -77,7 +78,8 @@ def update(transaction: Transaction, name: str, *, values: Mapping[str, object],
     staged = stage_actions(engine, transaction, target, rows, wanted)
     sql = update_statement(session, target, settings, staged.source)
     counts = (_count(session.writer, info.full_name, staged),)
-    statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named))
+    required = unchecked_columns(info.columns, [*map(folded, constants)])
+    statement = Statements((sql,), counts, deletes=True, kept=inexact_types(types, named), required=required)
     transaction.add(row_change(target, transaction, statement, decision))
     check_required(session.writer, target.info, staged, wanted)
 
