@@ -14,12 +14,14 @@ from lakeconf.catalog.tables import columns_named
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
 from lakeconf.errors import SchemaError, suggestion
+from lakeconf.logs import EventLogger
 from lakeconf.sql import folded, identifier, literal
 
 if TYPE_CHECKING:
     from lakeconf.catalog.tables import Column, TableInfo
 
 
+_log = EventLogger("schema")
 _TIMES = ("time", "time with time zone", "interval")
 # Casts that round silently, or may round.
 _ROUNDED = {
@@ -35,6 +37,7 @@ _EXACT_IN_DOUBLE = frozenset({"tinyint", "smallint", "integer", "utinyint", "usm
 _WITH_OFFSET = "time with time zone"
 # How files store a type, by its name in SQL: the values that the cast to it changes.
 _STORED = {"HUGEINT": "DOUBLE", "UHUGEINT": "DOUBLE", "TIME WITH TIME ZONE": "TIME"}
+_ARRAY = re.compile(r'"(?:[^"]|"")*"|\[\d+\]')
 _CHANGED = re.compile(r'"(?:[^"]|"")*"|\bU?HUGEINT\b|\bTIME WITH TIME ZONE\b')
 
 
@@ -235,10 +238,21 @@ def fits(given: DuckDBPyType, wanted: DuckDBPyType) -> bool:
         return given.id in _INTEGERS and _integer_fits(given.id, wanted.id)
     if wanted.id == "decimal":
         return _decimal_fits(given, wanted)
-    if wanted.id == given.id and wanted.id in NESTED:
+    # Of arrays with a fixed length, a list can hold every value.
+    if wanted.id in NESTED and wanted.id == ("list" if given.id == "array" else given.id):
         theirs, ours = fields_of(given), fields_of(wanted)
         return theirs.keys() == ours.keys() and all(fits(theirs[name], ours[name]) for name in ours)
     return given.id in _WIDENINGS.get(wanted.id, ())
+
+
+def as_list_types(types: Mapping[str, str]) -> dict[str, str]:
+    """The types of columns for a table: lists in place of arrays with a fixed length, which files cannot store."""
+    found = {
+        name: _ARRAY.sub(lambda part: part[0] if part[0][0] == '"' else "[]", text) for name, text in types.items()
+    }
+    for name in (name for name, text in types.items() if text != found[name]):
+        _log.warning("the column %s of the type %s becomes a list: %s", name, types[name], found[name])
+    return found
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import described
 from lakeconf.commit.transaction import Target, Transaction
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.schema_check import check_names, check_promotion, fits
+from lakeconf.engines.schema_check import as_list_types, check_names, check_promotion, fits
 from lakeconf.errors import (
     ConnectionFailed,
     LakeconfError,
@@ -235,7 +235,7 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
     """The changes with which a table can store the rows of a frame: new columns and nested fields, wider types."""
     known = {folded(name): name for name in types}
     add, promote = {}, {}
-    for name, given in frame.items():
+    for name, given in as_list_types(frame).items():
         own = known.get(folded(name))
         if own is None:
             add[identifier(name)] = given
