@@ -45,7 +45,9 @@ def literal(value: str | float) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value)
-    return "'" + value.replace("'", "''") + "'"
+    quoted = "'" + value.replace("'", "''") + "'"
+    # A NUL character would end the statement.
+    return "(" + quoted.replace("\0", "' || chr(0) || '") + ")" if "\0" in value else quoted
 
 
 # These read the names of folders as values of columns.

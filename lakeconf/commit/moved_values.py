@@ -152,7 +152,7 @@ class RequiredValues:
                 raise SchemaError(
                     f"the column {name!r} of {self._full_name} is NOT NULL, but the statement writes a NULL there: "
                     "nothing was written",
-                    hint="write another value, or drop NOT NULL from the table",
+                    hint="replace the NULL, or drop NOT NULL from the table",
                 )
 
     def _counted(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeconf.catalog.tables import Column, TableInfo
 
 
-_log = EventLogger("schema")
+_log = EventLogger("stage")
 _TIMES = ("time", "time with time zone", "interval")
 # Casts that round silently, or may round.
 _ROUNDED = {

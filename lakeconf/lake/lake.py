@@ -517,3 +517,5 @@ def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
 def _check_query(sql: object) -> None:
     if not isinstance(sql, str):
         raise QueryError(f"the SQL is not a string: {type(sql).__name__}", hint="write it as a string")
+    if "\0" in sql:
+        raise QueryError("the SQL contains the character NUL, at which DuckDB's parser ends", hint="write chr(0)")

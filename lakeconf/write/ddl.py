@@ -114,6 +114,8 @@ def comment_statements(
     for one in (comment, *column_comments.values()):
         if not isinstance(one, str | None):
             raise SchemaError(f"a comment is not a string: {one!r}", hint="write comments as strings")
+        if one is not None and "\0" in one:
+            raise SchemaError(f"the comment {one!r} contains the character NUL", hint="remove it")
     made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
     for name, text in column_comments.items():
         column = identifier(known_column(name, known, "a comment describes an unknown column:"))

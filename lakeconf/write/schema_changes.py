@@ -319,6 +319,8 @@ def _stored(name: str, value: object, wanted: str) -> str:
             f"the default of {name!r} is the text NULL, which DuckLake would store as a NULL in new rows",
             hint="use another text",
         )
+    if "\0" in text:
+        raise SchemaError(f"the default of {name!r} contains the character NUL", hint="use another text")
     return text
 
 
