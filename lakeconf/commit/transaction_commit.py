@@ -18,6 +18,7 @@ from lakeconf.commit.actions import Action, Target
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken
 from lakeconf.commit.driver import CommitProtocol, Phase
 from lakeconf.commit.journal import CommitKey, Event
+from lakeconf.commit.moved_values import check_row_ids_in_catalog
 from lakeconf.commit.row_delta import RowsMovedError
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.sql_commit import without_retries
@@ -231,6 +232,7 @@ class TransactionCommit:
                 check_columns(reader, written_for, begun)
             if deleted_from:
                 check_delete_files(reader, deleted_from)
+                check_row_ids_in_catalog(reader, deleted_from, begun)
 
     def _run_audits(self) -> None:
         if self._contents.audits:
