@@ -66,7 +66,8 @@ class Scope:
         """A new transaction that reads the snapshot of this scope; `held` is the lake's lock."""
         latest, base = self.session.read_point()
         snapshot_id = latest if self.at is None else self.at
-        header = CommitHeader(message, author or default_author(), extra or {})
+        # The caller may fill `extra` until the commit.
+        header = CommitHeader(message, author or default_author(), {} if extra is None else extra)
         return Transaction(self.session, snapshot_id, base, header, held, explicit=explicit)
 
     @contextlib.contextmanager

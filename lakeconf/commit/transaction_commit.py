@@ -24,6 +24,7 @@ from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.sql_commit import without_retries
 from lakeconf.commit.staging import CommittedFiles, StagingArea
 from lakeconf.ducklake import commit_json
+from lakeconf.engines.engine import DUCKDB
 from lakeconf.errors import CommitError, CommitUnknownError, LakeconfError
 from lakeconf.guard.locks import Held
 from lakeconf.logs import event_logger
@@ -253,5 +254,5 @@ class TransactionCommit:
             "seconds": round(time.monotonic() - self._header.started, 3),
         }
         strategies = {action.table: action.strategy for action in actions if action.strategy is not None}
-        info |= {"written_by": strategies} if strategies and engine.name != "duckdb" else {}
+        info |= {"written_by": strategies} if strategies and engine.name != DUCKDB else {}
         return commit_json(info, self._header.extra)

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.connection.connection import Connection
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lakeconf.catalog.tables import Column
 
 
+# The name of the engine that every lake has.
+DUCKDB: Final = "duckdb"
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
 PREFIX = "lakeconf-"

@@ -93,7 +93,7 @@ class LakeGuard:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Held | None]:
         """Protects a write from before its first staged file until the reply to its commit."""
-        if self.marker is not None and not self.marker.is_checked:
+        if self.marker is not None:
             self.marker.before_write()
         if self._locks is None:
             yield None

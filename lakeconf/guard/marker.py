@@ -30,7 +30,7 @@ class LakeMarker:
     places: Callable[[], Sequence[str]] = tuple
     # Returns location identifiers of the files next to the catalog, if the catalog is a file.
     neighbours: Callable[[], Sequence[str]] = tuple
-    is_checked: bool = field(default=False, repr=False)  # True if `before_write` has passed
+    _is_checked: bool = field(default=False, repr=False)  # True if `before_write` has passed
 
     @property
     def path(self) -> str:
@@ -42,9 +42,11 @@ class LakeMarker:
 
         If the lake has files but no marker, this creates none; `lakeconf doctor --store STORE --repair` does.
         """
+        if self._is_checked:
+            return
         if self.check_free():
             self.create()
-        self.is_checked = True
+        self._is_checked = True
 
     def check_free(self) -> bool:
         """Rejects the data path of another lake; true if a new lake would create its marker there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from lakeconf.catalog.column_types import NESTED, Fact, has_throughout
 from lakeconf.catalog.data_file import folder_keys
@@ -25,7 +25,6 @@ from lakeconf.sql import folded, spark_folded
 
 # What `engine=` of a write demands: a statement of DuckDB, or files of Spark.
 EngineName: TypeAlias = Literal["duckdb", "spark"]
-DUCKDB: Final = "duckdb"  # it is also the name of its engine
 _HIDDEN = "a column hides the places of rows"
 # Virtual columns of DuckLake that locate rows, which a column of the table hides; and that of row ids in files.
 _VIRTUAL = frozenset(("filename", "file_row_number", "rowid", INTERNAL_ROW_ID.name))

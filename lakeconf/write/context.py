@@ -17,14 +17,14 @@ from lakeconf.commit.session import Session
 from lakeconf.commit.staging import StagingArea
 from lakeconf.commit.transaction import Transaction
 from lakeconf.ducklake import check_commit_text
-from lakeconf.engines.engine import Staged, StagingRequest
+from lakeconf.engines.engine import DUCKDB, Staged, StagingRequest
 from lakeconf.engines.frames import without_types
 from lakeconf.engines.python_rows import arrow_rows, arrow_types, is_rows
 from lakeconf.engines.schema_check import check_fit
 from lakeconf.errors import LakeconfError, TableNotFoundError
 from lakeconf.logs import event_logger
 from lakeconf.sql import folded, qualified
-from lakeconf.write.capabilities import DUCKDB, EngineName
+from lakeconf.write.capabilities import EngineName
 from lakeconf.write.strategy import Strategist
 
 _log = event_logger("stage")

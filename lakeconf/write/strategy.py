@@ -11,11 +11,10 @@ from lakeconf.catalog.pruning.where import Where
 from lakeconf.catalog.tables import NO_ID, TableInfo, load_table
 from lakeconf.commit.scope import Scope
 from lakeconf.commit.session import Session
-from lakeconf.engines.engine import SparkOperations, Staged
+from lakeconf.engines.engine import DUCKDB, SparkOperations, Staged
 from lakeconf.errors import LakeconfError, UnsupportedError
 from lakeconf.wording import byte_size
 from lakeconf.write.capabilities import (
-    DUCKDB,
     EngineName,
     append_obstacle,
     commit_obstacle,

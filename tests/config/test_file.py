@@ -179,9 +179,9 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_paths_in_the_file_are_relative_to_its_folder(repository: Path, tmp_path: Path) -> None:
     store = init(lay(tmp_path / "elsewhere", "dev")).get_store()
-    assert store.preview_sql()[2].count(f"{tmp_path}/elsewhere/") == 2
+    assert store.preview_sql()[3].count(f"{tmp_path}/elsewhere/") == 2
     lay(repository, "dev", PYPROJECT, "pyproject.toml")
-    assert f"{repository}/catalog.sqlite" in init().get_store().preview_sql()[2]
+    assert f"{repository}/catalog.sqlite" in init().get_store().preview_sql()[3]
 
 
 def test_paths_in_a_dict_are_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_paths_in_a_dict_are_relative_to_the_working_directory(tmp_path: Path, m
         "metadata_backend": {"type": "sqlite", "uri": Path("c.sqlite")},
         "storage_backend": {"type": "local", "path": "../data"},
     }
-    sql = init({"stores": {"dev": backends}}).get_store().preview_sql()[2]
+    sql = init({"stores": {"dev": backends}}).get_store().preview_sql()[3]
     assert f"'sqlite:{tmp_path}/c.sqlite'" in sql
     assert f"'{tmp_path.parent}/data/'" in sql
 

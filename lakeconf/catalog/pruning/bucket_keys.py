@@ -13,7 +13,7 @@ from lakeconf.sql import identifier
 
 _BUCKET = "bucket("
 # True for what is visible at any of the snapshots from $1 to $2.
-_VISIBLE = "begin_snapshot <= $2 AND (end_snapshot IS NULL OR end_snapshot > $1)"
+_VISIBLE = "begin_snapshot <= $2 AND coalesce(end_snapshot, $2 + 1) > $1"
 _FILES = f"""
     SELECT 1 AS found FROM ducklake_data_file
     WHERE table_id = $3 AND coalesce(partition_id, -1) <> $4 AND {_VISIBLE} LIMIT 1

@@ -14,12 +14,11 @@ from lakeconf.catalog.snapshot import latest
 from lakeconf.commit.actions import Action, RunSql, Target
 from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.engine import ROW_ID, Staged, spark_operations
+from lakeconf.engines.engine import DUCKDB, ROW_ID, Staged, spark_operations
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
 from lakeconf.logs import event_logger
 from lakeconf.sql import folded, identifier
-from lakeconf.write.capabilities import DUCKDB
 from lakeconf.write.changed_rows import (
     ACTION,
     STAGED,
