@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import time
 import uuid
@@ -20,13 +19,12 @@ from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import tables
 from lakeconf.connection.connection import Connection
+from lakeconf.engines.file_names import written_by_ducklake
 from lakeconf.errors import CatalogError, CommitError, FileMissingError, LakeconfError, StorageError
 from lakeconf.logs import event_logger
 from lakeconf.sql import files_sql, listing_sql, literal
 
 _log = event_logger("commit")
-# DuckLake names files with UUIDs of version 7, which start with the time in milliseconds.
-WRITTEN_NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f-]{21}(-delete)?\.(parquet|puffin)")
 _SLACK_SECONDS = 60.0
 # The most bytes to read back from object storage: reading more takes too long for such a rare case.
 _LARGEST_BYTES = 64 << 20
@@ -120,8 +118,8 @@ class KeptFiles:
 
 
 def _is_new(name: str, since: float) -> bool:
-    parts = WRITTEN_NAME.fullmatch(name)
-    return parts is not None and int(parts[1] + parts[2], 16) >= since * 1000
+    named_at = written_by_ducklake(name)
+    return named_at is not None and named_at >= since
 
 
 def _new_files(folder: str, since: float) -> Iterator[str]:

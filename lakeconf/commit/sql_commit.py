@@ -14,9 +14,10 @@ from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import joined_name, split_name
 from lakeconf.commit import journal
 from lakeconf.commit.journal import CommitKey, Event
-from lakeconf.commit.lost_reply import WRITTEN_NAME, KeptFiles, await_commits, check_written, find_commit
+from lakeconf.commit.lost_reply import KeptFiles, await_commits, check_written, find_commit
 from lakeconf.commit.moved_values import AddedRows
 from lakeconf.connection.connection import Connection
+from lakeconf.engines.file_names import written_by_ducklake
 from lakeconf.errors import CatalogError, LakeconfError
 from lakeconf.sql import folded, literal, qualified
 
@@ -156,7 +157,9 @@ class SqlCommit:
         return {
             path[1]: "**/" if path[2] else ""
             for path in paths
-            if path is not None and WRITTEN_NAME.fullmatch(path[3]) and path[1].startswith(self.reader.data_path)
+            if path is not None
+            and written_by_ducklake(path[3]) is not None
+            and path[1].startswith(self.reader.data_path)
         }
 
     def restore_written(self) -> None:

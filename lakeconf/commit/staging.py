@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeconf.engines.engine import Staged, announce, staging_folder
+from lakeconf.engines.engine import Staged
+from lakeconf.engines.file_names import announce, staging_folder
 from lakeconf.logs import event_logger
 
 if TYPE_CHECKING:

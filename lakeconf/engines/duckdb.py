@@ -19,8 +19,9 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines import frames as foreign
-from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest, manifest_path
+from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest
 from lakeconf.engines.exact_casts import exact_casts
+from lakeconf.engines.file_names import manifest_path
 from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified

@@ -6,18 +6,12 @@ methods accept tables, snapshots and columns.
 
 from __future__ import annotations
 
-import os
-import re
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from lakeconf.catalog.tables import TableInfo
-from lakeconf.connection.connection import Connection
-from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
-from lakeconf.sql import files_sql, literal
+from lakeconf.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -26,16 +20,13 @@ if TYPE_CHECKING:
     from lakeconf.catalog.pruning.scan_plan import ScanPlan
     from lakeconf.catalog.pruning.where import Where
     from lakeconf.catalog.tables import Column
+    from lakeconf.engines.fingerprints import TableCheck
 
 
 # The name of the engine that every lake has.
 DUCKDB: Final = "duckdb"
 # The name of the column with DuckLake's row id.
 ROW_ID = "__lakeconf_row_id"
-PREFIX = "lakeconf-"
-# A path below the folder of a table.
-_STAGED = re.compile(rf"{PREFIX}[0-9a-f]+/.+\.parquet|(?:[^/]*=[^/]*/)+{PREFIX}[0-9a-f]+-\d+\.parquet", re.DOTALL)
-_PLACED = re.compile(rf"(?P<table>.*?/)(?:[^/]*=[^/]*/)+(?P<write>{PREFIX}[0-9a-f]+)-\d+\.parquet", re.DOTALL)
 # The columns that identify a row in a data file: the path of the file, its id in the catalog, and the 0-based position
 # of the row. They are NULL for a row in the catalog.
 FILENAME = "__lakeconf_filename"
@@ -216,60 +207,6 @@ def spark_operations(engine: Engine, needed_for: str) -> SparkOperations:
     )
 
 
-def staging_folder(table: TableInfo, token: str) -> str:
-    """The staging folder of one write."""
-    return f"{table.path}{PREFIX}{token}/"
-
-
-def placed_path(table: TableInfo, folder: str, token: str, number: int) -> str:
-    """The path of a file of one write in a partition folder."""
-    return f"{table.path}{folder}{PREFIX}{token}-{number}.parquet"
-
-
-def is_staged(table: TableInfo, path: str) -> bool:
-    """True if a path is that of a file that lakeconf staged for a table, in a staging folder or beside it."""
-    return path.startswith(table.path) and _STAGED.fullmatch(path, len(table.path)) is not None
-
-
-def is_announced(path: str, manifests: Iterable[str]) -> bool:
-    """True if a path is one of these manifests, or could be a file that one of them announces.
-
-    A manifest announces the files in its staging folder, and files in partition folders beside it, by their names.
-    """
-    match = _PLACED.fullmatch(path)
-    written = {path} if match is None else {path, f"{match['table']}{match['write']}.parquet"}
-    return any(
-        manifest in written or path.startswith(manifest.removesuffix(".parquet") + "/") for manifest in manifests
-    )
-
-
-def manifest_path(folder: str) -> str:
-    """The manifest of a staging folder. It is a Parquet file, because DuckLake's cleanup removes no other files."""
-    return f"{folder.rstrip('/')}.parquet"
-
-
-def announce(writer: Connection, folder: str, lake_id: str) -> None:
-    """Writes the manifest of a staging folder before the folder contains files."""
-    path = manifest_path(folder)
-    if "://" not in path:
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"the folder {Path(path).parent} cannot be created: {error.strerror}") from error
-    owner = f"SELECT {literal(socket.gethostname())} AS host, {os.getpid()} AS pid, now() AS started_at, "
-    owner += f"{literal(lake_id)} AS lake"
-    writer.execute(f"COPY ({owner}) TO {literal(path)} (FORMAT parquet)")
-
-
-def is_manifest_of(reader: Connection, path: str, lake_id: str) -> bool:
-    """True if a file is a manifest of a write to a lake; False if it is damaged or missing."""
-    try:
-        rows = reader.rows(f"SELECT lake FROM {files_sql('read_parquet', path)}")
-    except LakeconfError:
-        return False
-    return rows == [(lake_id,)]
-
-
 @dataclass(frozen=True)
 class PositionFiles:
     """Files with the positions of rows, which are removed after the commit."""
@@ -278,67 +215,3 @@ class PositionFiles:
     # The file with the positions in each data file, by the id of the data file. Its only column is `FILE_ROW_NUMBER`,
     # in ascending order.
     paths: Mapping[int, str]
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """The checksum of a column as one engine reads it."""
-
-    values: int  # number of values that are not NULL
-    hash: int  # sum of the hashes of the values; does not depend on their order
-
-
-@dataclass(frozen=True)
-class ColumnCheck:
-    """A comparison of a column between DuckDB and Spark.
-
-    Attributes:
-        name: Name of the column.
-        type: DuckLake type of the column.
-        duckdb: Checksum of the values that DuckDB reads.
-        spark: Checksum of the values that Spark reads.
-        is_hashed: False if the engines have no common text for the values, as for VARIANT: only the number of
-            values is compared.
-    """
-
-    name: str
-    type: str
-    duckdb: Fingerprint
-    spark: Fingerprint
-    is_hashed: bool = True
-
-    @property
-    def equal(self) -> bool:
-        """True if both engines read the same values."""
-        return self.duckdb == self.spark
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """A comparison of a table between DuckDB and Spark.
-
-    Attributes:
-        duckdb_rows: Number of rows that DuckDB reads.
-        spark_rows: Number of rows that Spark reads.
-        columns: The comparison of each column.
-    """
-
-    duckdb_rows: int
-    spark_rows: int
-    columns: tuple[ColumnCheck, ...]
-
-
-def fingerprint_sql(column_count: int, source: str) -> str:
-    """The query for the fingerprints of the columns `c0`, `c1`, … of `source`."""
-    parts = ["count(*) AS row_count"]
-    for index in range(column_count):
-        hashes = f"CAST(md5_number_lower(CAST(c{index} AS VARCHAR)) AS HUGEINT)"
-        parts.append(f"count(c{index}) AS values{index}")
-        parts.append(f"CAST(coalesce(sum({hashes}), 0) AS DECIMAL(38, 0)) AS hash{index}")
-    return f"SELECT {', '.join(parts)} FROM {source}"
-
-
-def fingerprints(row: Sequence[int]) -> tuple[int, list[Fingerprint]]:
-    """The number of rows and the fingerprints, from the row of `fingerprint_sql` or the sum of several such rows."""
-    count, *rest = (int(value) for value in row)
-    return count, [Fingerprint(values, total) for values, total in zip(rest[::2], rest[1::2], strict=True)]

@@ -16,7 +16,8 @@ from lakeconf.catalog.sort_keys import SortKey
 from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.engine import Staged, announce, manifest_path, placed_path, staging_folder
+from lakeconf.engines.engine import Staged
+from lakeconf.engines.file_names import announce, manifest_path, placed_path, staging_folder
 from lakeconf.engines.spark.write.parquet_options import lake_options
 from lakeconf.errors import LakeconfError, StorageError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified

@@ -12,7 +12,8 @@ from lakeconf.catalog.health import lost_deletes
 from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import TableInfo
-from lakeconf.engines.engine import ColumnCheck, Fingerprint, spark_operations
+from lakeconf.engines.engine import spark_operations
+from lakeconf.engines.fingerprints import ColumnCheck, Fingerprint
 from lakeconf.errors import FileMissingError
 from lakeconf.lake.lake import Lake
 from lakeconf.logs import escaped

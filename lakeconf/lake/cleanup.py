@@ -14,7 +14,7 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.commit.session import Session
 from lakeconf.connection.connection import remove_files
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.engine import PREFIX, is_announced, is_manifest_of
+from lakeconf.engines.file_names import STAGED_NAME, is_announced, is_manifest_of, is_written_name, unique_name
 from lakeconf.errors import CatalogError, StorageError, storage_errors
 from lakeconf.guard.marker import LakeMarker
 from lakeconf.lake.compaction_step import CatalogStatement
@@ -22,10 +22,6 @@ from lakeconf.logs import event_logger
 from lakeconf.sql import URL_ENDS, listing_sql, literal
 
 _log = event_logger("cleanup")
-_STAGED = re.compile(rf"(?P<folder>{PREFIX}[0-9a-f]+)(?:/.*|\.parquet)")
-_STAGING_FOLDER = re.compile(rf"{PREFIX}[0-9a-f]+")
-_BY_DUCKDB = re.compile(r"(?:[^/]*=[^/]*/)*ducklake-[0-9a-f-]{36}(?:-delete)?\.parquet")
-_REGISTERED = re.compile(rf"(?:[^/]*=[^/]*/)*{PREFIX}[0-9a-f]+[^/]*\.parquet")
 # DuckLake lists files with a glob pattern that starts with the data path. If the path contains one of these
 # characters, it lists other folders.
 _PATTERN = re.compile(r"[*?\[{\\]")
@@ -145,9 +141,9 @@ class Cleanup:
         nested = [path for path in paths if _is_below(_real(path), other)]
         _refuse(nested, "below the marker of another lake", hint=f"{_HINT}; give each lake its own data path")
         with self.reader.transaction() as transaction:
-            live = {_name(path) for (path,) in transaction.rows(_LIVE)}
-        live.add(_name("" if self.marker is None else self.marker.path))
-        _refuse([path for path in paths if _name(path) in live], "that snapshots still need", hint=_HINT)
+            live = {unique_name(path) for (path,) in transaction.rows(_LIVE)}
+        live.add(unique_name("" if self.marker is None else self.marker.path))
+        _refuse([path for path in paths if unique_name(path) in live], "that snapshots still need", hint=_HINT)
         return paths
 
     def _given_up(self, older_than: datetime) -> dict[str, tuple[int, str]]:
@@ -172,7 +168,7 @@ class Cleanup:
                 hint="delete them yourself if they are not needed: they may belong to a lost catalog",
             )
         with self.reader.transaction() as transaction:
-            registered, root = {_name(path) for (path,) in transaction.rows(_KNOWN)}, self.reader.data_path
+            registered, root = {unique_name(path) for (path,) in transaction.rows(_KNOWN)}, self.reader.data_path
             folders = {
                 compose_path(compose_path(root, schema, is_relative=in_root), table, is_relative=in_schema)
                 for schema, in_root, table, in_schema in transaction.rows(_FOLDERS)
@@ -180,7 +176,8 @@ class Cleanup:
         manifests = {
             path
             for path in paths
-            if _STAGED.fullmatch(_name(path)) and is_manifest_of(self.reader.connection, path, self.reader.lake_id)
+            if STAGED_NAME.fullmatch(unique_name(path))
+            and is_manifest_of(self.reader.connection, path, self.reader.lake_id)
         }
         other = self._other_lakes(paths)
         return [
@@ -188,7 +185,7 @@ class Cleanup:
             for path in paths
             if self._is_below_data_path(path)
             and not _is_below(_real(path), other)
-            and _name(path) not in registered
+            and unique_name(path) not in registered
             and (_is_in(path, folders) or is_announced(path, manifests))
         ]
 
@@ -256,11 +253,4 @@ def _is_below(path: str, folders: set[str]) -> bool:
 def _is_in(path: str, folders: set[str]) -> bool:
     """True if a writer could have written this path directly into the folder of a table."""
     rests = [path[len(folder) :] for folder in _folders_of(path) if folder in folders]
-    return any(pattern.fullmatch(rest) for rest in rests for pattern in (_STAGED, _BY_DUCKDB, _REGISTERED))
-
-
-def _name(path: str) -> str:
-    """The name of a file; in a staging folder with the name of the folder, because others have such files too."""
-    folder, _, name = path.rpartition("/")
-    parent = folder.rpartition("/")[2]
-    return f"{parent}/{name}" if _STAGING_FOLDER.fullmatch(parent) else name
+    return any(map(is_written_name, rests))

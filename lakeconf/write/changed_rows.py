@@ -18,7 +18,6 @@ from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import (
     FILE_ID,
     FILE_ROW_NUMBER,
-    PREFIX,
     ROW_ID,
     Engine,
     SparkOperations,
@@ -26,6 +25,7 @@ from lakeconf.engines.engine import (
     StagingRequest,
     spark_operations,
 )
+from lakeconf.engines.file_names import PREFIX
 from lakeconf.engines.schema_check import RESERVED, check_fit, not_null_violation, selected
 from lakeconf.errors import CommitError, LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier

@@ -22,16 +22,8 @@ from lakeconf.catalog.tables import TableInfo, load_table
 from lakeconf.connection.connection import connect
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.engine import (
-    Staged,
-    StagingRequest,
-    announce,
-    is_announced,
-    is_manifest_of,
-    is_staged,
-    placed_path,
-    staging_folder,
-)
+from lakeconf.engines.engine import Staged, StagingRequest
+from lakeconf.engines.file_names import announce, is_announced, is_manifest_of, is_staged, placed_path, staging_folder
 from lakeconf.engines.sorted_files import SortRequest, write_sorted
 from lakeconf.errors import LakeconfError, SchemaError, StorageError, UnsupportedError
 

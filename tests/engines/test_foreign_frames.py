@@ -20,7 +20,7 @@ import pytest
 from local_stores import store_of
 from promotions import stores
 
-from lakeconf.engines.engine import fingerprint_sql, fingerprints
+from lakeconf.engines.fingerprints import fingerprint_sql, fingerprints
 from lakeconf.engines.frames import LazyRows, arrow_table, lazy_rows, native_frame
 from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.engines.schema_check import check_distinct, check_fit, fits

@@ -21,7 +21,7 @@ import lakeconf
 from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.cli.app import run
 from lakeconf.ducklake import MARKER
-from lakeconf.engines.engine import announce
+from lakeconf.engines.file_names import announce
 from lakeconf.errors import CatalogError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from plain_sql import run_plain
 import lakeconf
 from lakeconf.commit.session import default_author
 from lakeconf.connection.connection import remove_files
-from lakeconf.engines.engine import announce
+from lakeconf.engines.file_names import announce
 from lakeconf.errors import CommitError, LakeconfError
 from lakeconf.guard.guard import LakeGuard
 from lakeconf.lake.compaction import TableCompaction, plan_compaction, rewritten_files

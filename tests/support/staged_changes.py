@@ -12,7 +12,8 @@ from lakeconf.commit.actions import AddFiles
 from lakeconf.commit.positions import counted_positions
 from lakeconf.commit.row_delta import PositionDeletes, RowDelta
 from lakeconf.ducklake import INTERNAL_ROW_ID
-from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID, Staged, placed_path, staging_folder
+from lakeconf.engines.engine import FILE_ROW_NUMBER, ROW_ID, Staged
+from lakeconf.engines.file_names import placed_path, staging_folder
 from lakeconf.engines.spark.write.partition_folders import folders
 from lakeconf.sql import identifier, literal
 from lakeconf.write.context import WriteContext, commit_key, quoted_name

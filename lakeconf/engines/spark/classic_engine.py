@@ -23,18 +23,9 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.engine import (
-    FILE_ID,
-    FILE_ROW_NUMBER,
-    ROW_ID,
-    PositionFiles,
-    Staged,
-    StagingRequest,
-    TableCheck,
-    announce,
-    manifest_path,
-    staging_folder,
-)
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, ROW_ID, PositionFiles, Staged, StagingRequest
+from lakeconf.engines.file_names import announce, manifest_path, staging_folder
+from lakeconf.engines.fingerprints import TableCheck
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.hadoop import check_session

@@ -16,7 +16,7 @@ from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 from lakeconf.catalog.column_types import Fact, all_types, has
 from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo
-from lakeconf.engines.engine import ColumnCheck, Fingerprint, TableCheck, fingerprint_sql, fingerprints
+from lakeconf.engines.fingerprints import ColumnCheck, Fingerprint, TableCheck, fingerprint_sql, fingerprints
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.sessions import private_session

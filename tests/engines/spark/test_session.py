@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeconf import Store
-    from lakeconf.engines.engine import TableCheck
+    from lakeconf.engines.fingerprints import TableCheck
 
 # Each could change what Spark reads from a Parquet file or computes. Boolean settings are flipped.
 SETTINGS = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeconf.engines.engine import Staged, StagingRequest, announce, manifest_path, staging_folder
+from lakeconf.engines.engine import Staged, StagingRequest
+from lakeconf.engines.file_names import announce, manifest_path, staging_folder
 from lakeconf.sql import identifier
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines.duckdb import DuckDBEngine
-from lakeconf.engines.engine import Staged, StagingRequest, announce, manifest_path, staging_folder
+from lakeconf.engines.engine import Staged, StagingRequest
+from lakeconf.engines.file_names import announce, manifest_path, staging_folder
 from lakeconf.engines.frames import arrow_table, native_frame
 from lakeconf.engines.schema_check import selected
 from lakeconf.engines.spark.connect.source import read, read_changes, refuse_other, settings_of

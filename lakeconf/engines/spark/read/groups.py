@@ -15,7 +15,8 @@ from lakeconf.catalog.data_file import DataFile, NameMapping
 from lakeconf.catalog.pruning.scan_plan import ScanPlan
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import connect
-from lakeconf.engines.engine import FILE_ID, FILENAME, is_staged
+from lakeconf.engines.engine import FILE_ID, FILENAME
+from lakeconf.engines.file_names import is_staged
 from lakeconf.engines.spark.read.column_places import (
     IN_PATH,
     ROW_INDEX,

@@ -18,7 +18,8 @@ from lakeconf.catalog.column_types import duckdb_name
 from lakeconf.catalog.data_file import NULL_VALUE, FolderKey
 from lakeconf.catalog.file_footers import are_text_sql, chunks_sql, is_path_sql
 from lakeconf.connection.connection import Connection
-from lakeconf.engines.engine import StagingRequest, placed_path
+from lakeconf.engines.engine import StagingRequest
+from lakeconf.engines.file_names import placed_path
 from lakeconf.engines.schema_check import RESERVED
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.internals import move_file

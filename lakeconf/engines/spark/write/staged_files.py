@@ -14,7 +14,8 @@ from pyspark.sql.types import NullType, StructField, StructType
 
 from lakeconf.catalog.file_footers import Footer
 from lakeconf.catalog.tables import Column
-from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, PositionFiles, Staged, StagingRequest, staging_folder
+from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, PositionFiles, Staged, StagingRequest
+from lakeconf.engines.file_names import staging_folder
 from lakeconf.engines.spark.internals import active_session_kept, rebind
 from lakeconf.engines.spark.read.column_reader import quoted
 from lakeconf.engines.spark.read.file_index import relation

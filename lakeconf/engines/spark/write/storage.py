@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import refused_value
-from lakeconf.engines.engine import StagingRequest, staging_folder
+from lakeconf.engines.engine import StagingRequest
+from lakeconf.engines.file_names import staging_folder
 from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.hadoop import catalog_uri, spark_uri
 from lakeconf.engines.spark.internals import (
