@@ -24,9 +24,6 @@ STAGED_COMMIT_CATALOGS = frozenset({"duckdb", "postgres", "sqlite"})
 PROVEN_STAGED_COMMITS = frozenset({("d8a1881e", "duckdb"), ("d8a1881e", "postgres"), ("d8a1881e", "sqlite")})
 # The catalog tables with the inlined rows of a table; `?` is the id of the table.
 INLINED_TABLES = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
-# The types of catalogs, as in `ducklake_settings`, whose tables DuckDB reads on separate connections, and so in
-# different states, except in a transaction that writes.
-SEPARATE_READS = frozenset({"sqlite"})
 # DuckDB's functions that run a query in the catalog itself, for the types of catalogs of which DuckDB otherwise reads
 # whole tables. All columns of their results are strings.
 OWN_QUERIES = {"sqlite": "system.main.sqlite_query"}

@@ -54,7 +54,9 @@ def literal(value: str | float) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value)
-    return "'" + value.replace("'", "''") + "'"
+    quoted = "'" + value.replace("'", "''") + "'"
+    # A NUL character would end the statement.
+    return "(" + quoted.replace("\0", "' || chr(0) || '") + ")" if "\0" in value else quoted
 
 
 def files_sql(function: str, paths: str | Iterable[str], *options: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.errors import SnapshotNotFoundError
 
 # A quoted name is matched too, so that its text is not taken for changes.
@@ -22,14 +22,12 @@ _CHANGES = (
 _TYPES = "snapshot_id BIGINT, changes_made VARCHAR"
 
 
-@repeated
 def changes_between(reader: CatalogReader, after: int, until: int) -> list[tuple[int, str | None]]:
     """Returns the text `changes_made` of each snapshot in a range, oldest first."""
     with reader.transaction() as transaction:
         return [(version, text) for version, text in recorded_changes(transaction, after, until)]
 
 
-@repeated
 def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) -> list[int]:
     """Returns the snapshots after `since`, up to `until`, that created a table or changed its rows or columns."""
     with reader.transaction() as transaction:
@@ -52,7 +50,7 @@ def changes_since(reader: CatalogReader, table_id: int, since: int, until: int) 
 
 def recorded_changes(transaction: MetadataTransaction, after: int, until: int) -> list[tuple[Any, ...]]:
     """The snapshots in a range, oldest first, each with its text `changes_made`."""
-    return own_rows(transaction, _CHANGES, _TYPES, [after, until], order="snapshot_id")
+    return transaction.own_rows(_CHANGES, _TYPES, [after, until], order="snapshot_id")
 
 
 def changed_tables(text: str | None) -> list[tuple[str, int]]:

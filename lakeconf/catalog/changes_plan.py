@@ -16,7 +16,7 @@ from lakeconf.catalog.column_types import all_types
 from lakeconf.catalog.data_file import DataFile, DeleteFile, load_name_mappings, to_data_file, to_delete_file
 from lakeconf.catalog.partial_lake import ALL
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, moved_rows, until_stable
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import by_timestamp, moment_of, snapshots, version_number
 from lakeconf.catalog.tables import TableInfo, find_table, load_table
 from lakeconf.ducklake import INLINED_TABLES, inlined_deletes_table
@@ -112,7 +112,6 @@ class _FeedFile:
     inlined: Sequence[tuple[int, int]]
 
 
-@repeated
 def plan_changes(reader: CatalogReader, table_name: str, since: int, until: int) -> ChangesPlan:
     """Plans the change feed of a table in one metadata transaction."""
     time_zone = reader.time_zone

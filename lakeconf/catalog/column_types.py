@@ -198,7 +198,12 @@ def parsed_type(text: str) -> DuckDBPyType:
     cursor has its own transaction.
     """
     with duckdb.default_connection().cursor() as cursor:
-        return cursor.sqltype(text)
+        try:
+            return cursor.sqltype(text)
+        except duckdb.BinderException as error:
+            # Frames can have structs with the fields `a` and `A`.
+            problem = f"DuckDB does not have the type {text}: {error}"
+            raise SchemaError(problem, hint="rename one of two fields whose names differ in their case only") from error
 
 
 def fields_of(duckdb_type: DuckDBPyType) -> dict[str, DuckDBPyType]:

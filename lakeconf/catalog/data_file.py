@@ -20,18 +20,18 @@ from lakeconf.sql import folded, identifier
 # The scanners for Postgres and SQLite push down lists of up to this many ids.
 _FEW = 1000
 _DELETE_FORMATS = {"parquet", "puffin"}
-_NUMBERS = """data_file_id table_id begin_snapshot end_snapshot path_is_relative record_count file_size_bytes
-    row_id_start partition_id mapping_id partial_max"""
-_COLUMNS = {
-    **dict.fromkeys(_NUMBERS.split(), "BIGINT"),
-    **dict.fromkeys(("path", "file_format", "encryption_key"), "VARCHAR"),
-}
+_COLUMNS = (
+    *("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "path_is_relative", "record_count"),
+    *("file_size_bytes", "row_id_start", "partition_id", "mapping_id", "partial_max"),
+)
+_TEXTS = ("path", "file_format", "encryption_key")
+_TYPES = ", ".join((*(f"{name} BIGINT" for name in _COLUMNS), *(f"{name} VARCHAR" for name in _TEXTS)))
 
 _DATA_FILES = f"""
     SELECT data_file_id, path, path_is_relative, file_format, record_count, file_size_bytes, row_id_start,
         begin_snapshot, partition_id, mapping_id, CASE WHEN partial_max > $1 THEN CAST($1 AS BIGINT) END,
         encryption_key, partial_max IS NOT NULL
-    FROM ducklake_data_file
+    FROM {{files}}
     WHERE {visible_at()} AND table_id = $2
 """  # noqa: S608
 
@@ -126,10 +126,11 @@ def load_data_files(
 ) -> tuple[DataFile, ...]:
     """Loads the table's visible files and their deletes, ordered by `data_file_id`."""
     condition, parameters = _among("data_file_id", data_file_ids, 3)
-    query = _DATA_FILES
+    files = "ducklake_data_file"
     if data_file_ids and not parameters:
-        few = transaction.selected("ducklake_data_file", _COLUMNS, f"true{condition}")
-        query = query.replace("FROM ducklake_data_file", f"FROM ({few})")
+        few = f"SELECT {', '.join((*_COLUMNS, *_TEXTS))} FROM {files} WHERE true{condition}"  # noqa: S608
+        files = f"({transaction.own_sql(few, _TYPES)})"
+    query = _DATA_FILES.format(files=files)
     rows = transaction.rows(query + condition + " ORDER BY data_file_id", [snapshot_id, table.table_id, *parameters])
     if not rows:
         return ()

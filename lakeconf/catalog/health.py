@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from lakeconf.catalog.changes import MERGES, changed_tables, made_changes
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import find_table, split_name
 from lakeconf.ducklake import inlined_deletes_table
 from lakeconf.errors import CatalogError
@@ -89,7 +89,6 @@ _MERGED = """
 """
 
 
-@repeated
 def lost_deletes(reader: CatalogReader, snapshot_id: int | None = None) -> dict[tuple[str, str], int]:
     """Counts rows that were deleted but are visible again.
 
@@ -143,7 +142,6 @@ def stale_bounds(reader: CatalogReader) -> dict[tuple[str, str], list[str]]:
     return columns_by_table(reader, _STALE)
 
 
-@repeated
 def columns_by_table(reader: CatalogReader, query: str) -> dict[tuple[str, str], list[str]]:
     """Runs a query that finds columns."""
     columns: dict[tuple[str, str], list[str]] = {}
@@ -171,7 +169,6 @@ def table_bounds(transaction: MetadataTransaction, table_id: int) -> Mapping[int
     return {int(field_id): (low, high) for field_id, low, high in transaction.rows(_BOUNDS, [table_id])}
 
 
-@repeated
 def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) -> bool:
     """True if snapshots deleted rows of a table, as deletes, updates and overwrites do."""
     with reader.transaction() as transaction:
@@ -180,7 +177,6 @@ def has_deletes(reader: CatalogReader, table_name: str, since: int, until: int) 
     return any("delete" in kind for _, text in changes for kind, table in changed_tables(text) if table == table_id)
 
 
-@repeated
 def merged_update(reader: CatalogReader, table_name: str, since: int, until: int) -> tuple[int, int] | None:
     """Returns an update that the change feed may show as deleted and inserted rows."""
     with reader.transaction() as transaction:
@@ -208,15 +204,13 @@ def check_delete_files(reader: CatalogReader, tables: Mapping[int, str]) -> None
     """
     ids = ", ".join(map(str, sorted(tables)))
     with reader.transaction() as transaction:
-        doubled = own_rows(
-            transaction,
+        doubled = transaction.own_rows(
             "SELECT table_id, data_file_id FROM ducklake_delete_file "  # noqa: S608 - numbers
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
             "GROUP BY table_id, data_file_id HAVING count(*) > 1",
             "table_id BIGINT, data_file_id BIGINT",
         )
-        repeated = own_rows(
-            transaction,
+        repeated = transaction.own_rows(
             "SELECT table_id, path FROM ducklake_data_file "  # noqa: S608 - numbers
             f"WHERE end_snapshot IS NULL AND table_id IN ({ids}) "
             "GROUP BY table_id, path, path_is_relative HAVING count(*) > 1 LIMIT 1",

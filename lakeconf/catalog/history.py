@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lakeconf.catalog.changes import made_changes
 from lakeconf.catalog.pruning.scan_plan import plan_in
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import Snapshot, snapshots
 from lakeconf.catalog.tables import joined_name, key_text, load_table
 from lakeconf.ducklake import INTERNAL_SCHEMA
@@ -99,7 +99,6 @@ class TableChange:
     extra_info: str | None
 
 
-@repeated
 def stored_rows(reader: CatalogReader, table: str, snapshot_id: int) -> tuple[list[TableFile], int]:
     """Returns the data files of a table at a snapshot, and the number of rows in the catalog."""
     time_zone = reader.time_zone
@@ -132,7 +131,6 @@ def _partition_keys(transaction: MetadataTransaction, table_id: int) -> dict[int
     return keys
 
 
-@repeated
 def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableChange]:
     """Returns the snapshots that changed a table, up to `snapshot_id`; see `Table.history`."""
     table_id = load_table(reader, table, snapshot_id).table_id
@@ -153,7 +151,6 @@ def history(reader: CatalogReader, table: str, snapshot_id: int) -> list[TableCh
     return changes
 
 
-@repeated
 def change_summaries(reader: CatalogReader, snapshots: Sequence[Snapshot]) -> dict[int, str]:
     """Returns the changes of each snapshot in words; kinds of changes that are not known stay as they are."""
     oldest = min((snapshot.snapshot_id for snapshot in snapshots), default=0)

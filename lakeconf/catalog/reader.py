@@ -6,23 +6,22 @@ import contextlib
 import functools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lakeconf.catalog.admission import check_numbers, check_text, tables_query
 from lakeconf.catalog.definitions import Definitions
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import (
     OWN_QUERIES,
-    SEPARATE_READS,
     SERVER_QUERIES,
     SUPPORTED_VERSION,
     metadata_database,
     no_table,
     version_sentence,
 )
-from lakeconf.errors import CatalogChangedError, CatalogError, LakeconfError, QueryError, UnknownNameError
+from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
 from lakeconf.sql import identifier, literal, with_literals
 
 if TYPE_CHECKING:
@@ -53,10 +52,6 @@ else:
 
 # More than the threads that usually read one catalog at the same time.
 _MOST_IDLE = 4
-# Reads of one transaction, which take some milliseconds each.
-_ATTEMPTS = 50
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -125,7 +120,6 @@ class CatalogReader:
         It runs on its own cursor and sees only committed data. Keep it short: it may block commits on SQLite.
         """
         metadata, data_path = self.metadata, self.data_path
-        before = self._snapshots() if self.reads_separately and self._is_read_only else None
         with self._cursors.taken() as taken:
             taken.set_up("TimeZone", self._time_zone_sql)
             newest = self._begin(taken, metadata)
@@ -136,10 +130,6 @@ class CatalogReader:
                 with contextlib.suppress(LakeconfError):
                     taken.connection.execute("ROLLBACK")
                     taken.is_clean = True
-        if before is not None and self._snapshots() != before:
-            raise CatalogChangedError(
-                f"another process committed to {self.alias!r} while it was read", hint="try again"
-            )
 
     def _check_tables(self, cursor: Connection) -> None:
         for (name,) in cursor.rows(self._tables_query):
@@ -174,6 +164,11 @@ class CatalogReader:
         """The snapshot up to which text has been checked; empty at first."""
         return []
 
+    def wrote_rows(self, snapshot_id: int) -> None:
+        """Takes note of a snapshot in which lakeconf only changed rows: its text needs no check."""
+        if self._checked_up_to == [snapshot_id - 1]:
+            self._checked_up_to[:] = [snapshot_id]
+
     def on(self, connection: Connection) -> CatalogReader:
         """A reader of the same catalog on another connection, which knows what this one has checked."""
         other = CatalogReader(connection, self.alias, self.metadata_schema)
@@ -189,11 +184,6 @@ class CatalogReader:
             yield state
 
     @cached
-    def reads_separately(self) -> bool:
-        """True if the queries of a transaction may see different states, unless it writes."""
-        return self._settings[0] in SEPARATE_READS
-
-    @cached
     def _settings(self) -> tuple[str, str]:
         """The type of the catalog and the data path."""
         with self.connection.cursor() as cursor:
@@ -201,26 +191,16 @@ class CatalogReader:
         return str(kind), str(path)
 
     @cached
-    def _attached(self) -> tuple[Any, Any, bool]:
-        """In the options of ATTACH: the metadata database, its schema, and if it is read-only."""
+    def _attached(self) -> tuple[Any, Any]:
+        """In the options of ATTACH: the metadata database and its schema."""
         rows = self.connection.rows(
-            "SELECT options['metadata_catalog'], options['metadata_schema'], readonly FROM duckdb_databases() "
+            "SELECT options['metadata_catalog'], options['metadata_schema'] FROM duckdb_databases() "
             "WHERE database_name = ? AND type = 'ducklake'",
             [self.alias],
         )
         if not rows:
             raise CatalogError(f"no DuckLake is attached as {self.alias!r}")
-        return rows[0][0], rows[0][1], rows[0][2]
-
-    @property
-    def _is_read_only(self) -> bool:
-        return self._attached[2]
-
-    def _snapshots(self) -> object:
-        """Identifies the state of the catalog: every commit adds or removes snapshots."""
-        query = f"SELECT count(*), min(snapshot_id), max(snapshot_id) FROM {self.metadata}.ducklake_snapshot"  # noqa: S608
-        with self.connection.cursor() as cursor:
-            return cursor.rows(query)
+        return rows[0][0], rows[0][1]
 
     @contextlib.contextmanager
     def lake_cursor(self) -> Iterator[Connection]:
@@ -311,9 +291,6 @@ class CatalogReader:
             cursor.execute("BEGIN")
             if self._settings[0] in OWN_QUERIES:  # anyone may have changed the file since it was attached
                 self._check_tables(cursor)
-            if self.reads_separately and not self._is_read_only:
-                # With this statement, the transaction counts as one that writes. It matches no row and takes no lock.
-                cursor.execute("DELETE FROM ducklake_metadata WHERE false")
             rows = cursor.rows(
                 "SELECT value, (SELECT max(snapshot_id) FROM ducklake_snapshot) FROM ducklake_metadata "
                 "WHERE key = 'version' AND scope IS NULL"
@@ -343,21 +320,6 @@ class _OneState(CatalogReader):
         yield self.open_transaction
 
 
-def repeated(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Repeats a function that reads the catalog in one transaction, as long as other processes commit meanwhile."""
-
-    @functools.wraps(read)
-    def reading(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return read(*arguments, **options)
-            except CatalogChangedError:
-                continue
-        return read(*arguments, **options)
-
-    return reading
-
-
 @dataclass(frozen=True)
 class MetadataTransaction:
     """An open read transaction with the metadata schema as default: tables such as `ducklake_table` need no prefix.
@@ -381,13 +343,24 @@ class MetadataTransaction:
         ((snapshot_id,),) = self.rows("SELECT max(snapshot_id) FROM ducklake_snapshot")
         return int(snapshot_id)
 
-    def selected(self, table: str, columns: Mapping[str, str], condition: str) -> str:
-        """The query for some rows of a large metadata table; DuckDB does not read the other rows, if possible."""
-        query = f"SELECT {', '.join(columns)} FROM {table} WHERE {condition}"  # noqa: S608
+    def own_rows(
+        self, sql: str, columns: str, parameters: Sequence[object] = (), *, order: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Runs a query on the metadata tables that DuckDB and the catalog understand alike: by the catalog, if faster.
+
+        `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
+        """
+        text, unbound = with_literals(sql, parameters)
+        ordered = f" ORDER BY {order}" if order else ""
+        if unbound:
+            return self.rows(sql + ordered, parameters)
+        return self.rows(self.own_sql(text, columns) + ordered)
+
+    def own_sql(self, sql: str, columns: str) -> str:
+        """The SQL for the rows of such a query, to read from or to run."""
         if self.own_query is None:
-            return query
-        typed = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in columns.items())
-        return f"SELECT {typed} FROM {self.own_query}{literal(query)})"  # noqa: S608
+            return sql
+        return f"SELECT {_typed(columns)} FROM {self.own_query}{literal(sql)})"  # noqa: S608
 
     def has_table(self, name: str) -> bool:
         """Returns True if the metadata database has this table now; DuckLake creates some tables on first use."""
@@ -402,18 +375,8 @@ class MetadataTransaction:
         return True
 
 
-def own_rows(
-    transaction: MetadataTransaction, sql: str, columns: str, parameters: Sequence[object] = (), *, order: str = ""
-) -> list[tuple[Any, ...]]:
-    """Runs a query on the metadata tables that DuckDB and the catalog understand alike, as the transaction sees them.
-
-    `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
-    """
-    text, unbound = with_literals(sql, parameters)
-    ordered = f" ORDER BY {order}" if order else ""
-    if transaction.own_query is None or unbound:
-        return transaction.rows(sql + ordered, parameters)
-    typed = ", ".join(
-        f"CAST({name} AS {kind}) AS {name}" for name, kind in (column.split() for column in columns.split(","))
-    )
-    return transaction.rows(f"SELECT {typed} FROM {transaction.own_query}{literal(text)}){ordered}")  # noqa: S608
+@functools.lru_cache(256)
+def _typed(columns: str) -> str:
+    """The SELECT list that casts columns to their types."""
+    pairs = (column.split() for column in columns.split(","))
+    return ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in pairs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, SupportsIndex
 
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.errors import CatalogError, LakeconfError, SnapshotNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,14 +43,12 @@ class Snapshot:
     extra_info: str | None = field(default=None, repr=False)
 
 
-@repeated
 def snapshots(reader: CatalogReader) -> tuple[Snapshot, ...]:
     """Returns all unexpired snapshots, oldest first."""
     with reader.transaction() as transaction:
         return tuple(map(_snapshot, transaction.rows(f"{_SNAPSHOTS} ORDER BY snapshot_id")))
 
 
-@repeated
 def latest(reader: CatalogReader) -> Snapshot:
     """Returns the latest snapshot."""
     with reader.transaction() as transaction:
@@ -62,7 +60,6 @@ def latest(reader: CatalogReader) -> Snapshot:
     return newest
 
 
-@repeated
 def by_version(reader: CatalogReader, version: int) -> Snapshot:
     """Returns the snapshot with this version."""
     version = version_number(version)
@@ -71,7 +68,6 @@ def by_version(reader: CatalogReader, version: int) -> Snapshot:
         return _snapshot(transaction.rows(f"{_SNAPSHOTS} WHERE snapshot_id = ?", [version])[0])
 
 
-@repeated
 def by_timestamp(reader: CatalogReader, timestamp: datetime | str) -> Snapshot:
     """Returns the latest snapshot at this time."""
     moment = moment_of(timestamp)

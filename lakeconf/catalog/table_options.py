@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeconf.catalog.admission import compose_path
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.ducklake import visible_at
 
@@ -36,7 +36,6 @@ class TableOptions:
     computed: tuple[str, ...]  # the columns whose default is an expression, and `the sort order` if it is one
 
 
-@repeated
 def table_options(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> TableOptions:
     """Returns the options of a table at a snapshot."""
     with reader.transaction() as transaction:
@@ -69,7 +68,6 @@ def _sort_keys(rows: Sequence[tuple[Any, ...]], table: TableInfo) -> tuple[str, 
     return tuple(keys)
 
 
-@repeated
 def table_folder(reader: CatalogReader, schema: str, table: str, snapshot_id: int) -> str:
     """Returns the folder that DuckLake will use for a new table, if the names are valid folder names."""
     with reader.transaction() as transaction:
@@ -90,7 +88,6 @@ class Comments:
     columns: Mapping[str, str]  # the comments of its columns that have one, by name
 
 
-@repeated
 def comments(reader: CatalogReader, table: TableInfo, snapshot_id: int) -> Comments:
     """Returns the comments of a table at a snapshot; an empty comment counts as none."""
     with reader.transaction() as transaction:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from lakeconf.catalog.admission import compose_path
 from lakeconf.catalog.definitions import STATE, STATE_TYPES
 from lakeconf.catalog.pruning.bucket_keys import has_other_rows, is_bucket
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import require
 from lakeconf.ducklake import INTERNAL_SCHEMA, visible_at
 from lakeconf.errors import CatalogError, SchemaError, TableNotFoundError, UnsupportedError, suggestion
@@ -179,19 +179,17 @@ class TableInfo:
         return joined_name(self.schema_name, self.name)
 
 
-@repeated
 def load_table(reader: CatalogReader, name: str, snapshot_id: int) -> TableInfo:
     """Loads a table at a snapshot."""
     with reader.transaction() as transaction:
 
         def state(newest: int, seen: int) -> tuple[Any, ...]:
-            return own_rows(transaction, STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
+            return transaction.own_rows(STATE, STATE_TYPES, [snapshot_id, newest, seen])[0]
 
         read = partial(_read_table, transaction, name, snapshot_id)
         return _with_buckets(transaction, reader.definitions.get(name, state, read), snapshot_id)
 
 
-@repeated
 def tables(reader: CatalogReader, snapshot_id: int) -> tuple[TableInfo, ...]:
     """Returns all tables at a snapshot, ordered by schema and name."""
     with reader.transaction() as transaction:
@@ -232,15 +230,15 @@ def _read_table(transaction: MetadataTransaction, name: str, snapshot_id: int, *
     schema_name, table_name = split_name(name)
     where = " AND lower(s.schema_name) = lower($2) AND lower(t.table_name) = lower($3)"
     # SQL's `lower` also folds non-ASCII letters, but DuckDB's name comparison does not.
-    candidates = own_rows(transaction, _TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
+    candidates = transaction.own_rows(_TABLES + where, _TABLE_TYPES, [snapshot_id, schema_name, table_name])
     rows = [row for row in candidates if (folded(row[1]), folded(row[2])) == (folded(schema_name), folded(table_name))]
     if not rows:
         existing = [joined_name(schema, table) for _, schema, table, *_ in transaction.rows(_TABLES, [snapshot_id])]
         refuse_missing(transaction, (schema_name, table_name), snapshot_id, existing)
     row, table_id = rows[0], rows[0][0]
-    columns = _by_table(own_rows(transaction, _COLUMNS + _OF_TABLE, _COLUMN_TYPES, [table_id], order=_COLUMN_ORDER))
+    columns = _by_table(transaction.own_rows(_COLUMNS + _OF_TABLE, _COLUMN_TYPES, [table_id], order=_COLUMN_ORDER))
     partitioning = _PARTITIONING + _PARTITIONS_OF_TABLE
-    keys = _by_table(own_rows(transaction, partitioning, _KEY_TYPES, [snapshot_id, table_id], order="key_index"))
+    keys = _by_table(transaction.own_rows(partitioning, _KEY_TYPES, [snapshot_id, table_id], order="key_index"))
     return _table(transaction, row, columns[table_id], keys[table_id], snapshot_id)
 
 

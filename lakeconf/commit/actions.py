@@ -10,7 +10,7 @@ from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.conflicts import ReadDependency
 from lakeconf.commit.evolved_columns import EvolvedColumns
 from lakeconf.commit.journal import TABLE, CommitKey
-from lakeconf.commit.moved_values import MovedRows
+from lakeconf.commit.moved_values import MovedRows, RequiredValues
 from lakeconf.engines.engine import Engine, Staged
 from lakeconf.errors import CommitConflictError
 from lakeconf.sql import exact_paths, identifier, literal, qualified
@@ -67,6 +67,11 @@ class Action:
         return 0
 
     @property
+    def adds_rows(self) -> bool:
+        """True if the action may add rows; an update adds the rows that it changes."""
+        return self.changes_rows
+
+    @property
     def needs_staged_commit(self) -> bool:
         """True if no statement carries out the action."""
         return False
@@ -76,18 +81,10 @@ class Action:
         """True if statements of the action may write files."""
         return False
 
-    def locks(self, *, registers_one_at_a_time: bool) -> set[str]:
-        """The tables whose locks the commit holds, from before it begins until the reply.
-
-        DuckLake keeps the name mappings of registered files in memory. On a catalog that it reads on separate
-        connections, a transaction also loads a mapping that another one commits after its snapshot. DuckLake later
-        loads this mapping again and uses freed memory: the process crashes or hangs (duckdb/ducklake#1431). So only one
-        commit at a time registers files on such a catalog. The lock of the table of commits excludes the others, in all
-        processes.
-        """
+    def locks(self) -> set[str]:
+        """The tables whose locks the commit holds, from before it begins until the reply."""
         tables = set[str]() if self.depends_on is None else {self.table}
-        registers = registers_one_at_a_time and bool(self.files)
-        return tables | {TABLE} if self.key or registers else tables
+        return tables | {TABLE} if self.key else tables
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:  # noqa: ARG002
         """Runs the statements in the transaction of a commit that builds on a snapshot.
@@ -118,6 +115,12 @@ class RunSql(Action):
     # The columns that the statements do not set in the rows that they update, and that files store inexactly, with
     # their types.
     kept: Mapping[str, str] = field(default_factory=dict)
+    # The columns that they may set, and of which DuckLake does not check that they are NOT NULL.
+    required: tuple[str, ...] = ()
+
+    @property
+    def adds_rows(self) -> bool:
+        return self.inserts or self.deletes
 
     @property
     def row_count(self) -> int:
@@ -129,7 +132,11 @@ class RunSql(Action):
 
     def run(self, writer: Connection, reader: CatalogReader, begun: int) -> int:
         del begun
-        moved = MovedRows(writer, reader.alias, self.table, self.kept) if self.kept else None
+        checks: list[MovedRows | RequiredValues] = []
+        if self.kept:
+            checks.append(MovedRows(writer, reader.alias, self.table, self.kept))
+        if self.required:
+            checks.append(RequiredValues(writer, reader.alias, self.table, self.required))
         inserted = 0
         if self.inserts:
             for statement in self.sql:
@@ -137,8 +144,8 @@ class RunSql(Action):
                 inserted += count
         else:
             run_counted(writer, self.table, self.sql, self.counts)
-        if moved is not None:
-            moved.check()
+        for check in checks:
+            check.check()
         return inserted
 
 
@@ -198,6 +205,11 @@ class ReplaceFiles(Action):
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(footer.path for _, footer in self.groups)
+
+    @property
+    def adds_rows(self) -> bool:
+        """True if the action may add rows; an update adds the rows that it changes."""
+        return self.changes_rows
 
     @property
     def needs_staged_commit(self) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeconf.catalog.changes import changed_tables, changes_between, made_changes, merged_tables
+from lakeconf.catalog.changes import changed_tables, changes_between, merged_tables
 from lakeconf.catalog.snapshot import latest
-from lakeconf.catalog.tables import TableInfo, find_table, split_name
+from lakeconf.catalog.tables import TableInfo, load_table, split_name
 from lakeconf.commit.journal import names_of, recorded_name
 from lakeconf.errors import CatalogLockedError, CommitConflictError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded
@@ -130,12 +130,8 @@ def check_conflicts(reader: CatalogReader, dependencies: Sequence[ReadDependency
             "expired, so the table may have changed",
             hint="call lake.refresh(), read the table again and repeat the write",
         )
-    if reader.reads_separately:
-        # DuckDB may have missed rows and deletes that maintenance moved while it read them.
-        made = {version: made_changes(changes) for version, changes in newer.items()}
-    else:
-        merged = merged_tables(reader, newer)
-        made = {version: [*changed_tables(changes), *merged.get(version, [])] for version, changes in newer.items()}
+    merged = merged_tables(reader, newer)
+    made = {version: [*changed_tables(changes), *merged.get(version, [])] for version, changes in newer.items()}
     named = _named(reader, dependencies, read)
     for dependency in dependencies:
         own = base.own.keys() - dependency.unseen
@@ -179,20 +175,16 @@ def check_columns(reader: CatalogReader, written_for: Iterable[TableInfo], begun
     Rows are matched to columns by name, so a name that now belongs to another column would produce wrong rows. DuckLake
     itself detects changes after `begun`, on which the commit builds.
     """
-    tables = {(info.table_id, _shape(info)): info for info in written_for}
-    if not tables:
-        return
-    with reader.transaction() as transaction:
-        for info in tables.values():
-            name = info.full_name
-            try:
-                current = find_table(transaction, name, begun)
-            except (TableNotFoundError, UnsupportedError) as error:
-                raise _changed(name, "was dropped or renamed") from error
-            if current.table_id != info.table_id:
-                raise _changed(name, "was replaced by another table with this name")
-            if current != info and _shape(current) != _shape(info):
-                raise _changed(name, "now has other columns or partition keys")
+    for info in dict.fromkeys(written_for):
+        name = info.full_name
+        try:
+            current = load_table(reader, name, begun)
+        except (TableNotFoundError, UnsupportedError) as error:
+            raise _changed(name, "was dropped or renamed") from error
+        if current.table_id != info.table_id:
+            raise _changed(name, "was replaced by another table with this name")
+        if current != info and _shape(current) != _shape(info):
+            raise _changed(name, "now has other columns or partition keys")
 
 
 def _changed(table: str, what: str) -> CommitConflictError:

@@ -1,21 +1,22 @@
-"""Compares rows before and after a statement that changes others: rows of the catalog, and rows that are being added.
+"""Compares rows before and after a statement: rows of the catalog, rows that are being added, and NULLs.
 
 Files hold some types inexactly: 128-bit integers as DOUBLE, intervals in milliseconds, times without their offset. Rows
 in files have lost this part already. Rows in the catalog have not, so whatever moves them compares their values first.
-See `AddedRows` for the others.
+See `AddedRows` and `RequiredValues` for the others.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lakeconf.catalog.column_types import NESTED, TYPES, Fact, names_with, parsed_type, sql_type
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
-from lakeconf.catalog.tables import TableInfo, split_name, tables
+from lakeconf.catalog.tables import Column, TableInfo, split_name, tables
 from lakeconf.connection.connection import Connection
+from lakeconf.ducklake import visible_at
 from lakeconf.engines.exact_casts import changed_by_files, is_stored_inexactly
-from lakeconf.errors import LakeconfError, UnsupportedError
+from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 
 _EXACT = sorted(TYPES.keys() - names_with(Fact.INEXACT))
@@ -25,6 +26,11 @@ _TABLES = f"""
     JOIN ducklake_column AS c ON c.table_id = i.table_id
     WHERE c.column_type NOT IN ({", ".join(map(literal, (*_EXACT, *NESTED)))})
     AND c.column_type NOT LIKE 'decimal(%'
+"""
+_WITH_ROW_IDS = """
+    SELECT DISTINCT i.table_id AS table_id, i.table_name AS table_name FROM ducklake_inlined_data_tables AS i
+    JOIN ducklake_column AS c ON c.table_id = i.table_id
+    WHERE lower(c.column_name) = 'rowid' AND c.parent_column IS NULL
 """
 # DuckLake numbers the rows that a transaction adds from here on, until its commit.
 _FIRST_OWN_ID = 10**18
@@ -96,8 +102,14 @@ class AddedRows:
 
     def check(self) -> None:
         """Raises an error if some of them have changed."""
+        if self._hidden:
+            raise UnsupportedError(
+                f"the transaction may delete or update rows of {self._full_name} that it has added before, and a "
+                "column named rowid or filename hides which: nothing was written",
+                hint="commit before this change, or rename the column: table.evolve(rename={…: …})",
+            )
         now = self._counted()
-        if self._hidden or any(now.get(name) != count for name, count in self._rows.items()):
+        if any(now.get(name) != count for name, count in self._rows.items()):
             raise UnsupportedError(
                 f"the transaction deletes or updates rows of {self._full_name} that it has added before: nothing was "
                 "written",
@@ -112,8 +124,64 @@ class AddedRows:
         return {name: count for name, count in self._writer.rows(query) if not name.startswith("__ducklake_inlined")}
 
 
+def unchecked_columns(columns: Iterable[Column], names: Collection[str] | None = None) -> tuple[str, ...]:
+    """The columns, only those with these names in lower case, of which DuckLake does not check that they are NOT NULL.
+
+    It only checks columns without fields and elements (https://github.com/duckdb/ducklake/issues/1001).
+    """
+    return tuple(
+        column.name
+        for column in columns
+        if column.children and not column.nullable and (names is None or folded(column.name) in names)
+    )
+
+
+class RequiredValues:
+    """The values of NOT NULL columns before a statement, inside the transaction of its commit."""
+
+    def __init__(self, writer: Connection, alias: str, table: str, columns: Sequence[str]) -> None:
+        self._writer, self._full_name, self._table = writer, table, qualified(alias, *split_name(table))
+        self._columns = columns
+        self._nulls = self._counted()
+
+    def check(self) -> None:
+        """Raises an error if there are more NULLs: other writers may have written some."""
+        for name, now, before in zip(self._columns, self._counted(), self._nulls, strict=True):
+            if now > before:
+                raise SchemaError(
+                    f"the column {name!r} of {self._full_name} is NOT NULL, but the statement writes a NULL there: "
+                    "nothing was written",
+                    hint="replace the NULL, or drop NOT NULL from the table",
+                )
+
+    def _counted(self) -> tuple[int, ...]:
+        counts = ", ".join(f"count(*) FILTER ({identifier(name)} IS NULL)" for name in self._columns)
+        (nulls,) = self._writer.rows(f"SELECT {counts} FROM {self._table}")
+        return nulls
+
+
 def _names(writer: Connection, table: str) -> set[str]:
     return {folded(name) for name, *_ in writer.rows(f"DESCRIBE {table}")}
+
+
+def check_row_ids_in_catalog(reader: CatalogReader, deleted_from: Mapping[int, str], snapshot_id: int) -> None:
+    """Rejects deletes of rows in a SQLite catalog that have a column `rowid`.
+
+    DuckDB finds a row of SQLite by its `rowid`. If it is the column, DuckLake ends all rows with the same value in it,
+    also those of the next transaction.
+    """
+    with reader.transaction() as transaction:
+        if transaction.own_query is None:  # it is not a catalog in SQLite
+            return
+        query = f"{_WITH_ROW_IDS} AND i.table_id IN ({', '.join(map(str, deleted_from))})"
+        for table_id, name in transaction.own_rows(query, "table_id BIGINT, table_name VARCHAR"):
+            rows = f"SELECT 1 AS found FROM {identifier(name)} WHERE {visible_at()} LIMIT 1"
+            if transaction.own_rows(rows, "found BIGINT", [snapshot_id]):
+                raise UnsupportedError(
+                    f"{deleted_from[table_id]} has rows in the catalog and a column named rowid: DuckLake would also "
+                    "delete other rows with the same value in it, so nothing was written",
+                    hint="move the rows to files: lake.maintenance.compact()",
+                )
 
 
 def check_flushed(writer: Connection, reader: CatalogReader, alias: str, flushed: Iterable[int]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from lakeconf.catalog.data_file import DataFile
 from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_in
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import TableInfo
 from lakeconf.commit.actions import Action, run_counted
 from lakeconf.commit.positions import PositionFile, Positions, write_positions
@@ -189,7 +189,6 @@ class RowDelta(Action):
         return qualified(reader.alias, self.info.schema_name, self.info.name)
 
 
-@repeated
 def plan_delete(
     reader: CatalogReader, table: TableInfo, predicate: Predicate | None, snapshot_id: int | None = None
 ) -> ScanPlan:

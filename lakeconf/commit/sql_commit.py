@@ -100,7 +100,8 @@ class SqlCommit:
             added = None
             if action.deletes and action.table in changed:
                 added = AddedRows(self.writer, self.reader.alias, action.table)
-            changed.add(action.table)
+            if action.adds_rows:
+                changed.add(action.table)
             inserted += action.run(self.writer, self.reader, begun)
             if added is not None:
                 added.check()

@@ -81,6 +81,8 @@ class Transaction:
                     _log.info("committed %s as snapshot %d in %.1f s", token, snapshot_id, time.monotonic() - began)
             finally:
                 self._commit.release_staged()
+            if snapshot_id == self._commit.committed_snapshot and self.contents.only_changes_rows:
+                self.session.reader.wrote_rows(snapshot_id)
             return self.session.advance(snapshot_id, own=self._commit.committed_snapshot, token=token)
 
     def discard(self) -> None:

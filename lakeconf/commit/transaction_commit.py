@@ -18,6 +18,7 @@ from lakeconf.commit.actions import Action, Target
 from lakeconf.commit.conflicts import Base, check_columns, check_conflicts, check_not_overtaken
 from lakeconf.commit.driver import CommitProtocol, Phase
 from lakeconf.commit.journal import CommitKey, Event
+from lakeconf.commit.moved_values import check_row_ids_in_catalog
 from lakeconf.commit.row_delta import RowsMovedError
 from lakeconf.commit.session import Session, default_author
 from lakeconf.commit.sql_commit import without_retries
@@ -59,6 +60,11 @@ class CommitContents:
     def is_empty(self) -> bool:
         """True if there is nothing yet."""
         return not (self.actions or self.targets or self.audits or self.events)
+
+    @property
+    def only_changes_rows(self) -> bool:
+        """True if no action changes a definition."""
+        return all(action.changes_rows for action in self.actions)
 
     @property
     def is_checked(self) -> bool:
@@ -122,12 +128,10 @@ class TransactionCommit:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the locks of tables for all attempts."""
-        session, actions = self._session, self._contents.actions
-        one_at_a_time = session.reader.reads_separately and session.guard.has_locks
-        one_at_a_time = one_at_a_time and not any(action.needs_staged_commit for action in actions)
+        session = self._session
         tables = {journal.TABLE} if self._contents.events else set[str]()
-        for action in actions:
-            tables |= action.locks(registers_one_at_a_time=one_at_a_time)
+        for action in self._contents.actions:
+            tables |= action.locks()
         locks: AbstractContextManager[object] = session.guard(tables) if tables else contextlib.nullcontext()
         locks.__enter__()
         try:
@@ -195,8 +199,7 @@ class TransactionCommit:
         has_changes = protocol.describe(self._header.author, self._header.message, info)
         if self._held is not None:
             self._held.check()
-        depends = any(action.depends_on for action in actions)
-        if any(action.is_planned for action in actions) or (depends and session.reader.reads_separately):
+        if any(action.is_planned for action in actions):
             check_not_overtaken(session.reader, begun)
         if not has_changes:
             return begun
@@ -229,6 +232,7 @@ class TransactionCommit:
                 check_columns(reader, written_for, begun)
             if deleted_from:
                 check_delete_files(reader, deleted_from)
+                check_row_ids_in_catalog(reader, deleted_from, begun)
 
     def _run_audits(self) -> None:
         if self._contents.audits:

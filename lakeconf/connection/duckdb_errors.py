@@ -146,7 +146,8 @@ _BY_MESSAGE: tuple[tuple[str, type[LakeconfError], str | None], ...] = (
     (r"could not serialize access", CatalogLockedError, "try again: another process is writing"),
     (
         # At the statement, or at the commit if two writers create it at the same time.
-        r"\ACatalog Error: (Table|View|Schema) with name .* already exists!|attempting to create (table|view|schema) ",
+        r"\ACatalog Error: (Table|View|Schema) with name .* already exists!|attempting to create (table|view|schema) "
+        r"|Cannot rename table .*, since .* already exists",
         CommitConflictError,
         "call lake.refresh() and use what exists, which another writer may have created, or choose another name",
     ),

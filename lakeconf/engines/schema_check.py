@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,12 +13,14 @@ from lakeconf.catalog.column_types import NESTED, digits_of, fields_of, integers
 from lakeconf.catalog.tables import columns_named
 from lakeconf.engines.exact_casts import rounded_columns
 from lakeconf.errors import SchemaError, suggestion
+from lakeconf.logs import event_logger
 from lakeconf.sql import folded
 
 if TYPE_CHECKING:
     from lakeconf.catalog.tables import Column, TableInfo
 
-
+_log = event_logger("stage")
+_ARRAY = re.compile(r'"(?:[^"]|"")*"|\[\d+\]')
 # Prefix of the columns that merges add to those of the frame and the table.
 RESERVED = "__lakeconf_"
 _INTEGERS = integers()
@@ -130,10 +133,21 @@ def fits(source: DuckDBPyType, target: DuckDBPyType) -> bool:
         return source.id in _INTEGERS and _integer_fits(source.id, target.id)
     if target.id == "decimal":
         return _decimal_fits(source, target)
-    if target.id == source.id and target.id in NESTED:
+    # Of arrays with a fixed length, a list can hold every value.
+    if target.id in NESTED and target.id == ("list" if source.id == "array" else source.id):
         theirs, ours = fields_of(source), fields_of(target)
         return theirs.keys() == ours.keys() and all(fits(theirs[name], ours[name]) for name in ours)
     return source.id in _WIDENINGS.get(target.id, ())
+
+
+def as_list_types(types: Mapping[str, str]) -> dict[str, str]:
+    """The types of columns for a table: lists in place of arrays with a fixed length, which files cannot store."""
+    lists = {
+        name: _ARRAY.sub(lambda part: part[0] if part[0][0] == '"' else "[]", text) for name, text in types.items()
+    }
+    for name in (name for name, text in types.items() if text != lists[name]):
+        _log.warning("the column %s of the type %s becomes a list: %s", name, types[name], lists[name])
+    return lists
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -81,11 +81,6 @@ class LakeGuard:
         self._writing: Counter[int] = Counter()
         self._counting = threading.Lock()
 
-    @property
-    def has_locks(self) -> bool:
-        """True if the metadata backend has locks."""
-        return self._locks is not None
-
     def __call__(self, tables: Collection[str]) -> AbstractContextManager[Held]:
         """The locks of tables."""
         if self._locks is None:

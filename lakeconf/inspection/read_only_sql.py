@@ -16,7 +16,7 @@ from lakeconf.catalog.queries.only_reads import READERS
 from lakeconf.catalog.queries.parsed_query import NotOneQuery, parse_query
 from lakeconf.catalog.queries.sql_references import References, check_syntax, find_references
 from lakeconf.catalog.queries.stored_queries import StoredQueries, tables_suggested
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.tables import joined_name, tables_in
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import check_placeholders
@@ -159,7 +159,6 @@ def _restrict(connection: Connection, reader: CatalogReader, snapshot_id: int) -
         connection.execute(f"SET {name} = {value}")
 
 
-@repeated
 def _files_elsewhere(reader: CatalogReader, snapshot_id: int) -> list[str]:
     """Returns the tables' files outside the data path, such as registered files."""
     with reader.transaction() as transaction:

@@ -22,7 +22,7 @@ from lakeconf.commit.scope import Scope
 from lakeconf.ducklake import INTERNAL_SCHEMA
 from lakeconf.engines.engine import SparkOperations
 from lakeconf.engines.frames import lazy_rows
-from lakeconf.engines.schema_check import check_distinct
+from lakeconf.engines.schema_check import as_list_types, check_distinct
 from lakeconf.errors import LakeconfError, QueryError, StorageError, TableNotFoundError, UnsupportedError, listed
 from lakeconf.lake.maintenance import Maintenance
 from lakeconf.lake.opening import open_session
@@ -350,7 +350,7 @@ class Lake:
         Args:
             name: `schema.table`, or `table` for the schema `main`.
             like: The columns: a mapping of names to DuckDB types, each optionally followed by `NOT NULL`; or a frame
-                with the same schema.
+                with the same schema. Its arrays with a fixed length become lists.
             partitioned_by: Keys: a column, or `year(column)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(n, column)`.
             sorted_by: Columns by which DuckLake sorts the rows of each file that it writes. Each may be followed by
                 `ASC` or `DESC`, and by `NULLS FIRST` or `NULLS LAST`.
@@ -367,7 +367,7 @@ class Lake:
         check_flags(if_not_exists=if_not_exists)
         engine = self._session.engine
         if not (if_not_exists and define.exists(self._scope, name)):
-            columns = dict(like) if isinstance(like, Mapping) else engine.schema(engine.adopt(like))
+            columns = dict(like) if isinstance(like, Mapping) else as_list_types(engine.schema(engine.adopt(like)))
             definition = Definition(columns, partitioned_by, sorted_by, comment, column_comments or {})
             try:
                 write(self._scope, name, define.CreateTable(definition), message=f"create table {full_name(name)}")
@@ -517,3 +517,5 @@ def _names_of_the_user(names: Mapping[str, str]) -> Iterator[None]:
 def _check_query(sql: object) -> None:
     if not isinstance(sql, str):
         raise QueryError(f"the SQL is not a string: {type(sql).__name__}", hint="write it as a string")
+    if "\0" in sql:
+        raise QueryError("the SQL contains the character NUL, at which DuckDB's parser ends", hint="write chr(0)")

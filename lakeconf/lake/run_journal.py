@@ -111,7 +111,7 @@ class RunJournal:
         self._scope.transaction.check_open()
         return self._scope.transaction
 
-    def outcome(self) -> tuple[int, int] | None:
+    def result(self) -> tuple[int, int] | None:
         """The snapshot and the number of new rows of this lake's transaction, if it is certainly committed.
 
         An exception may say otherwise: Ctrl-C can arrive after the commit.

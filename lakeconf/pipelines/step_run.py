@@ -170,14 +170,14 @@ class StepRun:
                 runs = transaction.runs
                 self._write(transaction, step, batch, extra)
         except LakeconfError as error:
-            if isinstance(error, CommitError) or runs is None or runs.outcome() is None:
+            if isinstance(error, CommitError) or runs is None or runs.result() is None:
                 raise
             self.warnings.append(f"its commit succeeded, but then: {error.message}")
         finally:
-            outcome = None if runs is None else runs.outcome()
+            result = None if runs is None else runs.result()
             self.unknown = None if runs is None else runs.unknown()
-            if outcome is not None:
-                self.snapshot_id, rows = outcome
+            if result is not None:
+                self.snapshot_id, rows = result
                 self.rows += rows
                 self.is_complete = is_last
 

@@ -94,6 +94,8 @@ def comment_statements(
     for text in (comment, *column_comments.values()):
         if not isinstance(text, str | None):
             raise SchemaError(f"a comment is not a string: {text!r}", hint="write comments as strings")
+        if text is not None and "\0" in text:
+            raise SchemaError(f"the comment {text!r} contains the character NUL", hint="remove it")
     made = [] if comment is None else [f"COMMENT ON TABLE {quoted} IS {literal(comment)}"]
     for name, text in column_comments.items():
         column = identifier(known_column(name, known, "a comment describes an unknown column:"))

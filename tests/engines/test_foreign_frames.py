@@ -8,7 +8,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import narwhals as nw
@@ -26,6 +26,9 @@ from lakeconf.engines.python_rows import arrow_rows, check_values
 from lakeconf.engines.schema_check import check_distinct, check_fit, fits
 from lakeconf.errors import LakeconfError, QueryError, SchemaError
 from lakeconf.secret import Secret
+
+if TYPE_CHECKING:
+    from lakeconf import Store, Table
 
 ROWS = 300_000
 
@@ -400,3 +403,40 @@ def test_fingerprint_holds_sums_above_64_bits() -> None:
     count, (numbers,) = fingerprints(row_of("(SELECT i AS c0 FROM range(1000) r(i))", columns=1))
     assert (count, numbers.values) == (1000, 1000)
     assert numbers.hash > 1 << 64
+
+
+ARRAYS = pa.table(
+    {"id": pa.array([1, 2, 3], pa.int32()), "e": pa.array([[1.0, 2.0], [3.0, None], None], pa.list_(pa.float32(), 2))}
+)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "polars", "duckdb"])
+def test_arrays_with_a_fixed_length_are_written_as_lists(
+    store: Store, engine: Any, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Embeddings are such arrays."""
+    frame = {"pyarrow": ARRAYS, "polars": pl.from_arrow(ARRAYS), "duckdb": duckdb.from_arrow(ARRAYS)}[kind]
+    wanted = ARRAYS.to_pylist()
+
+    def rows(table: Table) -> list[dict[str, object]]:
+        return sorted(table.to_arrow().to_pylist(), key=lambda row: str(row["id"]))
+
+    with store.open(engine) as lake:
+        table = lake.create_table("t", {"id": "INTEGER", "e": "FLOAT[]"})
+        table.append(frame)
+        table.merge(frame, on="id")
+        assert rows(table) == wanted
+        made = lake.create_table("made", frame)
+        assert made.schema == {"id": "INTEGER", "e": "FLOAT[]"}
+        assert "the column e of the type FLOAT[2] becomes a list: FLOAT[]" in caplog.text or engine is not None
+        made.append(frame)
+        assert rows(made) == wanted
+        evolved = lake.create_table("evolved", {"id": "INTEGER"})
+        evolved.append(frame, evolve=True)
+        assert rows(evolved) == wanted
+        with pytest.raises(SchemaError, match="use a list, such as FLOAT"):
+            lake.create_table("declared", {"e": "FLOAT[2]"})
+        nested = duckdb.sql("SELECT {'e[2]': [[1, 2], [3, 4]]::INTEGER[2][2]} AS s")
+        if engine is None:
+            assert lake.create_table("n", nested).append(nested)
+            assert lake.table("n").to_arrow().to_pylist() == [{"s": {"e[2]": [[1, 2], [3, 4]]}}]

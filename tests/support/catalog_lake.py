@@ -74,6 +74,7 @@ def lake(
         catalog = str(folder / "catalog.duckdb")
         if kind == "sqlite":
             load_extension(connection, "sqlite_scanner")
+            connection.execute("SET GLOBAL sqlite_disable_multithreaded_scans = true")
             catalog = f"sqlite:{folder / 'catalog.sqlite'}"
         elif kind == "postgres":
             assert server is not None

@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import narwhals as nw
 import pyarrow as pa
 import pytest
 from lake_fixtures import lake_with
+from plain_sql import run_plain
 
 from lakeconf.errors import (
     CommitConflictError,
@@ -309,3 +311,30 @@ def test_values_that_files_could_round_are_refused(lake: Lake) -> None:
         lake.execute(f"UPDATE {name} SET id = 2")
         assert rows(lake, f"SELECT id FROM {name}") == [(2,)]
         lake.execute(f"DELETE FROM {name} WHERE number IS NULL")
+
+
+@pytest.mark.parametrize("limit", [0, 30])
+@pytest.mark.parametrize("column", ["l", "m", "s"])
+def test_null_in_a_required_column_with_fields_is_refused(store: Store, limit: int, column: str) -> None:
+    types = {"l": "INTEGER[] NOT NULL", "m": "MAP(VARCHAR, INTEGER) NOT NULL", "s": "STRUCT(a INTEGER) NOT NULL"}
+    with store.open() as lake:
+        table = lake.create_table("strict", {"id": "INTEGER", **types})
+        run_plain(lake, f"CALL set_option('data_inlining_row_limit', {limit})")
+        run_plain(lake, "INSERT INTO strict SELECT i, [i], MAP {'a': i}, {'a': i} FROM range(4) AS r(i)")
+        lake.refresh()
+        before = rows(lake, "FROM strict ORDER BY id")
+        for write in (
+            lambda: table.update({column: None}, where="id = 1"),
+            lambda: table.update({column: None, "id": nw.col("id") + 1}, where="id = 1"),
+            lambda: lake.execute(f"UPDATE strict SET {column} = NULL WHERE id = 1"),
+            lambda: lake.execute(f"UPDATE strict SET {column} = if(id = 5, {column}, NULL)"),
+            lambda: lake.execute(f"INSERT INTO strict SELECT * REPLACE (NULL AS {column}) FROM strict"),
+            lambda: lake.execute("INSERT INTO strict (id) VALUES (9)"),
+        ):
+            with pytest.raises(SchemaError, match="is NOT NULL, but the statement writes a NULL there"):
+                write()
+            assert rows(lake, "FROM strict ORDER BY id") == before
+        lake.execute(f"UPDATE strict SET {column} = {column} WHERE id = 1")
+        table.update({"id": 10}, where="id = 1")
+        lake.execute("INSERT INTO strict SELECT * FROM strict WHERE id = 10")
+        assert len(rows(lake, "FROM strict WHERE id = 10")) == 2

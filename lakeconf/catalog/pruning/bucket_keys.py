@@ -8,7 +8,7 @@ are right: DuckLake does not use their values.
 
 from __future__ import annotations
 
-from lakeconf.catalog.reader import MetadataTransaction, own_rows
+from lakeconf.catalog.reader import MetadataTransaction
 from lakeconf.sql import identifier
 
 _BUCKET = "bucket("
@@ -33,12 +33,12 @@ def has_other_rows(
 ) -> bool:
     """True if a table has rows that were not written for this partitioning, at a snapshot or at some up to `last`."""
     given = [first, first if last is None else last, table_id, partition_id]
-    if own_rows(transaction, _FILES, "found BIGINT", given):
+    if transaction.own_rows(_FILES, "found BIGINT", given):
         return True
     return any(
         transaction.rows(
             f"SELECT 1 FROM {identifier(name)} WHERE begin_snapshot < {_BEGIN} AND {_VISIBLE} LIMIT 1",  # noqa: S608
             given,
         )
-        for (name,) in own_rows(transaction, _INLINED, "table_name VARCHAR", [table_id])
+        for (name,) in transaction.own_rows(_INLINED, "table_name VARCHAR", [table_id])
     )

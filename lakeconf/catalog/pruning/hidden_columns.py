@@ -16,7 +16,7 @@ from lakeconf.catalog.pruning.bucket_keys import has_other_rows
 from lakeconf.catalog.pruning.predicates import is_in_wrong_buckets, not_pushed_down
 from lakeconf.catalog.queries.parsed_query import NotOneQuery, TablePlace, parse_query, query_over_tables
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, mentioned
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, find_table, joined_name
 from lakeconf.ducklake import visible_at
 from lakeconf.errors import UnsupportedError
@@ -63,7 +63,6 @@ class HiddenColumns:
     ever: frozenset[Key]  # those at any snapshot, by all names that they have had
 
     @classmethod
-    @repeated
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None) -> HiddenColumns:
         """Finds the tables at a snapshot; at the one that queries read without it."""
         if snapshot_id is None:  # a lake may be attached at an earlier one

@@ -208,9 +208,7 @@ def value_sql(value: Value, ducklake_type: str) -> str:
         text = repr(value)
     else:
         text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    # A NUL character would end the statement.
-    quoted = " || chr(0) || ".join(map(literal, text.split("\0")))
-    return f"CAST({quoted} AS {literal_type(ducklake_type)})"
+    return f"CAST({literal(text)} AS {literal_type(ducklake_type)})"
 
 
 def parse_date(text: str) -> date:

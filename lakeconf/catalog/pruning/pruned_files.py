@@ -39,10 +39,11 @@ _PARTS = {"year", "month", "day", "hour"}
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 # For longer lists, only the minimum and maximum are compared with the bounds.
 _FEW_VALUES = 50
-_STATISTICS = {
-    **dict.fromkeys(("data_file_id", "null_count", "value_count", "column_size_bytes"), "BIGINT"),
-    **dict.fromkeys(("min_value", "max_value", "contains_nan"), "VARCHAR"),
-}
+_STATISTICS = "data_file_id, null_count, value_count, column_size_bytes, min_value, max_value, contains_nan"
+_STATISTICS_TYPES = (
+    "data_file_id BIGINT, null_count BIGINT, value_count BIGINT, column_size_bytes BIGINT, min_value VARCHAR, "
+    "max_value VARCHAR, contains_nan VARCHAR"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +232,11 @@ def statistics_sql(transaction: MetadataTransaction, table_id: int, column: Colu
     """The query for the statistics of a column by file: bounds, which are NULL if unknown, and numbers of values."""
     bounds = bounds_of(column, "min_value", "max_value") or Bounds("NULL", "NULL")
     condition = f"table_id = {table_id} AND column_id = {column.field_id}"
+    rows = f"SELECT {_STATISTICS} FROM ducklake_file_column_stats WHERE {condition}"  # noqa: S608
     return f"""
         SELECT data_file_id, {bounds.low} AS low, {bounds.high} AS high, null_count, value_count,
             CAST(contains_nan AS BOOLEAN) AS contains_nan, column_size_bytes
-        FROM ({transaction.selected("ducklake_file_column_stats", _STATISTICS, condition)})"""  # noqa: S608
+        FROM ({transaction.own_sql(rows, _STATISTICS_TYPES)})"""  # noqa: S608
 
 
 class _Pruning:

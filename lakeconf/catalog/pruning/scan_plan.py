@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -11,7 +12,7 @@ from lakeconf.catalog.data_file import DataFile, NameMapping, load_data_files, l
 from lakeconf.catalog.pruning.predicates import Predicate
 from lakeconf.catalog.pruning.pruned_files import surviving_files
 from lakeconf.catalog.pruning.where import Where, predicate_of
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import NO_ID, Column, TableInfo, columns_named, find_table
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, INTERNAL_SNAPSHOT_ID, inlined_deletes_table, visible_at
 from lakeconf.errors import CatalogChangedError, UnsupportedError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # DuckDB's virtual columns, and their names in files and in results of this module.
 _VIRTUAL = {"rowid": INTERNAL_ROW_ID.name, "snapshot_id": INTERNAL_SNAPSHOT_ID.name}
 Plan = TypeVar("Plan")
+# How often a plan is made if flushes move its inlined rows before they are read; each takes some milliseconds.
+_ATTEMPTS = 50
 _log = event_logger("plan")
 # A file whose rows have several snapshots does not tell how many of them are visible.
 _FILES = f"""
@@ -56,7 +59,6 @@ class ScanPlan:
     predicate: Predicate | None = None
 
 
-@repeated
 def plan_scan(
     reader: CatalogReader,
     table_name: str,
@@ -121,13 +123,12 @@ def until_stable(
     make_plan: Callable[[], Plan], read_rows: Callable[[Plan], pyarrow.Table]
 ) -> tuple[Plan, pyarrow.Table]:
     """Makes a plan and reads its inlined rows; repeats both a few times if a flush moves rows in between."""
-
-    @repeated
-    def both() -> tuple[Plan, pyarrow.Table]:
+    for _ in range(_ATTEMPTS - 1):
         plan = make_plan()
-        return plan, read_rows(plan)
-
-    return both()
+        with contextlib.suppress(CatalogChangedError):
+            return plan, read_rows(plan)
+    plan = make_plan()
+    return plan, read_rows(plan)
 
 
 def inlined_rows(reader: CatalogReader, plan: ScanPlan) -> pyarrow.Table:
@@ -203,7 +204,6 @@ def _visible_inlined(selected: str, table: str) -> str:
     return f"SELECT {selected} FROM {identifier(table)} WHERE {visible_at()}"  # noqa: S608
 
 
-@repeated
 def row_count(reader: CatalogReader, table_name: str, snapshot_id: int) -> int | None:
     """The number of rows of a table at a snapshot; None if only the files tell it.
 
@@ -237,7 +237,6 @@ def _inlined_deletes(transaction: MetadataTransaction, table: TableInfo, snapsho
     return int(count)
 
 
-@repeated
 def with_bytes_per_row(reader: CatalogReader, table: TableInfo) -> TableInfo:
     """Returns the table with `bytes_per_row` from the catalog's table statistics, if the catalog has the table."""
     if table.table_id == NO_ID:

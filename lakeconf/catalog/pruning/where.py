@@ -166,7 +166,8 @@ def _sql_of(where: object, columns: Sequence[Column]) -> str:
     with closed_connection() as connection:
         relation = connection.sql(f"SELECT {listed}")
         try:
-            sql = nw.from_native(relation).filter(where).to_native().sql_query()
+            # A NUL, which can only be in a string, would end the statement.
+            sql = nw.from_native(relation).filter(where).to_native().sql_query().replace("\0", "' || chr(0) || '")
         except ERRORS as error:
             message, hint = problem(error, [column.name for column in columns], GRAMMAR)
             raise PredicateError(message, hint=hint) from error

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lakeconf.catalog.pruning.hidden_columns import HiddenColumns
 from lakeconf.catalog.queries.parsed_query import query_at
 from lakeconf.catalog.queries.sql_references import INDIRECT, Name, References, find_references, mentioned
-from lakeconf.catalog.reader import CatalogReader, MetadataTransaction, own_rows, repeated
+from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, tables
 from lakeconf.connection.connection import Connection, schemas_of
@@ -109,9 +109,9 @@ class StoredSql(NamedTuple):
 
 def stored_sql(transaction: MetadataTransaction, *, names: bool) -> StoredSql:
     """Reads the SQL of a lake, and the names that it may use."""
-    ((has_any, newest, buckets),) = own_rows(transaction, _ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
+    ((has_any, newest, buckets),) = transaction.own_rows(_ANY, "found BOOLEAN, newest BIGINT, buckets BOOLEAN")
     if not has_any:
-        return StoredSql([], [], own_rows(transaction, _RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
+        return StoredSql([], [], transaction.own_rows(_RELATIONS, _RELATION_TYPES) if names else [], newest, buckets)
     views, expressions, relations = map(transaction.rows, (_STORED, _EXPRESSIONS, _RELATIONS))
     return StoredSql(views, expressions, relations, newest, buckets)
 
@@ -140,7 +140,6 @@ class StoredQueries:
     has_buckets: bool = False  # True if a table has, or had, a partition key with buckets
 
     @classmethod
-    @repeated
     def load(cls, reader: CatalogReader, snapshot_id: int | None = None, *, names: bool = True) -> StoredQueries:
         """Reads the stored SQL without binding it; without `names`, `relations` only if there is stored SQL."""
         with reader.transaction() as transaction:
@@ -355,7 +354,6 @@ def _unsafe(stored: StoredQuery, what: str) -> UnsafeQueryError:
     )
 
 
-@repeated
 def view_names(reader: CatalogReader, snapshot_id: int) -> tuple[str, ...]:
     """Returns the sorted full names of the views at a snapshot."""
     with reader.transaction() as transaction:

@@ -10,7 +10,7 @@ from typing import Any
 from lakeconf.catalog.admission import check_folder
 from lakeconf.catalog.queries.sql_references import find_references
 from lakeconf.catalog.queries.stored_queries import StoredQueries, view_names
-from lakeconf.catalog.reader import CatalogReader, repeated
+from lakeconf.catalog.reader import CatalogReader
 from lakeconf.catalog.snapshot import latest
 from lakeconf.catalog.table_options import table_folder
 from lakeconf.catalog.tables import (
@@ -247,7 +247,6 @@ def _table_keys(reader: CatalogReader, snapshot_id: int) -> set[str]:
     return {folded(info.full_name) for info in tables(reader, snapshot_id)}
 
 
-@repeated
 def _free_folder(context: WriteContext, name: str) -> str:
     """The folder of a table that does not exist yet."""
     schema, table = split_name(name)

@@ -15,7 +15,7 @@ from lakeconf.catalog.tables import name_list
 from lakeconf.commit.actions import Action, DefineTable, Target
 from lakeconf.commit.evolved_columns import ChangedColumns
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.schema_check import check_names, check_promotion, fits
+from lakeconf.engines.schema_check import as_list_types, check_names, check_promotion, fits
 from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal, qualified
 from lakeconf.write.column_names import ColumnNames
@@ -162,7 +162,7 @@ def evolution_for(frame: Mapping[str, str], types: Mapping[str, str]) -> Evoluti
     """The changes with which a table can store the rows of a frame: new columns and nested fields, wider types."""
     known = {folded(name): name for name in types}
     add, promote = {}, {}
-    for name, type_name in frame.items():
+    for name, type_name in as_list_types(frame).items():
         own = known.get(folded(name))
         if own is None:
             add[identifier(name)] = type_name
@@ -246,4 +246,6 @@ def _stored(name: str, value: object, type_name: str) -> str:
             f"the default of {name!r} is the text NULL, which DuckLake would store as a NULL in new rows",
             hint="use another text",
         )
+    if "\0" in text:
+        raise SchemaError(f"the default of {name!r} contains the character NUL", hint="use another text")
     return text

@@ -13,7 +13,7 @@ from lakeconf.catalog.queries.sql_references import Name
 from lakeconf.catalog.queries.stored_queries import StoredQueries
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name, split_name
 from lakeconf.commit.actions import Action, RunSql, Target
-from lakeconf.commit.moved_values import inexact_types
+from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import schemas_of, search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.engine import StagingRequest
@@ -53,6 +53,7 @@ class Execute:
             inserts=is_insert,
             # Columns of these types that the statement sets were rejected above.
             kept=inexact_types(target.types) if statement.kind == "update" else {},
+            required=_required(statement, target),
             depends_on=None if is_insert else context.dependency_at_commit(info),
             written_for=target.stored,
             strategy=str(context.strategist(target).by_statement("SQL runs in the commit")),
@@ -65,6 +66,14 @@ class Execute:
             *_dependencies(context, _behind_views(context, statement, frames)),
             RunSql(table=info.full_name, sql=drops),
         ]
+
+
+def _required(statement: UserStatement, target: Target) -> tuple[str, ...]:
+    """The columns that the statement may set, and of which DuckLake does not check that they are NOT NULL."""
+    if statement.kind == "delete":
+        return ()
+    # An INSERT sets the columns that it leaves out, too.
+    return unchecked_columns(target.info.columns, None if statement.kind == "insert" else statement.columns)
 
 
 def _check_frames(statement: UserStatement, frames: Mapping[str, object]) -> None:

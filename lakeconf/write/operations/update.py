@@ -12,13 +12,13 @@ from lakeconf.catalog.pruning.scan_plan import plan_scan
 from lakeconf.catalog.pruning.where import Where, check_constants, named_columns, predicate_of
 from lakeconf.catalog.snapshot import latest
 from lakeconf.commit.actions import Action, RunSql, Target
-from lakeconf.commit.moved_values import inexact_types
+from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.engine import ROW_ID, Staged, spark_operations
 from lakeconf.engines.schema_check import selected
 from lakeconf.errors import CatalogError, LakeconfError, SchemaError, StorageError
 from lakeconf.logs import event_logger
-from lakeconf.sql import identifier
+from lakeconf.sql import folded, identifier
 from lakeconf.write.capabilities import DUCKDB
 from lakeconf.write.changed_rows import (
     ACTION,
@@ -75,11 +75,14 @@ class _Update:
     def statement(self, target: Target, sql: str, strategy: Strategy) -> RunSql:
         """The action of a statement; the caller adds what it depends on."""
         kept = inexact_types(target.types, {**self.computed, **self.constants})
+        # The values of the others are checked when they are staged.
+        required = unchecked_columns(target.info.columns, [*map(folded, self.constants)])
         return RunSql(
             table=target.info.full_name,
             sql=(sql,),
             deletes=True,
             kept=kept,
+            required=required,
             written_for=target.stored,
             strategy=str(strategy),
         )

@@ -16,7 +16,6 @@ from lakeconf.catalog.queries.parsed_query import (
     replaced,
 )
 from lakeconf.catalog.queries.sql_references import Name, check_syntax, find_references, mentioned, nodes
-from lakeconf.catalog.reader import own_rows
 from lakeconf.connection.connection import Connection, connect
 from lakeconf.errors import QueryError
 
@@ -233,26 +232,24 @@ def test_rows_are_those_that_duckdb_reads(kind: str, tmp_path: Path, postgres_se
         with source.reader.transaction() as transaction:
             assert (transaction.own_query is not None) == (kind == "sqlite")
             expected = transaction.rows(f"{QUERY} ORDER BY id", [1, "Left_Out"])
-            assert own_rows(transaction, QUERY, TYPES, [1, "Left_Out"], order="id") == expected
-            assert own_rows(transaction, QUERY, TYPES, [1, "it's 'odd'"], order="id DESC")[0][0] == 4
-            assert own_rows(transaction, QUERY, TYPES, [99, ""]) == []
+            assert transaction.own_rows(QUERY, TYPES, [1, "Left_Out"], order="id") == expected
+            assert transaction.own_rows(QUERY, TYPES, [1, "it's 'odd'"], order="id DESC")[0][0] == 4
+            assert transaction.own_rows(QUERY, TYPES, [99, ""]) == []
         assert [(row[0], row[3]) for row in expected] == [(1, False), (2, True), (4, True)]
         assert expected[2][1:3] == ('It\'s "ü" ?', 'it\'s "ü"')
 
 
 def test_value_that_has_no_literal_is_bound(tmp_path: Path) -> None:
     with lake("sqlite", tmp_path) as source, source.reader.transaction() as transaction:
-        found: list[tuple[Any, ...]] = own_rows(
-            transaction, "SELECT snapshot_id AS id FROM ducklake_snapshot WHERE snapshot_id < ?", "id BIGINT", [0.5]
-        )
-        assert found == [(0,)]
+        query = "SELECT snapshot_id AS id FROM ducklake_snapshot WHERE snapshot_id < ?"
+        assert transaction.own_rows(query, "id BIGINT", [0.5]) == [(0,)]
 
 
 def test_own_rows_are_of_the_state_of_the_transaction(tmp_path: Path) -> None:
     newest = "SELECT max(snapshot_id) AS id FROM ducklake_snapshot"
 
     def read(source: Lake) -> list[tuple[Any, ...]]:
-        return own_rows(transaction, newest, "id BIGINT")
+        return transaction.own_rows(newest, "id BIGINT")
 
     with lake("sqlite", tmp_path, options=", META_JOURNAL_MODE 'WAL'") as source:
         with source.reader.transaction() as transaction:

@@ -361,9 +361,8 @@ _STATEMENTS: list[tuple[re.Pattern[str], Callable[..., Any]]] = [
         (r"SELECT system\.main\.current_setting\('search_path'\)", _constant(("system.main,dev.main",))),
         (r"SELECT name, secret_string FROM duckdb_secrets\(\)", _constant()),
         (r"SELECT 1 FROM duckdb_secrets\(\) .*", _constant()),
-        (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None, False))),
+        (r"SELECT options\['metadata_catalog'\], options.*", _constant((None, None))),
         (r"SELECT catalog_type, data_path FROM ducklake_settings\(\?\)", _settings),
-        (r"DELETE FROM ducklake_metadata WHERE false", _constant()),
     )
 ]
 
