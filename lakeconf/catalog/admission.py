@@ -70,7 +70,7 @@ _HIDING = f"""
 """  # noqa: S608
 # Views, rules and policies can answer a check and DuckLake differently, or each query, by `current_query()`. Triggers
 # (also those of the tables that refer to a table), checks, defaults, the bounds of a partition, the expressions of
-# indexes, and domains run functions of others with the rights of whoever writes. See also `server.py`.
+# indexes, and domains run functions of others with the rights of whoever writes. See also `backends/server.py`.
 _NO_TABLES = """
     SELECT relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE nspname = '{schema}' AND relname::text LIKE 'ducklake\\_%'

@@ -79,7 +79,7 @@ class MotherDuckMetadata(MetadataBackend):
             problem = f"the alias {names.alias!r} is not the database {self.database!r}"
             hint = "omit alias: MotherDuck attaches a database under its own name"
             raise StoreError(names.store, "alias", problem, hint=hint)
-        # `Store.for_reading` sets both options. MotherDuck attaches its databases itself, so the lake refuses writes.
+        # `lakeconf.store.for_reading` sets both options. MotherDuck attaches databases itself; the lake rejects writes.
         refused = sorted(attach_options.keys() - {"create_if_not_exists", "read_only"})
         if refused:
             problem = f"MotherDuck does not support the attach option {', '.join(refused)}"
