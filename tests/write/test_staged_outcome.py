@@ -22,6 +22,7 @@ from lakeconf.errors import CommitConflictError
 from lakeconf.lake.compaction_step import RowsChangedError
 from lakeconf.lake.rewriting import flush_table
 from lakeconf.lake.staged_rewriting import newest
+from lakeconf.write import capabilities
 from lakeconf.write import strategy as rule
 from lakeconf.write.operations.merge.clauses import Delete, Update
 
@@ -227,7 +228,7 @@ def test_other_merges_are_rewritten_by_duckdb(
             assert not left, name
 
 
-def test_auto_stages_outcomes_with_many_updated_bytes(
+def test_auto_stages_a_merge_that_spark_joins_if_the_catalog_allows(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rule, "MOST_FRAME_BYTES", -1)
@@ -236,24 +237,18 @@ def test_auto_stages_outcomes_with_many_updated_bytes(
         connection.execute("CREATE TABLE t AS SELECT i AS id, 'old' AS s FROM range(20) AS r(i)")
     frame = spark.sql("SELECT id, 'new' AS s FROM range(2, 4)")
     with store.open(spark) as lake, monkeypatch.context() as unproven:
-        unproven.setattr(rule, "LEAST_BYTES", 1)
-        unproven.setattr(rule, "PROVEN_STAGED_COMMITS", frozenset())
+        unproven.setattr(capabilities, "PROVEN_STAGED_COMMITS", frozenset())
         lake.table("t").merge(frame, on="id")
         assert committer(lake) == "public"
         assert "; not staged: the committer auto waits for proof: " in str(decision(lake, "t"))
     with store.open(spark) as lake:
-        lake.table("t").merge(frame, on="id")
-        assert committer(lake) == "public"
-        assert "; not staged: the updated rows have about " in str(decision(lake, "t"))
-        merge = lake.table("t").explain().writes["merge"]
-        assert merge.endswith("; staged, if the updated rows have more than 64 MiB")
-        monkeypatch.setattr(rule, "LEAST_BYTES", 1)
-        lake.table("t").merge(frame, on="id", matched=[Delete(nw.col("source_id") == 2)])
-        assert committer(lake) == "public"  # no row is updated
+        assert lake.table("t").explain().writes["merge"].endswith("; spark, if the frame has more than 128 MiB")
         lake.table("t").merge(frame, on="id")
         assert committer(lake) == "staged"
         assert "not staged" not in str(decision(lake, "t"))
-        wanted = [(number, "new" if number in (2, 3) else "old") for number in range(20)]
+        lake.table("t").merge(frame, on="id", matched=[Delete(nw.col("source_id") == 2)])
+        assert committer(lake) == "staged"
+        wanted = [(number, "new" if number == 3 else "old") for number in range(20) if number != 2]
         assert sorted(fetched(lake, "SELECT id, s FROM t")) == wanted
 
 
