@@ -182,7 +182,6 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda lake: lake.create_table("t", {"a": "ENUM('a')"}), "files cannot store the column 'a' of the type ENUM"),
     (lambda lake: lake.create_table("t", {"a": "STRUCT(b BIT)"}), r"the column 'a' of the type STRUCT\(b BIT\)"),
     (lambda lake: lake.create_table("t", {"a": "INTEGER[3]"}), r"the column 'a' of the type INTEGER\[3\]"),
-    (lambda lake: lake.create_table("t", pl.DataFrame({"a": pl.Series([[1]], dtype=pl.Array(int, 1))})), "BIGINT"),
     (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["a", "A"]), "the table has two partition keys"),
     (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["bucket(0,a)"]), "no valid number of buckets"),
     (lambda lake: lake.create_table("t", {"a": "DATE"}, partitioned_by=["bucket(9999999999,a)"]), "number of buckets"),
