@@ -46,11 +46,11 @@ class MergeRows:
 def _delete_matches(context: WriteContext, target: Target, frame: Any, clauses: Clauses) -> Action:
     """Deletes rows by the keys in a frame, including rows of the same transaction."""
     info, engine, staging = target.info, context.session.engine, context.staging
-    types = {key.name: target.types[key.name] for key in selected(info, clauses.on)}
-    keys = engine.conform(frame, {key: types[key.name] for key in selected(info, clauses.on)})
+    keys_on = selected(info, clauses.on)
+    types = {key.name: target.types[key.name] for key in keys_on}
+    keys = engine.conform(frame, {key: types[key.name] for key in keys_on})
     staged = staging.own(engine.stage_rows(keys, StagingRequest(info, types, staging.next_token())))
     own = identifier(info.name)
-    keys_on = selected(info, clauses.on)
     same = " AND ".join(f"__lakeconf_keys.{identifier(key.name)} = {value_in(own, key)}" for key in keys_on)
     matches = f"EXISTS (SELECT 1 FROM ({staged.source}) AS __lakeconf_keys WHERE {same})"
     strategy = context.strategist(target).by_statement("the transaction contains more than one write")
