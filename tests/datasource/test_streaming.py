@@ -346,7 +346,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     assert ids_of(empty) == [1]
 
 
-def _interrupted(*_: object) -> None:
+def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

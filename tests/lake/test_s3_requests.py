@@ -134,7 +134,6 @@ BOUNDS: dict[str, tuple[int, dict[str, int]]] = {
     "append to t": (22, {"PUT": 3, "GET": 2, "HEAD": 11, "LIST": 5, "DELETE": 1}),
     "append to p": (57, {"PUT": 7, "COPY": 2, "GET": 4, "HEAD": 24, "LIST": 16, "DELETE": 3, "POST": 1}),
     "duckdb": (37, {"PUT": 5, "GET": 4, "HEAD": 18, "LIST": 8, "DELETE": 2}),
-    "spark": (100, {"PUT": 8, "GET": 12, "HEAD": 52, "LIST": 26, "DELETE": 5}),
     "staged t": (129, {"PUT": 11, "GET": 12, "HEAD": 67, "LIST": 33, "DELETE": 8}),
     "staged p": (216, {"PUT": 19, "COPY": 4, "GET": 20, "HEAD": 107, "LIST": 54, "DELETE": 11, "POST": 3}),
 }
@@ -158,7 +157,7 @@ def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProx
 
 
 @pytest.mark.hadoop_aws
-@pytest.mark.parametrize("way", ["duckdb", "spark", "staged t", "staged p"])
+@pytest.mark.parametrize("way", ["duckdb", "staged t", "staged p"])
 def test_merge_on_spark(
     store: Store, s3_proxy: FaultProxy, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -174,8 +173,6 @@ def test_merge_on_spark(
     changes = ten.selectExpr("IF(id < 5, id, id + 5000) AS id", "day")
     name = "p" if way == "staged p" else "t"
     with store.open(frame.sparkSession) as lake:
-        if way.startswith("staged"):
-            lake._session.committer = "staged"
         lake.table(name).append(frame)
         before = {file.path for file in lake.table(name).files()}
         with counted(s3_proxy) as found:
