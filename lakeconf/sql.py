@@ -274,6 +274,12 @@ def with_literals(sql: str, parameters: Sequence[object] | None) -> tuple[str, S
     return _PARTS.sub(lambda part: part[0] if part[0][0] in "'\"" else str(values[next(rest)]), sql), None
 
 
+def literal_query(sql: str, parameters: Sequence[object]) -> str | None:
+    """Returns a query as a literal, with its values in it; None if a value can only be bound."""
+    text, unbound = with_literals(sql, parameters)
+    return None if unbound else literal(text)
+
+
 def _numbers(sql: str) -> Sequence[int] | None:
     """The number of the value of each parameter, counted from zero; None if they cannot be told."""
     if _OTHER_SYNTAX.search(sql):

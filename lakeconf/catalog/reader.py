@@ -22,7 +22,7 @@ from lakeconf.ducklake import (
     version_sentence,
 )
 from lakeconf.errors import CatalogError, LakeconfError, QueryError, UnknownNameError
-from lakeconf.sql import identifier, literal, with_literals
+from lakeconf.sql import identifier, literal, literal_query
 
 if TYPE_CHECKING:
     from functools import cached_property
@@ -350,11 +350,11 @@ class MetadataTransaction:
 
         `columns` has DuckDB's types, such as `a BIGINT, b VARCHAR`: a catalog may return strings.
         """
-        text, unbound = with_literals(sql, parameters)
         ordered = f" ORDER BY {order}" if order else ""
-        if unbound:
+        argument = None if self.own_query is None else literal_query(sql, parameters)
+        if argument is None:
             return self.rows(sql + ordered, parameters)
-        return self.rows(self.own_sql(text, columns) + ordered)
+        return self.rows(f"SELECT {_typed(columns)} FROM {self.own_query}{argument}){ordered}")  # noqa: S608
 
     def own_sql(self, sql: str, columns: str) -> str:
         """The SQL for the rows of such a query, to read from or to run."""

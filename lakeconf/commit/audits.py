@@ -13,6 +13,7 @@ from lakeconf.catalog.queries.only_reads import check_only_reads
 from lakeconf.catalog.queries.stored_queries import prepare_query, readable_names, tables_suggested
 from lakeconf.connection.connection import Connection, fetched
 from lakeconf.connection.duckdb_errors import translated_errors
+from lakeconf.connection.sql_text import tokens
 from lakeconf.engines.frames import lazy_rows
 from lakeconf.errors import AuditError, LakeconfError
 from lakeconf.secret import scrub
@@ -68,9 +69,8 @@ def is_query(sql: str) -> bool:
     """True if DuckDB's parser finds exactly one query in the SQL; nothing is executed."""
     with translated_errors():
         kinds = [statement.type for statement in duckdb.extract_statements(sql)]
-        # DuckDB's parser reports a PRAGMA as a query, and one PRAGMA runs any statement. The offsets count bytes.
-        start = next((offset for offset, _ in duckdb.tokenize(sql)), 0)
-    return kinds == [duckdb.StatementType.SELECT] and not sql.encode()[start:].lower().startswith(b"pragma")
+    # DuckDB's parser reports a PRAGMA as a query, and one PRAGMA runs any statement.
+    return kinds == [duckdb.StatementType.SELECT] and tokens(sql)[0].word != "pragma"
 
 
 def _broken(audit: Audit, sql: str, writer: Connection) -> nw.LazyFrame[Any]:
@@ -78,5 +78,5 @@ def _broken(audit: Audit, sql: str, writer: Connection) -> nw.LazyFrame[Any]:
         raise AuditError(
             f"{audit} is not a single query", hint="write one SELECT that returns the rows that violate the condition"
         )
-    check_only_reads(writer, audit.sql)
+    check_only_reads(audit.sql)
     return lazy_rows(writer.relation(sql), writer.secrets)

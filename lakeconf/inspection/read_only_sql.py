@@ -88,7 +88,7 @@ def _query(store: Store, statement: str, limit: int | None) -> tuple[Sequence[st
         # Check and run the query in one transaction, so that both see the same snapshot.
         connection.execute("BEGIN")
         ((snapshot_id,),) = connection.rows(f"FROM ducklake_current_snapshot({literal(store.alias)})")
-        references = find_references(connection, statement)
+        references = find_references(statement)
         if references is None:
             check_syntax(connection, statement)
             raise QueryError("the statement is not a single query", hint=_ONE_QUERY)

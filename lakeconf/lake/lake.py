@@ -294,7 +294,7 @@ class Lake:
         if not reads_only(query, frames):
             self._scope.add_read(None)
         query = prepare_query(self._session.reader, query, frames=frames, at=self._scope.pinned_at)
-        check_only_reads(self._session.reader.connection, query)
+        check_only_reads(query)
         engine = self._session.engine
         if all(name.startswith(VIEW_PREFIX) for name in frames):
             with self._tables_suggested():

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
-
-import duckdb
+from typing import Literal, TypeAlias
 
 from lakeconf.catalog.queries.sql_references import Name, References, check_syntax, find_references
 from lakeconf.catalog.tables import DEFAULT_SCHEMA, joined_name
 from lakeconf.connection.connection import Connection
-from lakeconf.connection.duckdb_errors import translated_errors
+from lakeconf.connection.sql_text import Token, TokenKind, tokens
 from lakeconf.errors import QueryError, UnsupportedError
 from lakeconf.sql import folded
 
@@ -21,15 +19,6 @@ _MERGE = "call merge of the table, such as lake.table(name).merge(rows, on=key, 
 # The words after the first word of each statement.
 _SECOND = {"insert": ("into", "or"), "delete": ("from",), "update": (), "merge": ("into",)}
 _QUERIES = ("select", "from", "with", "values", "table", "pivot", "unpivot", "(")
-
-
-class _Token(NamedTuple):
-    """A word, a sign or a constant."""
-
-    word: str  # the word in lower case, without quotes; a sign as it is
-    start: int  # its offset in bytes
-    depth: int  # the number of parentheses around it
-    is_quoted: bool  # True if it is a name in quotes, which is not a keyword
 
 
 @dataclass(frozen=True)
@@ -62,26 +51,25 @@ class UserStatement:
 def parse_statement(connection: Connection, sql: str, alias: str) -> UserStatement:
     """Parses a statement."""
     check_syntax(connection, sql)
-    tokens = _tokens(sql)
-    while tokens and tokens[-1].word == ";":
-        sql = sql.encode()[: tokens.pop().start].decode()
-    first = _first(tokens)
-    if first is None or any(token.word == ";" and not token.depth for token in tokens):
+    parts = tokens(sql)
+    while parts and parts[-1].word == ";":
+        sql = sql[: parts.pop().start]
+    first = _first(parts)
+    if first is None or any(token.word == ";" and not token.depth for token in parts):
         raise QueryError("the SQL is not a single statement that changes rows", hint=_HINT)
-    if tokens[first].word == "merge":
+    if parts[first].word == "merge":
         raise UnsupportedError("lake.execute does not run MERGE INTO", hint=_MERGE)
     kinds: dict[str, Kind] = {"insert": "insert", "update": "update", "delete": "delete"}
-    _check_clauses(tokens)
-    return _Parts(connection, sql, tokens, first).statement(kinds[tokens[first].word], alias)
+    _check_clauses(parts)
+    return _Parts(sql, parts, first).statement(kinds[parts[first].word], alias)
 
 
 class _Parts:
     """Takes a statement apart."""
 
-    def __init__(self, connection: Connection, sql: str, tokens: Sequence[_Token], first: int) -> None:
-        self._connection = connection
-        self._text = sql.encode()
-        self._tokens = [*tokens, _Token("", len(self._text), 0, is_quoted=False)]
+    def __init__(self, sql: str, parts: Sequence[Token], first: int) -> None:
+        self._text = sql
+        self._tokens = [*parts, Token("", len(sql), 0, TokenKind.OTHER)]
         self._first = first
 
     def statement(self, kind: Kind, alias: str) -> UserStatement:
@@ -100,18 +88,18 @@ class _Parts:
         else:
             where = self._from(place)
             query = f"SELECT 1 FROM {self._from(place + 1)}" if self._is(place, "using") else f"SELECT 1 {where}"
-        before = self._text[: self._tokens[self._first].start].decode()
-        reads = find_references(self._connection, f"{before}{query}")
+        before = self._text[: self._tokens[self._first].start]
+        reads = find_references(f"{before}{query}")
         if reads is None:
             raise QueryError("the statement cannot be parsed", hint=_HINT)
-        return UserStatement(self._text.decode(), kind, alias, target, columns, reads)
+        return UserStatement(self._text, kind, alias, target, columns, reads)
 
     def _is(self, place: int, *words: str) -> bool:
         token = self._tokens[min(place, len(self._tokens) - 1)]
         return token.word in words and not token.is_quoted
 
     def _from(self, place: int) -> str:
-        return self._text[self._tokens[min(place, len(self._tokens) - 1)].start :].decode()
+        return self._text[self._tokens[min(place, len(self._tokens) - 1)].start :]
 
     def _name(self, place: int) -> tuple[Name, int]:
         """The name of the table, and the place after it."""
@@ -146,7 +134,7 @@ class _Parts:
         """The columns that an UPDATE sets, and its text after SET without them: `a = 1, (b, c) = (2, 3) FROM t`."""
         if not self._is(place, "set"):
             raise QueryError("the statement cannot be parsed: SET is missing", hint=_HINT)
-        columns, text, begin = set[str](), b"", self._tokens[place + 1].start
+        columns, text, begin = set[str](), "", self._tokens[place + 1].start
         for index in range(place + 1, len(self._tokens) - 1):
             if not self._is(index - 1, "set", ",") or self._tokens[index].depth:
                 continue
@@ -158,16 +146,16 @@ class _Parts:
                 columns |= {folded(token.word) for token in named if token.word not in (*"(),",)}
                 text += self._text[begin : self._tokens[index].start]
                 begin = self._tokens[end + 1].start + 1
-        return frozenset(columns), (text + self._text[begin:]).decode()
+        return frozenset(columns), text + self._text[begin:]
 
 
-def _first(tokens: Sequence[_Token]) -> int | None:
+def _first(parts: Sequence[Token]) -> int | None:
     """The place of INSERT, UPDATE, DELETE or MERGE, which common table expressions may precede."""
-    for place, token in enumerate(tokens):
+    for place, token in enumerate(parts):
         if token.depth or token.is_quoted or token.word not in _SECOND:
             continue
-        after = tokens[place + 1] if place + 1 < len(tokens) else None
-        if after is None or after.word in ("as", "(", "using") or (place and tokens[0].word != "with"):
+        after = parts[place + 1] if place + 1 < len(parts) else None
+        if after is None or after.word in ("as", "(", "using") or (place and parts[0].word != "with"):
             continue
         second = _SECOND[token.word]
         if not second or after.word in second:
@@ -175,8 +163,8 @@ def _first(tokens: Sequence[_Token]) -> int | None:
     return None
 
 
-def _check_clauses(tokens: Sequence[_Token]) -> None:
-    words = [token.word if not (token.is_quoted or token.depth) else "" for token in tokens]
+def _check_clauses(parts: Sequence[Token]) -> None:
+    words = [token.word if not (token.is_quoted or token.depth) else "" for token in parts]
     if "returning" in words:
         raise UnsupportedError(
             "DuckLake does not support RETURNING", hint="read the rows afterwards with lake.sql(…) or table.changes(…)"
@@ -185,23 +173,3 @@ def _check_clauses(tokens: Sequence[_Token]) -> None:
     conflict = any(pair[:2] == ("on", "conflict") and pair[2] in ("do", "(") for pair in pairs)
     if conflict or any(pair[:2] == ("insert", "or") for pair in pairs):
         raise UnsupportedError("DuckLake tables have no keys, so INSERT cannot detect conflicts", hint=_MERGE)
-
-
-def _tokens(sql: str) -> list[_Token]:
-    text, tokens, depth = sql.encode(), list[_Token](), 0
-    with translated_errors():
-        places = [(start, kind) for start, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment]
-    for number, (start, kind) in enumerate(places):
-        end = places[number + 1][0] if number + 1 < len(places) else len(text)
-        raw = text[start:end].decode(errors="ignore")
-        is_quoted = raw.startswith('"')
-        if is_quoted:
-            word = raw[1 : raw.rindex('"')].replace('""', '"')
-        elif kind in (duckdb.token_type.identifier, duckdb.token_type.keyword):
-            word = raw.split()[0].split("--")[0].split("/*")[0].lower()
-        else:
-            word = raw[:1]
-        depth -= word in (")", "]", "}") and not is_quoted
-        tokens.append(_Token(word, start, depth, is_quoted))
-        depth += word in ("(", "[", "{") and not is_quoted
-    return tokens

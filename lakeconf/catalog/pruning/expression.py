@@ -17,6 +17,7 @@ from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
 from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.catalog.tables import Column
 from lakeconf.connection.connection import closed_connection
+from lakeconf.connection.sql_text import parse_tree, tokens
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, literal
 
@@ -128,7 +129,7 @@ def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     if any(len(node["column_names"]) > 1 for node in _nodes(where) if node["class"] == "COLUMN_REF"):
         raise PredicateError(f"{text!r} names a field after a point", hint="write (s).a instead of s.a")
     # The line ends a comment at the end of the text.
-    if _serialized(connection, f"{_SELECT}({text}\n)")["error"]:
+    if parse_tree(connection, f"{_SELECT}({text}\n)")["error"]:
         raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
     written = _split_as_written(connection, text, where["children"]) if is_and else None
     return (
@@ -156,19 +157,15 @@ def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditio
 
 def _ends(text: str) -> Iterator[int]:
     """The places of AND outside parentheses."""
-    encoded, depth = text.encode(), 0  # the offsets count bytes
-    for start, kind in duckdb.tokenize(text):
-        sign = encoded[start : start + 1] if kind == duckdb.token_type.operator else b""
-        depth += (sign == b"(") - (sign == b")")
-        is_and = kind == duckdb.token_type.keyword and encoded[start : start + 3].lower() == b"and"
-        if is_and and not depth:
-            yield len(encoded[:start].decode())
+    for token in tokens(text):
+        if token.word == "and" and not token.is_quoted and not token.depth:
+            yield token.start
 
 
 def is_condition_of(text: str, select: str) -> bool:
     """True if a condition is that of a SELECT, as DuckDB parses both."""
     with closed_connection() as connection:
-        conditions = [_serialized(connection, sql) for sql in (_SELECT + text, select)]
+        conditions = [parse_tree(connection, sql) for sql in (_SELECT + text, select)]
         if any(parsed["error"] for parsed in conditions):
             return False
         condition_tree, select_tree = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
@@ -219,10 +216,9 @@ def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:
     """DuckDB's tree of the statement that has only this condition."""
     if "\0" in text:
         raise PredicateError("a condition must not contain the character NUL", hint="write chr(0)")
-    parsed = _serialized(connection, _SELECT + text)
+    parsed = parse_tree(connection, _SELECT + text)
     if parsed["error"]:
-        is_empty = all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(text))
-        if is_empty or parsed["error_message"].startswith(_OTHER_STATEMENT):
+        if not tokens(text) or parsed["error_message"].startswith(_OTHER_STATEMENT):
             raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
         if parsed["error_message"].startswith(_DEPTH):
             raise too_deep()
@@ -239,16 +235,11 @@ def too_deep() -> PredicateError:
     return PredicateError("the condition is nested too deeply", hint="use IN instead of many ORs")
 
 
-def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
-    ((text,),) = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchall()
-    return json.loads(text)
-
-
 @functools.cache
 def _empty_parts() -> dict[str, Any]:
     """The other parts of a statement that has only a condition."""
     with closed_connection() as connection:
-        node = _serialized(connection, f"{_SELECT}true")["statements"][0]["node"]
+        node = parse_tree(connection, f"{_SELECT}true")["statements"][0]["node"]
     return {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
 
 

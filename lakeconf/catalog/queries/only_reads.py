@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 
 import duckdb
 
 from lakeconf.catalog.queries.sql_references import find_references
 from lakeconf.catalog.queries.stored_queries import SAFE_TABLE_FUNCTIONS
-from lakeconf.connection.connection import Connection
 from lakeconf.connection.duckdb_errors import translated_errors
+from lakeconf.connection.sql_text import TokenKind, tokens
 from lakeconf.errors import QueryError
 
 # Table functions that only compute, read the lake or describe it.
@@ -43,14 +42,13 @@ _OTHERS = frozenset(
 )
 # Functions that run a query in a string, which may be computed.
 _RUNNING_SQL = frozenset({"json_execute_serialized_sql", "query"})
-_WORD = re.compile(r'"((?:[^"]|"")*)"|([\w$]+)')
 _NOT_ONE_QUERY = (
     "write one SELECT … or FROM …; use lake.execute(…) to change rows, and methods such as lake.drop_table(…) to "
     "change tables"
 )
 
 
-def check_only_reads(connection: Connection, sql: str) -> None:
+def check_only_reads(sql: str) -> None:
     """Rejects SQL that is more than one query that reads.
 
     A PIVOT is allowed, and a CALL of a function that is known to only read.
@@ -72,7 +70,7 @@ def check_only_reads(connection: Connection, sql: str) -> None:
             )
     elif written != [duckdb.StatementType.SELECT] or first == "pragma":
         raise QueryError("the SQL is not a single query", hint=_NOT_ONE_QUERY)
-    references = find_references(connection, sql)
+    references = find_references(sql)
     check_functions(called_functions(sql) if references is None else references.table_functions)
 
 
@@ -96,17 +94,6 @@ def called_functions(sql: str) -> Sequence[str]:
 
 def _words(sql: str) -> list[str]:
     """The tokens: names and keywords in lower case and without quotes, `(`, and an empty string for all others."""
-    text = sql.encode()  # the offsets count bytes
-    words = []
-    with translated_errors():
-        tokens = duckdb.tokenize(sql)
-    for start, kind in tokens:
-        if kind == duckdb.token_type.comment:
-            continue
-        named = kind in (duckdb.token_type.identifier, duckdb.token_type.keyword)
-        word = _WORD.match(text[start:].decode()) if named else None
-        if word is not None:
-            words.append((word[2] or word[1].replace('""', '"')).lower())
-        else:
-            words.append("(" if text[start : start + 1] == b"(" else "")
-    return words
+    return [
+        token.word.lower() if token.kind is not TokenKind.OTHER or token.word == "(" else "" for token in tokens(sql)
+    ]

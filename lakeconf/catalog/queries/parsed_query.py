@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import duckdb
-
 from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.connection.connection import closed_connection
+from lakeconf.connection.sql_text import parse_tree, tokens
 from lakeconf.errors import QueryError
-from lakeconf.sql import folded, identifier, literal
+from lakeconf.sql import folded, identifier
 
 # Where a part of a string begins and ends, in characters.
 Span = tuple[int, int]
@@ -75,10 +73,9 @@ def parse_query(text: str) -> ParsedQuery:
     if "\0" in text:
         raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
     encoded = text.encode()
-    with closed_connection() as connection:
-        ((serialized,),) = connection.execute(f"SELECT json_serialize_sql({literal(text)})").fetchall()
     try:
-        tree = json.loads(serialized)
+        with closed_connection() as connection:
+            tree = parse_tree(connection, text)
     except RecursionError:
         raise NotOneQuery("it is nested too deeply") from None
     if tree["error"]:
@@ -96,7 +93,7 @@ def parse_query(text: str) -> ParsedQuery:
     return ParsedQuery(
         sorted(tables, key=lambda table: table.span),
         functions,
-        _parameters(text, encoded) if statement["named_param_map"] else [],
+        _parameters(text) if statement["named_param_map"] else [],
         any(kind == "SHOW_REF" for kind, _ in kinds),
         statement["node"],
     )
@@ -113,15 +110,14 @@ def _parser_error(tree: Mapping[str, Any], length: int) -> NotOneQuery:
     return error
 
 
-def _parameters(text: str, encoded: bytes) -> list[tuple[str, Span]]:
+def _parameters(text: str) -> list[tuple[str, Span]]:
     """The parameters of a query; the parser does not tell where they are, but its tokens do."""
     parameters = []
-    for sign, end in itertools.pairwise(offset for offset, _ in duckdb.tokenize(text)):
-        if encoded[sign:end] == b"$":
-            start = _characters(encoded, sign)
-            name = re.compile(r"\w+").match(text, start + 1)
-            if name is not None:
-                parameters.append((name[0], (start, name.end())))
+    for token, after in itertools.pairwise(tokens(text)):
+        is_sign = token.word == "$" and after.start == token.start + 1
+        name = re.compile(r"\w+").match(text, after.start) if is_sign else None
+        if name is not None:
+            parameters.append((name[0], (token.start, name.end())))
     return parameters
 
 

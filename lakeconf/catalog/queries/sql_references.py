@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lakeconf.connection.connection import Connection
+from lakeconf.connection.connection import Connection, closed_connection
+from lakeconf.connection.sql_text import parse_tree
 from lakeconf.errors import QueryError
 from lakeconf.secret import scrub
-from lakeconf.sql import literal
 
 # DuckDB's catalog views and their functions: they bind every view of the lake to list its columns.
 _CATALOG_VIEW = re.compile(r"(duckdb|pg|pragma|sqlite)_")
@@ -62,9 +61,9 @@ class References:
     past: bool  # True if the query reads an earlier snapshot
 
 
-def find_references(connection: Connection, sql: str) -> References | None:
+def find_references(sql: str) -> References | None:
     """The names in a query; None if the SQL is not exactly one SELECT statement that DuckDB can describe."""
-    parsed = _parse(connection, sql)
+    parsed = _parse(sql)
     if parsed is None or parsed["error"] or len(parsed["statements"]) != 1:
         return None
     relations: set[Name] = set()
@@ -118,8 +117,8 @@ def mentioned(sql: str, names: Iterable[str]) -> References:
 
 
 def check_syntax(connection: Connection, sql: str) -> None:
-    """Parses SQL without running it; duckdb's `extract_statements` runs some PRAGMA statements, which read files."""
-    parsed = _parse(connection, sql)
+    """Raises the error of DuckDB's parser for SQL that it cannot read."""
+    parsed = _parse(sql)
     if parsed is not None and parsed["error"] and parsed["error_type"] == "parser":
         place = _line_of(sql, int(parsed["position"])) if str(parsed.get("position")).isdecimal() else ""
         raise QueryError(scrub(f"Parser Error: {parsed['error_message']}{place}", connection.secrets))
@@ -131,11 +130,10 @@ def _line_of(sql: str, position: int) -> str:
     return f"\n\n{number}{sql[start:].partition(chr(10))[0]}\n{' ' * (len(number) + position - start)}^"
 
 
-def _parse(connection: Connection, sql: str) -> Any:
-    """Returns the result of DuckDB's parser; None if it is nested too deeply."""
-    with connection.cursor() as cursor:
-        ((text,),) = cursor.rows(f"SELECT json_serialize_sql({literal(sql)})")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        return None
+def _parse(sql: str) -> Any:
+    """The tree of SQL; None if it is nested too deeply."""
+    with closed_connection() as connection:
+        try:
+            return parse_tree(connection, sql)
+        except RecursionError:
+            return None

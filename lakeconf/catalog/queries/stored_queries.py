@@ -285,7 +285,7 @@ class StoredQueries:
 
     def _references(self, stored: StoredQuery) -> References | None:
         sql = stored.sql if stored.kind in ("view", "table macro") else f"SELECT {stored.sql}"
-        return find_references(self.reader.connection, sql)
+        return find_references(sql)
 
     def _is_of_the_lake(self, relation: Name, lake_names: Iterable[tuple[str, str]], local: frozenset[str]) -> bool:
         alias = self.reader.alias.lower()
@@ -319,7 +319,7 @@ def prepare_query(
     stored = StoredQueries.load(reader, at)
     runner = connection or reader.connection
     stored.open_schemas(runner)
-    references, frame_names = find_references(reader.connection, sql), frozenset(frames)
+    references, frame_names = find_references(sql), frozenset(frames)
     stored.check(references)
     if references is not None:
         references = replace(references, local=references.local | {name.lower() for name in frame_names})

@@ -157,7 +157,7 @@ class CreateView:
             raise QueryError("a view needs a single query", hint="write one SELECT … or FROM …")
         reader = context.session.reader
         # DuckDB binds what the query uses.
-        StoredQueries.load(reader).check(find_references(reader.connection, self.sql))
+        StoredQueries.load(reader).check(find_references(self.sql))
         schema, view = split_name(context.table)
         created, quoted_schema = joined_name(schema, view), qualified(context.session.alias, schema)
         statements = (

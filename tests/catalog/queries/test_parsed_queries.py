@@ -132,13 +132,13 @@ def connection() -> Iterator[Connection]:
         yield opened
 
 
-def found(connection: Connection, sql: str) -> References:
-    references = find_references(connection, sql)
+def found(sql: str) -> References:
+    references = find_references(sql)
     assert references is not None
     return references
 
 
-def test_relations_are_found_at_every_depth(connection: Connection) -> None:
+def test_relations_are_found_at_every_depth() -> None:
     for sql, relations in (
         ("SELECT 1", set()),
         ("FROM t", {"t"}),
@@ -151,12 +151,12 @@ def test_relations_are_found_at_every_depth(connection: Connection) -> None:
         ("PIVOT t ON a USING sum(b)", None),
         ("DESCRIBE t", {"t"}),
     ):
-        references = find_references(connection, sql)
+        references = find_references(sql)
         assert (references and {str(name) for name in references.relations}) == relations, sql
 
 
-def test_functions_table_functions_and_earlier_snapshots_are_noticed(connection: Connection) -> None:
-    references = found(connection, "SELECT Sum(ABS(a)), a + 1 FROM Range(3) AS t(a) WHERE a IN (SELECT getenv('X'))")
+def test_functions_table_functions_and_earlier_snapshots_are_noticed() -> None:
+    references = found("SELECT Sum(ABS(a)), a + 1 FROM Range(3) AS t(a) WHERE a IN (SELECT getenv('X'))")
     assert references.table_functions == {"range"}
     assert {"sum", "abs", "getenv", "+"} <= references.functions
     assert "range" not in references.functions
@@ -164,41 +164,41 @@ def test_functions_table_functions_and_earlier_snapshots_are_noticed(connection:
     assert not references.everything
     assert not references.past
     for sql in ("FROM t AT (VERSION => 1)", "FROM u, (SELECT (SELECT 1 FROM t AT (TIMESTAMP => now())))"):
-        assert found(connection, sql).past
-    assert not found(connection, "SELECT version, at_clause FROM t").past
+        assert found(sql).past
+    assert not found("SELECT version, at_clause FROM t").past
 
 
-def test_query_that_can_reach_any_view_refers_to_everything(connection: Connection) -> None:
+def test_query_that_can_reach_any_view_refers_to_everything() -> None:
     for sql in (
         *("SHOW ALL TABLES", "SHOW TABLES", "FROM duckdb_views()", "FROM duckdb_tables", "FROM pg_catalog.pg_views"),
         *("FROM pg_views", "FROM information_schema.columns", "FROM sqlite_master", "FROM pragma_table_info('t')"),
         *("FROM query('FROM t')", "FROM query_table('t')", "FROM histogram('t', a)", "FROM histogram_values('t', a)"),
         *("FROM json_execute_serialized_sql('{}')", "SELECT (SELECT count(*) FROM Duckdb_Views())"),
     ):
-        references = find_references(connection, sql)
+        references = find_references(sql)
         assert references is None or references.everything, sql
     for sql in (
         *("SHOW t", "FROM duckdbs", "FROM my_pg_views", "SELECT 'duckdb_views()'", "SELECT query FROM t", "FROM x.pg"),
     ):
-        assert not found(connection, sql).everything, sql
+        assert not found(sql).everything, sql
 
 
-def test_other_sql_has_no_names(connection: Connection) -> None:
+def test_other_sql_has_no_names() -> None:
     other = ("", "SELECT 1; SELECT 2", "INSERT INTO t VALUES (1)", "SELEC 1", "SET threads = 1", "FROM t WHERE", "-- x")
-    assert [find_references(connection, sql) for sql in other] == [None] * len(other)
+    assert [find_references(sql) for sql in other] == [None] * len(other)
 
 
-def test_very_deep_query_has_no_names_or_all_of_them(connection: Connection) -> None:
+def test_very_deep_query_has_no_names_or_all_of_them() -> None:
     deep = "SELECT " + "(" * 300 + "SELECT a FROM t" + ")" * 300
-    references = find_references(connection, deep)
+    references = find_references(deep)
     assert references is None or references.relations == {Name("", "", "t")}
     wide = " OR ".join(f"a = {number}" for number in range(5000))
-    assert find_references(connection, f"FROM t WHERE {wide}") is not None
+    assert find_references(f"FROM t WHERE {wide}") is not None
 
 
 def test_parsed_query_is_neither_bound_nor_run(connection: Connection, tmp_path: Path) -> None:
     target = tmp_path / "file.csv"
-    assert find_references(connection, f"COPY (SELECT 1) TO '{target}'") is None
+    assert find_references(f"COPY (SELECT 1) TO '{target}'") is None
     check_syntax(connection, f"COPY (SELECT 1) TO '{target}'")
     check_syntax(connection, f"PRAGMA import_database('{tmp_path}')")
     check_syntax(connection, "FROM nothing_of_this_name")

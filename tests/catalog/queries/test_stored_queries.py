@@ -50,7 +50,7 @@ def plant(lake: Lake, sql: str, name: str = "V") -> None:
 
 
 def check(lake: Lake, sql: str, snapshot_id: int | None = None) -> None:
-    query = find_references(lake.connection, sql)
+    query = find_references(sql)
     assert query is not None
     StoredQueries.load(lake.reader, snapshot_id).check(query)
 
@@ -171,7 +171,7 @@ def test_view_that_names_a_lake_with_an_odd_alias_is_refused(tmp_path: Path) -> 
         connection.execute(f"ATTACH 'ducklake:{tmp_path}/catalog.duckdb' AS \"odd 'name\"")
         found = StoredQueries.load(CatalogReader(connection, "odd 'name"))
         with pytest.raises(UnsafeQueryError, match="is not a single query that can be checked"):
-            found.check(find_references(connection, "FROM v"))
+            found.check(find_references("FROM v"))
 
 
 def test_unsafe_macro_is_refused(stored: Lake) -> None:
@@ -343,14 +343,14 @@ def test_value_that_the_catalog_stores_as_another_type_is_not_overlooked(tmp_pat
             stored_sql(transaction, names=False)
 
 
-def test_sql_that_reads_is_accepted(two_tables: lakeconf.Lake) -> None:
+def test_sql_that_reads_is_accepted() -> None:
     for sql in (
         *("SELECT 'call ducklake_expire_snapshots(1)' AS \"set_option\"", "SELECT 1 -- merge_adjacent_files()"),
         *("SELECT expire_snapshots FROM t", "CALL pragma_version()", "CALL dev.table_info()"),
         *("PIVOT (FROM t) ON a USING count(*)", "DESCRIBE t"),
         *("WITH query(a) AS (SELECT 1) FROM query AS set_option(b)", "FROM ducklake_list_files('dev', 't')"),
     ):
-        check_only_reads(two_tables._session.reader.connection, sql)
+        check_only_reads(sql)
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,9 @@ def test_sql_that_reads_is_accepted(two_tables: lakeconf.Lake) -> None:
         ("FROM query('FROM duck' || 'lake_expire_snapshots()')", "query() runs SQL that cannot be checked"),
     ],
 )
-def test_sql_that_may_write_is_refused(sql: str, message: str, two_tables: lakeconf.Lake) -> None:
+def test_sql_that_may_write_is_refused(sql: str, message: str) -> None:
     with pytest.raises(QueryError, match=f"^{message.replace('(', r'[(]').replace(')', r'[)]')}"):
-        check_only_reads(two_tables._session.reader.connection, sql)
+        check_only_reads(sql)
 
 
 def test_every_function_of_ducklake_is_known_to_read_or_to_write(two_tables: lakeconf.Lake) -> None:
