@@ -60,6 +60,10 @@ class Type:
     """A type of DuckLake that is not nested."""
 
     duckdb: str  # its name in DuckDB; a decimal also has digits
+    spark: str  # the type of its values in Spark; empty for a decimal, whose digits count
+    # How Parquet stores its values: the physical type and, after a space, the logical one as Parquet's Java library
+    # writes it. Empty if files store them as another type.
+    parquet: str
     facts: Fact = Fact.NONE  # what is true of it
     second_digits: int | None = None  # the digits of a second that it keeps; None if it has no time
 
@@ -67,38 +71,40 @@ class Type:
 _SMALL = Fact.COMPARED | Fact.HASHED
 _EXACT = Fact.AS_SPARK | Fact.IN_FOOTERS | Fact.COMPARED | Fact.IN_PATHS
 _MOMENT = Fact.DATED | Fact.NAIVE | Fact.COMPARED
+_INSTANT = _EXACT | Fact.DATED
 _FLOAT = Fact.AS_SPARK | Fact.COMPARED | Fact.FLOAT
 _DOUBLE = Fact.INEXACT | Fact.AS_DOUBLE
+# GEOMETRY arrives in Spark as well-known binary.
 TYPES = {
-    "boolean": Type("BOOLEAN", Fact.AS_SPARK | Fact.COMPARED | Fact.IN_PATHS),
-    "int8": Type("TINYINT", _EXACT | Fact.HASHED),
-    "int16": Type("SMALLINT", _EXACT | Fact.HASHED),
-    "int32": Type("INTEGER", _EXACT | Fact.HASHED),
-    "int64": Type("BIGINT", _EXACT | Fact.HASHED),
-    "int128": Type("HUGEINT", _DOUBLE),
-    "uint8": Type("UTINYINT", _SMALL),
-    "uint16": Type("USMALLINT", _SMALL),
-    "uint32": Type("UINTEGER", _SMALL),
-    "uint64": Type("UBIGINT", _SMALL),
-    "uint128": Type("UHUGEINT", _DOUBLE),
-    "decimal": Type("DECIMAL", _EXACT | Fact.HASHED),
-    "float32": Type("FLOAT", _FLOAT),
-    "float64": Type("DOUBLE", _FLOAT),
-    "varchar": Type("VARCHAR", _EXACT | Fact.HASHED),
-    "json": Type("JSON", Fact.UNORDERED),
-    "blob": Type("BLOB", Fact.AS_SPARK),
-    "uuid": Type("UUID", Fact.COMPARED),
-    "date": Type("DATE", _EXACT | Fact.HASHED | Fact.DATED),
-    "time": Type("TIME", second_digits=6),
-    "timetz": Type("TIME WITH TIME ZONE", Fact.INEXACT, 6),
-    "interval": Type("INTERVAL", Fact.INEXACT | Fact.UNORDERED),
-    "timestamp": Type("TIMESTAMP", _EXACT | _MOMENT, 6),
-    "timestamp_s": Type("TIMESTAMP_S", _MOMENT, 0),
-    "timestamp_ms": Type("TIMESTAMP_MS", _MOMENT, 3),
-    "timestamp_ns": Type("TIMESTAMP_NS", _MOMENT, 9),
-    "timestamptz": Type("TIMESTAMP WITH TIME ZONE", _EXACT | Fact.DATED, 6),
-    "variant": Type("VARIANT", Fact.OPAQUE | Fact.UNORDERED),
-    "geometry": Type("GEOMETRY", Fact.OPAQUE | Fact.UNORDERED),
+    "boolean": Type("BOOLEAN", "boolean", "BOOLEAN", Fact.AS_SPARK | Fact.COMPARED | Fact.IN_PATHS),
+    "int8": Type("TINYINT", "tinyint", "INT32 INTEGER(8,true)", _EXACT | Fact.HASHED),
+    "int16": Type("SMALLINT", "smallint", "INT32 INTEGER(16,true)", _EXACT | Fact.HASHED),
+    "int32": Type("INTEGER", "int", "INT32", _EXACT | Fact.HASHED),
+    "int64": Type("BIGINT", "bigint", "INT64", _EXACT | Fact.HASHED),
+    "int128": Type("HUGEINT", "decimal(38,0)", "", _DOUBLE),
+    "uint8": Type("UTINYINT", "smallint", "INT32 INTEGER(8,false)", _SMALL),
+    "uint16": Type("USMALLINT", "int", "INT32 INTEGER(16,false)", _SMALL),
+    "uint32": Type("UINTEGER", "bigint", "INT32 INTEGER(32,false)", _SMALL),
+    "uint64": Type("UBIGINT", "decimal(20,0)", "INT64 INTEGER(64,false)", _SMALL),
+    "uint128": Type("UHUGEINT", "decimal(38,0)", "", _DOUBLE),
+    "decimal": Type("DECIMAL", "", "", _EXACT | Fact.HASHED),
+    "float32": Type("FLOAT", "float", "FLOAT", _FLOAT),
+    "float64": Type("DOUBLE", "double", "DOUBLE", _FLOAT),
+    "varchar": Type("VARCHAR", "string", "BINARY STRING", _EXACT | Fact.HASHED),
+    "json": Type("JSON", "string", "BINARY JSON", Fact.UNORDERED),
+    "blob": Type("BLOB", "binary", "BINARY", Fact.AS_SPARK),
+    "uuid": Type("UUID", "string", "FIXED_LEN_BYTE_ARRAY UUID", Fact.COMPARED),
+    "date": Type("DATE", "date", "INT32 DATE", _EXACT | Fact.HASHED | Fact.DATED),
+    "time": Type("TIME", "string", "INT64 TIME(MICROS,false)", second_digits=6),
+    "timetz": Type("TIME WITH TIME ZONE", "string", "INT64 TIME(MICROS,true)", Fact.INEXACT, 6),
+    "interval": Type("INTERVAL", "string", "FIXED_LEN_BYTE_ARRAY INTERVAL", Fact.INEXACT | Fact.UNORDERED),
+    "timestamp": Type("TIMESTAMP", "timestamp_ntz", "INT64 TIMESTAMP(MICROS,false)", _EXACT | _MOMENT, 6),
+    "timestamp_s": Type("TIMESTAMP_S", "timestamp_ntz", "", _MOMENT, 0),
+    "timestamp_ms": Type("TIMESTAMP_MS", "timestamp_ntz", "INT64 TIMESTAMP(MILLIS,false)", _MOMENT, 3),
+    "timestamp_ns": Type("TIMESTAMP_NS", "timestamp_ntz", "INT64 TIMESTAMP(NANOS,false)", _MOMENT, 9),
+    "timestamptz": Type("TIMESTAMP WITH TIME ZONE", "timestamp", "INT64 TIMESTAMP(MICROS,true)", _INSTANT, 6),
+    "variant": Type("VARIANT", "variant", "", Fact.OPAQUE | Fact.UNORDERED),
+    "geometry": Type("GEOMETRY", "binary", "", Fact.OPAQUE | Fact.UNORDERED),
 }
 
 # DuckLake's types by the `id` of the DuckDB type; JSON has the id of VARCHAR.
@@ -123,6 +129,11 @@ def has_throughout(column: Column, fact: Fact, nested: Collection[str] = NESTED)
 def names_with(fact: Fact) -> frozenset[str]:
     """The types of DuckLake of which a fact is true."""
     return frozenset(name for name in TYPES if has(name, fact))
+
+
+def duckdb_names(fact: Fact) -> frozenset[str]:
+    """The names in DuckDB of the types of which a fact is true."""
+    return frozenset(TYPES[name].duckdb for name in names_with(fact))
 
 
 def ids_with(fact: Fact) -> frozenset[str]:
@@ -214,11 +225,9 @@ def fields_of(duckdb_type: DuckDBPyType) -> dict[str, DuckDBPyType]:
     return {"element": parts["child"]} if duckdb_type.id in ("list", "array") else parts
 
 
-def types_in(duckdb_type: DuckDBPyType) -> Iterator[DuckDBPyType]:
-    """A type and the types in it, at any depth."""
-    yield duckdb_type
-    for part in fields_of(duckdb_type).values():
-        yield from types_in(part)
+def ids_in(duckdb_type: DuckDBPyType) -> set[str]:
+    """The `id` of a type and of the types in it, at any depth."""
+    return {duckdb_type.id}.union(*map(ids_in, fields_of(duckdb_type).values()))
 
 
 def digits_of(decimal: DuckDBPyType) -> tuple[int, int]:

@@ -183,7 +183,7 @@ class AddFiles(Action):
         if rows is not None:
             name = qualified(reader.alias, info.schema_name, info.name)
             # Name the columns: otherwise DuckDB matches by position, and another writer may have changed the columns.
-            columns = ", ".join(identifier(column.name) for column in info.columns)
+            columns = ", ".join(map(identifier, [column.name for column in info.columns]))
             writer.execute(f"INSERT INTO {name} ({columns}) SELECT {columns} FROM ({rows})")
         return 0
 

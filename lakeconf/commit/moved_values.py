@@ -15,7 +15,7 @@ from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import Column, TableInfo, split_name, tables
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import visible_at
-from lakeconf.engines.exact_casts import changed_by_files, is_stored_inexactly
+from lakeconf.engines.lossless import changed_by_files, is_stored_inexactly
 from lakeconf.errors import LakeconfError, SchemaError, UnsupportedError
 from lakeconf.sql import folded, identifier, literal, qualified
 

@@ -25,7 +25,7 @@ from lakeconf.connection.duckdb_facts import create_supported_catalogs, warn_if_
 from lakeconf.ducklake import metadata_database
 from lakeconf.errors import ConnectionFailed, LakeconfError
 from lakeconf.secret import Secret
-from lakeconf.sql import LoadExtension, Statement, bind, identifier, literal, with_literals
+from lakeconf.sql import LoadExtension, Statement, bind, literal, qualified, with_literals
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +71,7 @@ def _shown(native: duckdb.DuckDBPyConnection) -> object:
 def search_path_sql(database: str, schemas: Iterable[str] = ()) -> str:
     """Returns the statement that makes a database the default, but resolves functions in DuckDB first."""
     names = dict.fromkeys(["main", *schemas])
-    path = ["system.main", *(f"{identifier(database)}.{identifier(schema)}" for schema in names)]
+    path = ["system.main", *(qualified(database, schema) for schema in names)]
     return f"SET search_path = {literal(','.join(path))}"
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.duckdb_errors import translated_errors
 from lakeconf.sql import literal
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 class TokenKind(Enum):
@@ -60,7 +59,7 @@ def tokens(sql: str) -> list[Token]:
     return made
 
 
-def parse_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+def parse_tree(sql: str) -> Any:
     """Returns what DuckDB's parser makes of queries, or its error: `statements` and `error`.
 
     duckdb's `extract_statements` runs some PRAGMA statements, which read files; this runs nothing.
@@ -68,5 +67,11 @@ def parse_tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     Raises:
         RecursionError: The SQL is nested too deeply.
     """
-    ((text,),) = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchall()
-    return json.loads(text)
+    return json.loads(_serialized(sql))
+
+
+@functools.lru_cache(64)
+def _serialized(sql: str) -> str:
+    with closed_connection() as connection:
+        ((text,),) = connection.execute(f"SELECT json_serialize_sql({literal(sql)})").fetchall()
+    return str(text)

@@ -24,8 +24,8 @@ from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.datasource.planning import Options, store_of
 from lakeconf.engines.engine import Staged
-from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.file_names import announce, manifest_path, staging_folder
+from lakeconf.engines.lossless import exact_casts
 from lakeconf.engines.schema_check import check_fit, not_null_violation
 from lakeconf.engines.spark.write.files import staged_source
 from lakeconf.engines.spark.write.parquet_options import parquet_options

@@ -20,8 +20,8 @@ from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection, remove_files
 from lakeconf.engines import frames as foreign
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest
-from lakeconf.engines.exact_casts import exact_casts
 from lakeconf.engines.file_names import manifest_path
+from lakeconf.engines.lossless import exact_casts
 from lakeconf.engines.schema_check import check_distinct, not_null_violation, selected
 from lakeconf.errors import LakeconfError
 from lakeconf.sql import identifier, qualified
@@ -52,9 +52,10 @@ class DuckDBEngine:
         info = load_table(self._reader, table, snapshot_id)
         return self._scan(info, snapshot_id, list(map(_value, selected(info, columns))), where)
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
-        info = load_table(self._reader, table, snapshot_id)
-        return self._scan(info, snapshot_id, [f"rowid AS {ROW_ID}", *map(_value, info.columns)], where)
+    def scan_rows(
+        self, table: TableInfo, snapshot_id: int, where: Where | Predicate | None = None
+    ) -> nw.LazyFrame[Any]:
+        return self._scan(table, snapshot_id, [f"rowid AS {ROW_ID}", *map(_value, table.columns)], where)
 
     def changes(self, table: str, since: int, until: int) -> nw.LazyFrame[Any]:
         query = changes_sql(self._reader, plan_changes(self._reader, table, since, until))

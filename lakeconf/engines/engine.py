@@ -82,7 +82,9 @@ class Engine(Protocol):
         """The rows of a table at a snapshot, as a lazy frame of the engine."""
         ...
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
+    def scan_rows(
+        self, table: TableInfo, snapshot_id: int, where: Where | Predicate | None = None
+    ) -> nw.LazyFrame[Any]:
         """Like `scan` of all columns, with `ROW_ID` as an additional column."""
         ...
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from duckdb.sqltypes import DuckDBPyType
 
-from lakeconf.catalog.column_types import NESTED, digits_of, fields_of, integers, parsed_type, types_in
+from lakeconf.catalog.column_types import NESTED, digits_of, fields_of, ids_in, integers, parsed_type
 from lakeconf.catalog.tables import columns_named
-from lakeconf.engines.exact_casts import rounded_columns
+from lakeconf.engines.lossless import rounded_columns
 from lakeconf.errors import SchemaError, suggestion
 from lakeconf.logs import event_logger
 from lakeconf.sql import folded
@@ -168,8 +168,9 @@ def check_names(names: Iterable[str]) -> None:
 
 def check_writable(column: str, duckdb_type: DuckDBPyType) -> None:
     """Rejects types that DuckLake cannot store: after an attempt to write TIME_NS, DuckDB would be unusable."""
-    for instead in (_UNSTORED[part.id] for part in types_in(duckdb_type) if part.id in _UNSTORED):
-        raise SchemaError(f"files cannot store the column {column!r} of the type {duckdb_type}", hint=f"use {instead}")
+    for type_id in sorted(_UNSTORED.keys() & ids_in(duckdb_type)):
+        problem = f"files cannot store the column {column!r} of the type {duckdb_type}"
+        raise SchemaError(problem, hint=f"use {_UNSTORED[type_id]}")
 
 
 def check_promotion(old: DuckDBPyType, new: DuckDBPyType) -> None:

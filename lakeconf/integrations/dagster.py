@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+from lakeconf.catalog.column_types import Fact, duckdb_names
 from lakeconf.config.config import init
 from lakeconf.errors import LakeconfError, UnsupportedError, required
 from lakeconf.lake.lake import Lake
@@ -20,7 +21,7 @@ _NAIVE = "%Y-%m-%d %H:%M:%S"
 # Formats of time literals, by the type of the column that they are compared with.
 _MOMENTS = {
     "DATE": "%Y-%m-%d",
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), _NAIVE),
+    **dict.fromkeys(duckdb_names(Fact.NAIVE), _NAIVE),
     "TIMESTAMP WITH TIME ZONE": f"{_NAIVE}%z",
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 
+from lakeconf.catalog.column_types import Fact, duckdb_names
 from lakeconf.catalog.pruning.where import Where
 from lakeconf.config.config import Config, init
 from lakeconf.connection.duckdb_errors import translated_errors
@@ -37,9 +38,9 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], duckdb.Expression]] = {
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _EXACT = (pl.Boolean, pl.Date, pl.String, *_INTEGERS)
 # Read as DECIMAL(38,0), which fails for numbers with more digits; Arrow would truncate them.
-_LARGE = ("HUGEINT", "UHUGEINT")
+_LARGE = duckdb_names(Fact.AS_DOUBLE)
 # Types that Arrow or Polars would convert inexactly or not at all; HUGEINT if nested in another type.
-_REFUSED = ("HUGEINT", "UHUGEINT", "INTERVAL", "TIME WITH TIME ZONE", "VARIANT", "GEOMETRY")
+_REFUSED = duckdb_names(Fact.INEXACT) | duckdb_names(Fact.OPAQUE)
 
 
 def scan_polars(

@@ -22,11 +22,11 @@ from lakeconf.catalog.column_types import NESTED_IDS, fields_of, parsed_type
 from lakeconf.catalog.file_footers import check_decimals
 from lakeconf.config.toml_text import dotted, toml_value
 from lakeconf.connection.connection import fetched
+from lakeconf.engines.lossless import FLOATS
 from lakeconf.errors import PipelineError, SchemaError, listed, storage_errors
 from lakeconf.lake.lake import Lake
 from lakeconf.pipelines.file_values import (
     DATED,
-    FLOATS,
     INTEGERS,
     ZONED,
     has_repeated_key,

@@ -10,7 +10,6 @@ from lakeconf.catalog.column_types import (
     Fact,
     columns_of,
     decimal_digits,
-    digits_of,
     duckdb_name,
     fields_of,
     has,
@@ -21,11 +20,10 @@ from lakeconf.catalog.column_types import (
     parsed_type,
 )
 from lakeconf.catalog.tables import Column
+from lakeconf.engines.lossless import FLOATS, has_more_digits, text_rounds, there_and_back
 from lakeconf.sql import literal
 
 INTEGERS = integers()
-# The digits of an integer that each holds exactly.
-FLOATS = {"float": 7, "double": 15}
 ZONED = frozenset({"timestamp with time zone", "time with time zone"})
 # The types of DuckDB whose values have a date.
 DATED = ids_with(Fact.DATED)
@@ -61,12 +59,12 @@ def rounds(column: str, source_type: str, target_type: str) -> str | None:
         return None
     kind, source = parsed_type(target_type), parsed_type(source_type)
     if source.id == "varchar":
-        return _text_rounds(column, kind)
+        return text_rounds(column, kind)
     if kind.id == "varchar":
         return None
     # A large integer may be one less as DOUBLE, and then one too large for its own type.
     cast = replaced(target_type, integer="HUGEINT") if "DOUBLE" in source_type else target_type
-    changed = f"TRY_CAST(TRY_CAST({column} AS {cast}) AS {source_type})"
+    changed = there_and_back(column, source_type, cast)
     if kind.id in NESTED_IDS and replaced(target_type, time="VARCHAR") != target_type:
         return f"{_written(changed)} IS DISTINCT FROM {_written(column)}"
     return f"{changed} IS DISTINCT FROM {column}"
@@ -75,54 +73,6 @@ def rounds(column: str, source_type: str, target_type: str) -> str | None:
 def _written(nested: str) -> str:
     """The text of a nested value, with its times as DuckDB writes them."""
     return f"regexp_replace(regexp_replace({nested}::VARCHAR, '(\\d)T(\\d)', '\\1 \\2', 'g'), '(\\d)Z', '\\1+00', 'g')"
-
-
-def _text_rounds(column: str, kind: DuckDBPyType) -> str | None:
-    if kind.id in INTEGERS:
-        return _has_more_digits(column, 0)
-    if kind.id in FLOATS:
-        # A DOUBLE is not an exact number, but its integers are.
-        is_large = f"length({column}) > {FLOATS[kind.id]} AND regexp_matches({column}, '^\\s*[+-]?\\d+\\.?0*\\s*$')"
-        changes = f"TRY_CAST(CAST({column} AS {kind}) AS HUGEINT) IS DISTINCT FROM TRY_CAST({column} AS HUGEINT)"
-        value, has_exponent = (
-            f"CAST({column} AS {kind})",
-            f"regexp_matches({column}, '\\d[eE]') OR length({column}) > 38",
-        )
-        is_other = f"isinf({value}) OR ({value} = 0 AND regexp_matches({column}, '^[^eE]*[1-9]'))"
-        changes = f"({is_large} AND (TRY_CAST({column} AS HUGEINT) IS NULL OR {changes})) OR {is_other}"
-        return _only_if(f"({is_large}) OR {has_exponent}", changes)
-    if kind.id == "boolean":
-        return f"TRY_CAST({column} AS DOUBLE) NOT IN (0, 1)"
-    if kind.id == "decimal":
-        return _has_more_digits(column, digits_of(kind)[1])
-    if kind.id == "date":
-        time = r"\d:\d\d", r"[ T]0?0:00(:00(\.0*)?)?\D*$"
-        has_time = f"regexp_matches({column}, {literal(time[0])}) AND NOT regexp_matches({column}, {literal(time[1])})"
-        return _only_if(f"contains({column}, ':')", has_time)
-    if kind.id in SECOND_DIGITS:
-        pattern = rf"\.\d{{{SECOND_DIGITS[kind.id]}}}\d*[1-9]"
-        return _only_if(f"contains({column}, '.')", f"regexp_matches({column}, {literal(pattern)})")
-    return None
-
-
-def _only_if(cheap: str, condition: str) -> str:
-    """A condition that few rows compute: regular expressions take longer than reading a file."""
-    return f"CASE WHEN {cheap} THEN {condition} ELSE false END"
-
-
-def _has_more_digits(column: str, scale: int) -> str:
-    """The condition that a number in a string has more digits after the point than a type."""
-    mantissa = f"regexp_replace(trim({column}), '[eE].*$', '')"
-    exponent = f"coalesce(TRY_CAST(regexp_extract({column}, '[eE]([+-]?\\d+)', 1) AS INTEGER), 0)"
-    digits = f"regexp_replace({mantissa}, '\\D', '', 'g')"
-    places = f"length(regexp_extract({mantissa}, '\\.(\\d*)', 1))"
-    zeros = f"(length({digits}) - length(rtrim({digits}, '0')))"
-    is_number = f"regexp_matches({column}, '^\\s*[+-]?(\\d+\\.?\\d*|\\.\\d+)([eE][+-]?\\d+)?\\s*$')"
-    has_digits = f"contains({column}, '.') AND length({column}) - strpos({column}, '.') > {scale}"
-    return _only_if(
-        f"({has_digits}) OR contains({column}, 'e') OR contains({column}, 'E')",
-        f"{is_number} AND rtrim({digits}, '0') <> '' AND {places} - {zeros} - {exponent} > {scale}",
-    )
 
 
 def is_guessed(column: str, source_type: str, target_type: str) -> str | None:
@@ -147,7 +97,7 @@ def is_rewritten(column: str, source_type: str, target_type: str) -> str | None:
     if parsed_type(source_type).id != "varchar" or parsed_type(target_type).id not in INTEGERS:
         return None
     changes = f"CAST(TRY_CAST({column} AS {target_type}) AS VARCHAR) IS DISTINCT FROM trim({column})"
-    return f"({column} IS NOT NULL AND {changes} AND NOT {_has_more_digits(column, 0)})"
+    return f"({column} IS NOT NULL AND {changes} AND NOT {has_more_digits(column, 0)})"
 
 
 def has_repeated_key(column: str, source_type: str, target_type: str) -> str | None:  # noqa: ARG001 - as other conditions

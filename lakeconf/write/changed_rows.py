@@ -61,7 +61,7 @@ def readable_table(context: WriteContext, target: Target, names: Collection[str]
             f"a column of {info.full_name} is named rowid and hides DuckLake's row id, which identifies rows",
             hint="rename the column: table.evolve(rename={'rowid': …})",
         )
-    read = load_table(context.session.reader, quoted_name(info), context.snapshot_id)
+    read = target.stored or load_table(context.session.reader, quoted_name(info), context.snapshot_id)
     if target.evolved.is_reshaped:
         raise LakeconfError(
             f"columns of {info.full_name} were renamed or dropped in this transaction", hint="commit it first"
@@ -81,7 +81,7 @@ def rows_to_change(
             f"the condition uses the column {min(unread)!r} of {target.info.full_name}, which this transaction adds",
             hint="commit the transaction first, or leave the column out of the condition",
         )
-    rows = engine.scan_rows(quoted_name(target.info), context.snapshot_id, where)
+    rows = engine.scan_rows(read, context.snapshot_id, where)
     values = target.evolved.defaults
     defaults = {column: values[folded(column)] for column in new if folded(column) in values}
     if defaults:

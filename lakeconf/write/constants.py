@@ -27,7 +27,7 @@ from lakeconf.catalog.column_types import (
 )
 from lakeconf.connection.connection import closed_connection
 from lakeconf.ducklake import check_placeholders
-from lakeconf.engines.exact_casts import INEXACT_INTERVAL, STORED_AS_DOUBLE
+from lakeconf.engines.lossless import INEXACT_INTERVAL, STORED_AS_DOUBLE
 from lakeconf.errors import SchemaError
 from lakeconf.sql import folded, identifier, literal
 

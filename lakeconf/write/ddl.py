@@ -12,9 +12,9 @@ from lakeconf.catalog.column_types import (
     SECOND_DIGITS,
     Fact,
     columns_of,
+    ids_in,
     ids_with,
     parsed_type,
-    types_in,
 )
 from lakeconf.catalog.sort_keys import SORT_KEY
 from lakeconf.catalog.tables import NO_ID, Column, PartitionField, TableInfo, name_list
@@ -121,7 +121,7 @@ def type_sql(name: str, text: str) -> str:
         problem = f"the column {name!r} has an invalid type {text!r}: {error}"
         raise SchemaError(problem, hint="write a type of DuckDB, such as BIGINT or DECIMAL(18, 2)") from error
     check_writable(name, kind)
-    if any(inner.id == "null" for inner in types_in(kind)):
+    if "null" in ids_in(kind):
         raise SchemaError(f"the column {name!r} contains only NULLs, so its type is unknown", hint="cast the column")
     return str(kind)
 

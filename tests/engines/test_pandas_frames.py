@@ -17,7 +17,6 @@ from local_stores import store_of
 
 from lakeconf import Lake, Store
 from lakeconf.connection.connection import connect
-from lakeconf.engines.exact_casts import exact_casts, placeholder_message, rounded_columns
 from lakeconf.engines.frames import (
     check_types,
     exact_units,
@@ -27,6 +26,7 @@ from lakeconf.engines.frames import (
     with_null_types,
     without_types,
 )
+from lakeconf.engines.lossless import exact_casts, placeholder_message, rounded_columns
 from lakeconf.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from lakeconf.catalog.column_types import sql_type
 from lakeconf.catalog.pruning.predicates import Expression, parse_timestamp
 from lakeconf.catalog.queries.sql_references import nodes
 from lakeconf.catalog.tables import Column
-from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.sql_text import parse_tree, tokens
 from lakeconf.errors import PredicateError, suggestion
 from lakeconf.sql import folded, identifier, literal
@@ -118,7 +117,7 @@ class NotUnderstoodError(PredicateError):
 
 def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     """Splits a condition into conditions that must all be true, as DuckDB's parser understands it."""
-    parsed = _parsed(connection, text)
+    parsed = _parsed(text)
     where = parsed["statements"][0]["node"]["where_clause"]
     _check_parts(connection, where)
     is_and = where["type"] == "CONJUNCTION_AND"
@@ -129,15 +128,15 @@ def conjuncts(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     if any(len(node["column_names"]) > 1 for node in _nodes(where) if node["class"] == "COLUMN_REF"):
         raise PredicateError(f"{text!r} names a field after a point", hint="write (s).a instead of s.a")
     # The line ends a comment at the end of the text.
-    if parse_tree(connection, f"{_SELECT}({text}\n)")["error"]:
+    if parse_tree(f"{_SELECT}({text}\n)")["error"]:
         raise PredicateError(f"{text!r} is not a single condition", hint="omit the semicolon")
-    written = _split_as_written(connection, text, where["children"]) if is_and else None
+    written = _split_as_written(text, where["children"]) if is_and else None
     return (
         [f"{text}\n"] if written is None else [condition or own for condition, own in zip(texts, written, strict=True)]
     )
 
 
-def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditions: Sequence[Any]) -> list[str] | None:
+def _split_as_written(text: str, conditions: Sequence[Any]) -> list[str] | None:
     """The text of each condition as it was written, in parentheses; None if they cannot be found."""
     parts: list[str] = []
     begin = 0
@@ -146,7 +145,7 @@ def _split_as_written(connection: duckdb.DuckDBPyConnection, text: str, conditio
             return None
         part = f"({text[begin:end].strip()}\n)"
         try:
-            tree = _parsed(connection, part)["statements"][0]["node"]["where_clause"]
+            tree = _parsed(part)["statements"][0]["node"]["where_clause"]
         except PredicateError:
             continue  # an AND of BETWEEN or CASE
         if _without_places(tree) == _without_places(conditions[len(parts)]):
@@ -164,29 +163,28 @@ def _ends(text: str) -> Iterator[int]:
 
 def is_condition_of(text: str, select: str) -> bool:
     """True if a condition is that of a SELECT, as DuckDB parses both."""
-    with closed_connection() as connection:
-        conditions = [parse_tree(connection, sql) for sql in (_SELECT + text, select)]
-        if any(parsed["error"] for parsed in conditions):
-            return False
-        condition_tree, select_tree = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
-        return bool(_without_places(condition_tree) == _without_places(select_tree))
+    conditions = [parse_tree(sql) for sql in (_SELECT + text, select)]
+    if any(parsed["error"] for parsed in conditions):
+        return False
+    condition_tree, select_tree = (parsed["statements"][0]["node"]["where_clause"] for parsed in conditions)
+    return bool(_without_places(condition_tree) == _without_places(select_tree))
 
 
-def parsed_condition(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
+def parsed_condition(text: str) -> dict[str, Any]:
     """DuckDB's tree of a condition."""
-    where: dict[str, Any] = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
+    where: dict[str, Any] = _parsed(text)["statements"][0]["node"]["where_clause"]
     return where
 
 
 def shown(connection: duckdb.DuckDBPyConnection, where: Any) -> str:
     """The SQL of a part of a condition, for a message."""
-    return _text(connection, _parsed(connection, "true"), where) or str(where["type"]).lower()
+    return _text(connection, _parsed("true"), where) or str(where["type"]).lower()
 
 
 def typed(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], columns: Sequence[Column]) -> Expression:
     """Types conditions that must all be true."""
     text = " AND ".join(conditions)
-    used = _columns(parsed_condition(connection, text), {folded(column.name): column for column in columns})
+    used = _columns(parsed_condition(text), {folded(column.name): column for column in columns})
     _check_types(connection, conditions, used)
     if not used:
         raise without_columns(text)
@@ -195,7 +193,7 @@ def typed(connection: duckdb.DuckDBPyConnection, conditions: Sequence[str], colu
 
 def is_always_true(connection: duckdb.DuckDBPyConnection, condition: str) -> bool:
     """True for `true` and `1 = 1`, with which programs begin a list of conditions."""
-    if {node["class"] for node in _nodes(parsed_condition(connection, condition))} - {"CAST", "COMPARISON", "CONSTANT"}:
+    if {node["class"] for node in _nodes(parsed_condition(condition))} - {"CAST", "COMPARISON", "CONSTANT"}:
         return False
     try:
         return connection.execute(f"SELECT CAST(({condition}) AS BOOLEAN)").fetchone() == (True,)
@@ -212,11 +210,11 @@ def without_columns(text: str) -> PredicateError:
     )
 
 
-def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Any:
+def _parsed(text: str) -> Any:
     """DuckDB's tree of the statement that has only this condition."""
     if "\0" in text:
         raise PredicateError("a condition must not contain the character NUL", hint="write chr(0)")
-    parsed = parse_tree(connection, _SELECT + text)
+    parsed = parse_tree(_SELECT + text)
     if parsed["error"]:
         if not tokens(text) or parsed["error_message"].startswith(_OTHER_STATEMENT):
             raise PredicateError(f"{text!r} is not a single condition", hint=_ALLOWED)
@@ -238,8 +236,7 @@ def too_deep() -> PredicateError:
 @functools.cache
 def _empty_parts() -> dict[str, Any]:
     """The other parts of a statement that has only a condition."""
-    with closed_connection() as connection:
-        node = parse_tree(connection, f"{_SELECT}true")["statements"][0]["node"]
+    node = parse_tree(f"{_SELECT}true")["statements"][0]["node"]
     return {key: value for key, value in node.items() if key not in ("select_list", "where_clause")}
 
 
@@ -316,7 +313,7 @@ def _text(connection: duckdb.DuckDBPyConnection, parsed: Any, where: Any) -> str
     except duckdb.Error:
         return None  # JSON has no infinity
     text = str(sql).removeprefix(_SELECT)
-    again = _parsed(connection, text)["statements"][0]["node"]["where_clause"]
+    again = _parsed(text)["statements"][0]["node"]["where_clause"]
     return text if _without_places(again) == _without_places(where) else None
 
 

@@ -118,7 +118,7 @@ def parse(where: Where, columns: Sequence[Column]) -> Predicate:
 def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[Column]) -> Predicate:
     reader = _ConditionReader(connection, columns)
     try:
-        return reader.predicate(parsed_condition(connection, text))
+        return reader.predicate(parsed_condition(text))
     except NotUnderstoodError as error:
         if untested(duckdb.__version__) is not None:
             # `check_bound` reads plans, which are those of the tested version.
@@ -127,7 +127,7 @@ def _parse(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[C
     others = []
     for condition in conjuncts(connection, text):
         try:
-            understood.append(reader.predicate(parsed_condition(connection, condition)))
+            understood.append(reader.predicate(parsed_condition(condition)))
         except NotUnderstoodError:
             others.append(condition)
     computed = [condition for condition in others if not is_always_true(connection, condition)]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakeconf.catalog.queries.sql_references import nodes
-from lakeconf.connection.connection import closed_connection
 from lakeconf.connection.sql_text import parse_tree, tokens
 from lakeconf.errors import QueryError
 from lakeconf.sql import folded, identifier
@@ -74,8 +73,7 @@ def parse_query(text: str) -> ParsedQuery:
         raise NotOneQuery("it contains a NUL, at which DuckDB's parser ends")
     encoded = text.encode()
     try:
-        with closed_connection() as connection:
-            tree = parse_tree(connection, text)
+        tree = parse_tree(text)
     except RecursionError:
         raise NotOneQuery("it is nested too deeply") from None
     if tree["error"]:

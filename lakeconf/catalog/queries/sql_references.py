@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lakeconf.connection.connection import Connection, closed_connection
+from lakeconf.connection.connection import Connection
 from lakeconf.connection.sql_text import parse_tree
 from lakeconf.errors import QueryError
 from lakeconf.secret import scrub
@@ -61,6 +62,7 @@ class References:
     past: bool  # True if the query reads an earlier snapshot
 
 
+@functools.lru_cache(256)
 def find_references(sql: str) -> References | None:
     """The names in a query; None if the SQL is not exactly one SELECT statement that DuckDB can describe."""
     parsed = _parse(sql)
@@ -132,8 +134,7 @@ def _line_of(sql: str, position: int) -> str:
 
 def _parse(sql: str) -> Any:
     """The tree of SQL; None if it is nested too deeply."""
-    with closed_connection() as connection:
-        try:
-            return parse_tree(connection, sql)
-        except RecursionError:
-            return None
+    try:
+        return parse_tree(sql)
+    except RecursionError:
+        return None

@@ -20,7 +20,7 @@ from lakeconf.catalog.pruning.predicates import Predicate, columns_of
 from lakeconf.catalog.pruning.scan_plan import ScanPlan, plan_with_inlined_rows, with_bytes_per_row
 from lakeconf.catalog.pruning.where import Where, predicate_of
 from lakeconf.catalog.reader import CatalogReader
-from lakeconf.catalog.tables import Column, load_table
+from lakeconf.catalog.tables import Column, TableInfo, load_table
 from lakeconf.connection.connection import Connection
 from lakeconf.engines.duckdb import DuckDBEngine
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, ROW_ID, PositionFiles, Staged, StagingRequest
@@ -44,6 +44,7 @@ from lakeconf.engines.spark.write.staged_files import conformed, sort_positions,
 from lakeconf.engines.spark.write.storage import LakeStorage, ended_session, remove_folder, translated
 from lakeconf.errors import SparkError
 from lakeconf.secret import Secret
+from lakeconf.sql import qualified
 
 
 class SparkEngine:
@@ -89,8 +90,10 @@ class SparkEngine:
     ) -> nw.LazyFrame[Any]:
         return self._scan(table, snapshot_id, columns, where, row_ids=False)
 
-    def scan_rows(self, table: str, snapshot_id: int, where: Where | Predicate | None = None) -> nw.LazyFrame[Any]:
-        return self._scan(table, snapshot_id, None, where, row_ids=True)
+    def scan_rows(
+        self, table: TableInfo, snapshot_id: int, where: Where | Predicate | None = None
+    ) -> nw.LazyFrame[Any]:
+        return self._scan(qualified(table.schema_name, table.name), snapshot_id, None, where, row_ids=True)
 
     def _scan(
         self,

@@ -36,43 +36,25 @@ from lakeconf.catalog.column_types import (
     duckdb_name,
     has,
     has_throughout,
+    names_with,
     nested_sql,
 )
 from lakeconf.catalog.tables import Column
+from lakeconf.engines.lossless import checked_cast
 from lakeconf.engines.schema_check import check_distinct
 from lakeconf.errors import SchemaError, SparkError, UnsupportedError
-from lakeconf.sql import identifier, literal
+from lakeconf.sql import identifier
 
-# The Spark type of each type of DuckLake that is not nested and not a decimal.
-_TYPES: dict[str, DataType] = {
-    "boolean": BooleanType(),
-    "int8": ByteType(),
-    "int16": ShortType(),
-    "int32": IntegerType(),
-    "int64": LongType(),
-    "float32": FloatType(),
-    "float64": DoubleType(),
-    "date": DateType(),
-    "timestamp": TimestampNTZType(),
-    "timestamptz": TimestampType(),
-    "varchar": StringType(),
-    "blob": BinaryType(),
-    "variant": VariantType(),
-    # Arrow stores it as well-known binary.
-    "geometry": BinaryType(),
-    **dict.fromkeys(("int128", "uint128"), DecimalType(38, 0)),
-    "uint8": ShortType(),
-    "uint16": IntegerType(),
-    "uint32": LongType(),
-    "uint64": DecimalType(20, 0),
-    **dict.fromkeys(("json", "uuid", "time", "timetz", "interval"), StringType()),
-    **dict.fromkeys(("timestamp_s", "timestamp_ms", "timestamp_ns"), TimestampNTZType()),
-}
-
+_SPARK_TYPES: tuple[DataType, ...] = (
+    *(BooleanType(), ByteType(), ShortType(), IntegerType(), LongType(), DecimalType(20, 0), DecimalType(38, 0)),
+    *(FloatType(), DoubleType(), StringType(), BinaryType(), DateType(), TimestampType(), TimestampNTZType()),
+    VariantType(),
+)
+_BY_NAME = {spark_type.simpleString(): spark_type for spark_type in _SPARK_TYPES}
 # DuckDB types by their names in Spark; void is the null type.
 _DUCKDB = {
     "void": '"NULL"',
-    **{type_.simpleString(): TYPES[name].duckdb for name, type_ in _TYPES.items() if has(name, Fact.AS_SPARK)},
+    **{TYPES[name].spark: TYPES[name].duckdb for name in names_with(Fact.AS_SPARK) if TYPES[name].spark},
 }
 
 
@@ -99,8 +81,8 @@ def leaf_type(type_name: str, column_name: str) -> DataType:
     digits = decimal_digits(type_name)
     if digits:
         return DecimalType(*digits)
-    if type_name in _TYPES:
-        return _TYPES[type_name]
+    if type_name in TYPES and TYPES[type_name].spark:
+        return _BY_NAME[TYPES[type_name].spark]
     raise UnsupportedError(
         f"the column {column_name!r} has the DuckLake type {type_name!r}, for which Spark has no type",
         hint="omit the column with scan(columns=…), or read it with DuckDB",
@@ -119,15 +101,14 @@ def duckdb_type(column: Column, *, for_spark: bool) -> str:
 
 def exact_cast(sql: str, column: Column) -> str:
     """DuckDB SQL that casts a value of a column to a type that Spark accepts; fails if digits would be lost."""
-    cast = f"CAST({sql} AS {duckdb_type(column, for_spark=True)})"
     if column.type in ("timestamp_s", "timestamp_ms"):
         # DuckDB casts infinity to TIMESTAMP only from text.
         return f"coalesce(TRY_CAST({sql} AS TIMESTAMP), CAST(CAST({sql} AS VARCHAR) AS TIMESTAMP))"
+    target = duckdb_type(column, for_spark=True)
     if "timestamp_ns" not in all_types(column):
-        return cast
-    lossless = f"CAST({sql} AS VARCHAR) IS NOT DISTINCT FROM CAST({cast} AS VARCHAR)"
-    message = literal(f"{column.name}: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB")
-    return f"CASE WHEN {lossless} THEN {cast} ELSE error({message}) END"
+        return f"CAST({sql} AS {target})"
+    message = f"{column.name}: a TIMESTAMP_NS has more digits than Spark's microseconds; read it with DuckDB"
+    return checked_cast(sql, duckdb_type(column, for_spark=False), target, message)
 
 
 def duckdb_schema(frame: DataFrame) -> dict[str, str]:

@@ -17,7 +17,7 @@ from lakeconf.commit.moved_values import inexact_types, unchecked_columns
 from lakeconf.connection.connection import schemas_of, search_path_sql
 from lakeconf.ducklake import check_placeholders
 from lakeconf.engines.engine import StagingRequest
-from lakeconf.engines.exact_casts import is_stored_inexactly
+from lakeconf.engines.lossless import is_stored_inexactly
 from lakeconf.engines.schema_check import check_writable
 from lakeconf.errors import QueryError, TableNotFoundError, UnsupportedError
 from lakeconf.sql import folded, identifier

@@ -11,6 +11,7 @@ from urllib.parse import unquote_plus
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lakeconf.catalog.column_types import TYPES
 from lakeconf.engines.spark.hadoop import spark_uri
 from lakeconf.engines.spark.internals import lost_file, read_footers
 from lakeconf.engines.spark.read.file_index import WITHOUT_CHECKSUMS, in_texts
@@ -24,31 +25,14 @@ _cache_lock = threading.Lock()
 _cache: OrderedDict[tuple[str, int], Stored] = OrderedDict()
 # A timestamp with time zone in milliseconds; DuckLake itself writes microseconds.
 MILLISECONDS = "timestamptz_ms"
+# The types that DuckLake stores in a way, and what other programs write for them.
 _LOGICAL = {
-    ("BOOLEAN", ""): "boolean",
-    ("INT32", ""): "int32",
-    ("INT64", ""): "int64",
-    ("INT96", ""): "INT96",
-    ("FLOAT", ""): "float32",
-    ("DOUBLE", ""): "float64",
-    ("BINARY", ""): "blob",
-    ("BINARY", "STRING"): "varchar",
-    ("BINARY", "ENUM"): "varchar",
-    ("BINARY", "JSON"): "json",
-    ("INT32", "DATE"): "date",
-    ("INT64", "TIME(MICROS,false)"): "time",
-    ("INT64", "TIME(MICROS,true)"): "timetz",
-    ("INT64", "TIMESTAMP(MICROS,false)"): "timestamp",
-    ("INT64", "TIMESTAMP(MILLIS,false)"): "timestamp_ms",
-    ("INT64", "TIMESTAMP(NANOS,false)"): "timestamp_ns",
-    ("INT64", "TIMESTAMP(MICROS,true)"): "timestamptz",
-    ("INT64", "TIMESTAMP(MILLIS,true)"): MILLISECONDS,
-    ("FIXED_LEN_BYTE_ARRAY", "UUID"): "uuid",
-    ("FIXED_LEN_BYTE_ARRAY", "INTERVAL"): "interval",
-    **{("INT32", f"INTEGER({bits},true)"): f"int{bits}" for bits in (8, 16, 32)},
-    **{("INT32", f"INTEGER({bits},false)"): f"uint{bits}" for bits in (8, 16, 32)},
-    ("INT64", "INTEGER(64,true)"): "int64",
-    ("INT64", "INTEGER(64,false)"): "uint64",
+    **{column_type.parquet: name for name, column_type in TYPES.items() if column_type.parquet},
+    "INT96": "INT96",
+    "BINARY ENUM": "varchar",
+    "INT64 TIMESTAMP(MILLIS,true)": MILLISECONDS,
+    "INT32 INTEGER(32,true)": "int32",
+    "INT64 INTEGER(64,true)": "int64",
 }
 # Java puts it before the writer of a file whose dates and times Spark converts from a former calendar; DuckDB does not.
 LEGACY_CALENDAR = "legacy calendar, "
@@ -129,7 +113,8 @@ def leaf_type_name(physical: str, logical: str) -> str:
         return logical.lower()
     if logical.startswith("GEOMETRY"):
         return "geometry"
-    return _LOGICAL.get((physical, logical), f"{physical} {logical}".strip())
+    name = f"{physical} {logical}".strip()
+    return _LOGICAL.get(name, name)
 
 
 def group_type_name(children: tuple[Stored, ...], logical: str) -> tuple[str, tuple[Stored, ...]]:

@@ -12,8 +12,8 @@ from lakeconf.catalog.file_footers import read_footers
 from lakeconf.connection.connection import Connection
 from lakeconf.ducklake import INTERNAL_ROW_ID
 from lakeconf.engines.engine import ROW_ID, Staged, StagingRequest
-from lakeconf.engines.exact_casts import exact_casts, rounded_columns
 from lakeconf.engines.file_names import staging_folder
+from lakeconf.engines.lossless import exact_casts, rounded_columns
 from lakeconf.engines.schema_check import RESERVED
 from lakeconf.engines.spark.internals import cloned_session, rebind
 from lakeconf.engines.spark.read.column_reader import FIELD_ID

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from lakeconf.catalog.tables import Column, TableInfo
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.ducklake import PLACEHOLDER
-from lakeconf.engines.exact_casts import placeholder_message
+from lakeconf.engines.lossless import placeholder_message
 from lakeconf.engines.schema_check import not_null_violation
 from lakeconf.engines.spark.read.column_reader import FIELD_ID, quoted
 from lakeconf.engines.spark.spark_types import is_shared, spark_type

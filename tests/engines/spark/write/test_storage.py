@@ -22,7 +22,7 @@ from spark_rows import access_to
 from lakeconf.catalog.tables import load_table
 from lakeconf.connection.duckdb_errors import REFUSED_VALUE
 from lakeconf.engines.engine import FILE_ID, FILE_ROW_NUMBER, StagingRequest
-from lakeconf.engines.exact_casts import placeholder_message
+from lakeconf.engines.lossless import placeholder_message
 from lakeconf.engines.spark.classic_engine import SparkEngine
 from lakeconf.engines.spark.write.storage import LakeStorage, remove_folder, run_job
 from lakeconf.engines.spark.write.written_values import NULL_FOUND, without_placeholders
