@@ -92,22 +92,22 @@ def check_distinct(names: Sequence[str], what: str = "the frame", kind: str = "c
 
 def check_fit(table: str, frame: Mapping[str, str], columns: Mapping[str, str], *, all_columns: bool = True) -> None:
     """Checks that a frame can be written to a table: it has the columns by name, or only some, and their types fit."""
-    frame_types = {folded(name): type_name for name, type_name in frame.items()}
     names = {folded(name): name for name in columns}
     extra = [name for name in frame if folded(name) not in names]
+    own_types = {names.get(folded(name)): type_name for name, type_name in frame.items()}
     if extra:
         hint = suggestion(extra[0], names, f"use one of the columns: {', '.join(names)}")
         message = f"the frame has a column {extra[0]!r} that is not in {table}"
         raise SchemaError(message, hint=f"{hint}; or add the column with evolve=True")
     for name, type_name in columns.items():
-        if folded(name) not in frame_types:
+        if name not in own_types:
             if not all_columns:
                 continue
             raise SchemaError(
                 f"the frame lacks the column {name!r} ({type_name}) of {table}",
                 hint="add it to the frame; to keep the values of existing rows, use merge(frame, on=…)",
             )
-        own = frame_types[folded(name)]
+        own = own_types[name]
         if not fits(parsed_type(own), parsed_type(type_name)):
             error = SchemaError(
                 f"the frame's column {name!r} is {own}, but in {table} it is {type_name}, which cannot hold all its "

@@ -120,11 +120,11 @@ class WriteContext:
 
     def stage(self, frame: Any, target: Target) -> Staged:
         """Stages an adopted frame for a table, after checking it against the table's columns."""
-        engine, info, token = self.session.engine, target.info, self.staging.next_token()
-        check_fit(info.full_name, engine.schema(frame), target.types)
-        _log.info("staging rows for %s (write %s)", info.full_name, token)
-        staged = self.staging.own(engine.stage(frame, StagingRequest(info, target.types, token)))
-        _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), info.full_name)
+        engine, table, token = self.session.engine, target.info.full_name, self.staging.next_token()
+        check_fit(table, engine.schema(frame), target.types)
+        _log.info("staging rows for %s (write %s)", table, token)
+        staged = self.staging.own(engine.stage(frame, StagingRequest(target.info, target.types, token)))
+        _log.info("staged %d rows in %d files for %s", staged.row_count or 0, len(staged.files), table)
         return replace(staged, files=(), rest=None) if self.engine == DUCKDB else staged
 
     def changes_rows_of(self, info: TableInfo) -> bool:
