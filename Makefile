@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_HTTP_TIMEOUT ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-rest test-changed test-costs prove test-latest test-spark test-oldest test-python check bench mutate docs lock clean
+.PHONY: help setup demo test test-all test-rest test-changed prove test-latest test-spark test-oldest test-python check bench mutate docs lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,13 +41,13 @@ $(CLASSES): $(STAMP)
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test: setup $(CLASSES) ## Run the quick tests, at least one of each behaviour, in about five minutes
+test: setup $(CLASSES) ## Run the quick tests, in at most five minutes
 	@$(PYTEST) --tier quick
 
-test-rest: setup $(CLASSES) ## Run the tests that `make test` leaves out
+test-rest: setup $(CLASSES) ## Run the tests that are marked as slow, and all tests of several catalogs on the others than SQLite
 	@$(PYTEST) --tier rest
 
-test-all: setup $(CLASSES) ## Run all tests, but of those that take long some cases only
+test-all: setup $(CLASSES) ## Run all tests but those marked `prove`: `make test` and `make test-rest` in one
 	@$(PYTEST)
 
 # The folder of tests of each changed folder of the package, and changed tests.
@@ -56,10 +56,7 @@ test-changed: setup ## Run the quick tests for the uncommitted changes, until on
 		| sed -nE 's#^lakeconf/([a-z_]+)/.*#tests/\1#p; s#^lakeconf/([a-z_]+)\.py#tests/test_\1.py#p; s#^(tests/.*/test_.*\.py)#\1#p' \
 		| sort -u | xargs -r ls -d 2>/dev/null)
 
-test-costs: setup $(CLASSES) ## Run all tests on a quiet machine, and write what each costs to tests/costs.txt
-	@$(PYTEST) --write-costs
-
-prove: setup ## Run all tests at full strength: all cases, and many more examples for each property
+prove: setup ## Run all tests, also those marked `prove`, with many more examples for each property
 	@LAKECONF_PROVE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -o timeout=0
 
 # dbt-core is not upgraded: 1.12 downloads a wheel from GitHub while it is installed.

@@ -241,6 +241,7 @@ def test_store_opened_with_something_else_than_a_session_is_refused(tmp_path: Pa
     assert str(refused.value.hint).startswith("omit it to read with DuckDB: store.open()")
 
 
+@pytest.mark.slow
 def test_hints_for_conditions_parameters_and_frames_work(tmp_path: Path) -> None:
     with store_of(tmp_path).open() as opened:
         lake: Any = opened

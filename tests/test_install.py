@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from source_tree import REPOSITORY, all_imports
-from strength import PROVE
+from strength import in_prove
 
 from lakeconf.engines.spark.java_home import ensure_java
 
@@ -184,6 +184,8 @@ def distributions(python: Path) -> set[str]:
 
 
 # The DuckDB extensions are always installed as packages, so that the test needs no DuckDB server.
+@pytest.mark.slow
+@pytest.mark.prove("extras1")
 @pytest.mark.parametrize(
     "extras", sorted({tuple(sorted(Requirement(line[2]).extras - {"bundled"})) for line in README_LINES})
 )
@@ -198,8 +200,8 @@ def test_each_install_line_of_the_readme_works(extras: tuple[str, ...], dist: Pa
     assert carried_out(python, installed_project, job, *(["spark"] * ("spark" in extras))).endswith("done\n")
 
 
-# `make prove` installs each extra.
-@pytest.mark.parametrize("extra", sorted(EXTRAS) if PROVE else ["arrow", "connect", "dlt"])
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["arrow", *in_prove(sorted(EXTRAS.keys() - {"arrow"}))])
 def test_each_extra_works_alone(extra: str, dist: Path, installed_project: Path) -> None:
     python = environment(dist, installed_project, {extra})
     carried_out(python, installed_project, "-c", EXTRAS[extra])

@@ -61,6 +61,7 @@ def test_a_table_is_read_with_its_types(spark: SparkSession, project: Path) -> N
     assert rows == [{name: value for name, (*_, value) in VALUES.items()}, dict.fromkeys(VALUES)]
 
 
+@pytest.mark.slow
 def test_an_older_snapshot_and_some_columns_are_read(spark: SparkSession, events_folder: Path) -> None:
     with open_lake(events_folder) as lake:
         first = lake.table("raw.events").history()[1]
@@ -72,6 +73,7 @@ def test_an_older_snapshot_and_some_columns_are_read(spark: SparkSession, events
     assert source_of(spark, events_folder, where="kind = 'buy'").load().collect() == [(3, "buy")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_filters")
 def test_a_frame_and_a_view_keep_their_snapshot_and_all_rows(spark: SparkSession, events_folder: Path) -> None:
     """Spark 4.3 would return only 3 for a union and a later query if the reader accepted filters."""
@@ -87,6 +89,7 @@ def test_a_frame_and_a_view_keep_their_snapshot_and_all_rows(spark: SparkSession
     spark.catalog.dropTempView("kept")
 
 
+@pytest.mark.slow
 def test_problems_are_reported_when_the_frame_is_made(spark: SparkSession, events_folder: Path) -> None:
     with pytest.raises(PySparkException, match=r"TableNotFoundError: no table 'raw\.event'"):
         source_of(spark, events_folder, table="raw.event").load()
@@ -97,6 +100,7 @@ def test_problems_are_reported_when_the_frame_is_made(spark: SparkSession, event
         source_of(spark, events_folder).schema("id INT").load().collect()
 
 
+@pytest.mark.slow
 def test_plans_and_logs_contain_no_secret(
     spark: SparkSession, tmp_path: Path, s3_server: S3Server, spark_event_log: Path
 ) -> None:
@@ -118,6 +122,7 @@ def sink_of(frame: DataFrame, folder: Path, mode: str = "append") -> Any:
     return writer.option("table", "raw.events")
 
 
+@pytest.mark.slow
 def test_a_frame_is_appended_as_one_snapshot_and_others_write_nothing(spark: SparkSession, events_folder: Path) -> None:
     frame = spark.range(10, 14, numPartitions=3).selectExpr("'new' AS kind", "id")
     failing = frame.withColumn("kind", functions.expr("if(id = 13, raise_error('this row was made to fail'), 'new')"))
@@ -165,6 +170,7 @@ def drained(spark: SparkSession, folder: Path, **options: Any) -> list[list[Any]
     return [batch for batch in batches if batch]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_spark("4.2")
 def test_a_stream_returns_the_table_and_then_inserted_rows(spark: SparkSession, project: Path, lake: Lake) -> None:
     assert drained(spark, project) == [[(1, "view"), (2, "view")]]
@@ -178,6 +184,7 @@ def test_a_stream_returns_the_table_and_then_inserted_rows(spark: SparkSession, 
     assert drained(spark, project) == [[(3, "buy"), (4, "buy"), (5, "buy")]]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_spark("4.2")
 def test_a_stream_returns_all_changes_in_batches(spark: SparkSession, project: Path, lake: Lake) -> None:
     first = lake.snapshot_id

@@ -53,6 +53,7 @@ def test_attach_several_stores_to_a_connection_and_keep_its_default_database(tmp
         assert con.execute("FROM marts.t").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 def test_attach_replaces_its_own_secrets_but_no_foreign_one(tmp_path: Path) -> None:
     storage = S3Storage(secret_name="shared", bucket="b", key_id="k", secret=Secret("hunter2"))
     store = Store("prod", SQLiteMetadata(uri=str(tmp_path / "c")), storage)

@@ -1,4 +1,4 @@
-"""The rule that assigns tests to tiers; a run with skipped tests (a tool is missing) fails, unless that is allowed."""
+"""The markers that assign tests to tiers, and what fails a run: skipped tests, and quick tests that are slow."""
 
 from __future__ import annotations
 
@@ -9,79 +9,145 @@ from typing import TYPE_CHECKING
 
 import pytest
 from source_tree import REPOSITORY
-from strength import PROVE
-from tiers import CHEAP, END_TO_END, FUNCTION, LEFT_FILE, ONE_CATALOG, Choice, Cost, read_costs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-# On two cores, with the collection of the tests and the start of Spark, five minutes.
-SECONDS = 420
-
-
-def test_new_and_cheap_functions_are_quick_as_a_whole() -> None:
-    choice = Choice({"tests/cli/test_a.py::cheap": Cost(CHEAP, 9), "tests/cli/test_a.py::dear": Cost(9.0, 9)})
-    assert [choice.cases(f"tests/cli/test_a.py::{name}") for name in ("new", "cheap", "dear")] == [None, None, 0]
-    assert not choice.is_left_out("tests/cli/test_a.py")
+CASES = """\
+import pytest
+import tiers
 
 
-def test_one_case_of_a_dearer_function_is_quick() -> None:
-    costs = {f"tests/{folder}/test_a.py::f": Cost(0.8, 3) for folder in ("cli", "lake")}
-    costs |= {f"tests/{folder}/test_a.py::g": Cost(0.2, 3) for folder in ("cli", "lake")}
-    choice = Choice(costs)
-    assert {group: choice.cases(group) for group in costs} == {
-        "tests/cli/test_a.py::f": 0,
-        "tests/cli/test_a.py::g": 1,
-        "tests/lake/test_a.py::f": 1,
-        "tests/lake/test_a.py::g": 1,
-    }
-    assert choice.seconds() == 0.2 + 0.8 + 0.2
+def test_unmarked() -> None:
+    pass
 
 
-def test_one_function_of_each_file_is_quick_unless_all_are_dear() -> None:
-    costs = {"tests/cli/test_a.py::f": Cost(LEFT_FILE, 2), "tests/cli/test_a.py::g": Cost(LEFT_FILE + 1, 2)}
-    choice = Choice({**costs, "tests/cli/test_b.py::f": Cost(LEFT_FILE + 1, 1)})
-    assert [choice.cases(group) for group in costs] == [1, 0]
-    assert choice.is_left_out("tests/cli/test_b.py")
+@pytest.mark.slow
+def test_slow() -> None:
+    pass
 
 
-def test_rules_of_the_source_are_quick() -> None:
-    costs = {
-        "tests/test_hints.py::f": Cost(2.9, 1),
-        "tests/test_install.py::f": Cost(9.0, 1),
-        "tests/test_a.py::f": Cost(2.9, 1),
-    }
-    choice = Choice(costs)
-    assert [choice.cases(group) for group in costs] == [1, 0, 0]
+@pytest.mark.prove
+def test_proof() -> None:
+    pass
 
 
-def test_one_case_of_chosen_functions_is_quick() -> None:
-    costs = {group: Cost(9.0, 2) for group in (*END_TO_END, "tests/lake/test_a.py::f spark")}
-    assert [Choice(costs).cases(group) for group in costs] == [*[1] * len(END_TO_END), 0]
+@pytest.mark.slow("on_spark")
+@pytest.mark.prove("on_duckdb-b")
+@pytest.mark.parametrize("value", ["a", "b", pytest.param("c", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["on_duckdb", "on_spark"])
+def test_cases(engine: str, value: str) -> None:
+    pass
 
 
-def test_dear_functions_run_on_one_catalog_except_those_about_catalogs() -> None:
-    names = [f"tests/{folder}/test_a.py::f{spark}" for folder in ("write", "conformance") for spark in (" spark", "")]
-    dear, cheap = ([Cost(ONE_CATALOG[" spark" in name] + more, 3) for name in names] for more in (0.1, 0.0))
-    assert [Choice(dict(zip(names, dear, strict=True))).on_one_catalog(name) for name in names] == [
-        *[not PROVE] * 2,
-        *[False] * 2,
-    ]
-    assert not any(Choice(dict(zip(names, cheap, strict=True))).on_one_catalog(name) for name in names)
+@pytest.mark.parametrize("value", [1, 2])
+@pytest.mark.parametrize("catalog", ["sqlite", "duckdb", "postgres"])
+def test_catalogs(catalog: str, value: int) -> None:
+    pass
 
 
-def test_dear_functions_run_some_of_their_cases_except_those_about_catalogs() -> None:
-    costs = {"tests/lake/test_a.py::cheap": Cost(CHEAP, 900), "tests/conformance/test_a.py::f": Cost(9.0, 3)}
-    costs |= {"tests/lake/test_a.py::f": Cost(FUNCTION / 2, 9), "tests/lake/test_a.py::g": Cost(FUNCTION + 1, 9)}
-    assert [Choice(costs).share(group) for group in costs] == [None, None, *([None, None] if PROVE else [2, 1])]
+@pytest.mark.parametrize("catalog", ["duckdb", "postgres"])
+def test_servers(catalog: str) -> None:
+    pass
+"""
+QUICK = {
+    "test_unmarked",
+    "test_cases[on_duckdb-a]",
+    "test_catalogs[sqlite-1]",
+    "test_catalogs[sqlite-2]",
+    "test_servers[duckdb]",
+    "test_servers[postgres]",
+}
+REST = {
+    "test_slow",
+    *(f"test_cases[{case}]" for case in ("on_duckdb-c", "on_spark-a", "on_spark-b", "on_spark-c")),
+    *(f"test_catalogs[{catalog}-{value}]" for catalog in ("duckdb", "postgres") for value in (1, 2)),
+}
+PROOFS = {"test_proof", "test_cases[on_duckdb-b]"}
 
 
-def test_the_chosen_functions_exist_and_the_quick_tests_fit_into_five_minutes() -> None:
-    costs = read_costs()
-    assert costs.keys() >= END_TO_END
-    found = Choice(costs).seconds()
-    assert found <= SECONDS, f"{found:.0f} s: make a test cheaper, or lower the limits in tests/support/tiers.py"
+def run(folder: Path, plugin: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest on a folder with one plugin of lakeconf's tests."""
+    command = [sys.executable, "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LAKECONF_")}
+    environment |= {"PYTHONPATH": str(REPOSITORY / "tests" / "support"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= variables
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prove", "expected"),
+    [
+        (["--tier", "quick"], "", QUICK),
+        (["--tier", "rest"], "", REST),
+        ([], "", QUICK | REST),
+        ([], "1", QUICK | REST | PROOFS),
+        (["test_it.py::test_proof"], "", {"test_proof"}),
+    ],
+    ids=["test", "test-rest", "test-all", "prove", "chosen"],
+)
+def test_markers_and_catalogs_decide_which_cases_run(
+    arguments: list[str], prove: str, expected: set[str], tmp_path: Path
+) -> None:
+    (tmp_path / "test_it.py").write_text(CASES)
+    result = run(tmp_path, "tiers", "--collect-only", "-q", *arguments, LAKECONF_PROVE=prove)
+    found = {line.partition("::")[2] for line in result.stdout.splitlines() if "::" in line}
+    assert found == expected, result.stdout + result.stderr
+
+
+BUSY = """\
+import subprocess
+import sys
+import time
+
+import pytest
+
+children = []
+
+
+def work(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_busy(value: int) -> None:
+    work(0.6)
+
+
+def test_child() -> None:
+    code = "import sys, time\\nwhile time.process_time() < 1.2: pass\\nprint(flush=True)\\nsys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    children.append(child)  # it runs until the end
+
+
+def test_idle() -> None:
+    time.sleep(1.2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["-k", "idle or 1"], 0),
+        (["-k", "busy"], 1),
+        (["-k", "busy", "-p", "xdist", "-n", "2"], 1),
+        (["-k", "idle or 1", "-p", "xdist", "-n", "2"], 0),
+        (["-k", "child"], 1),
+    ],
+    ids=["idle", "one process", "two processes", "two idle processes", "a child"],
+)
+def test_quick_tests_that_take_more_cpu_time_than_they_may_fail_the_run(
+    arguments: list[str], code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").write_text("import tiers\n\ntiers.QUICK_SECONDS = 1.0\n")
+    (tmp_path / "test_it.py").write_text(BUSY)
+    result = run(tmp_path, "tiers", "--tier", "quick", *arguments)
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "s of CPU time, and may take 1 s" in result.stdout
+    assert ("mark tests as slow" in result.stdout) == (code == 1)
 
 
 SKIPPED = (
@@ -92,9 +158,7 @@ SKIPPED = (
 @pytest.mark.parametrize(("allowed", "code"), [("", 1), ("1", 0)])
 def test_skipped_test_fails_the_run_unless_allowed(allowed: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SKIPPED)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "missing_tools", "-p", "no:cacheprovider", "test_it.py"]
-    variables = os.environ | {"LAKECONF_ALLOW_MISSING": allowed, "PYTHONPATH": str(REPOSITORY / "tests" / "support")}
-    result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    result = run(tmp_path, "missing_tools", "-q", LAKECONF_ALLOW_MISSING=allowed)
     assert result.returncode == code, result.stdout
     assert "1 tests were skipped" in result.stdout
     assert ("LAKECONF_ALLOW_MISSING=1" in result.stdout) == (code == 1)

@@ -75,6 +75,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_strict_mypy_finds_the_mistakes_and_nothing_else(folder: Path) -> None:
     cache = REPOSITORY / ".mypy_cache"
     options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-pretty"]
@@ -85,6 +86,7 @@ def test_strict_mypy_finds_the_mistakes_and_nothing_else(folder: Path) -> None:
     assert [line.rpartition("[")[2].rstrip("]") for line in lines] == list(MISTAKES.values())
 
 
+@pytest.mark.slow
 def test_pyright_finds_the_mistakes_and_nothing_else(folder: Path) -> None:
     # Its strict mode would report that types of pyarrow and pandas are unknown.
     (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')

@@ -68,6 +68,7 @@ def check_all(store: Store, engine: Any = None) -> None:
     assert [step.name for step in diagnose(store) if step.status == "failed"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", WORKING, ids=lambda options: next(iter(options)))
 def test_option_works_for_all_operations(tmp_path: Path, options: dict[str, Any]) -> None:
     check_all(store_of(tmp_path, **options))
@@ -77,17 +78,20 @@ def test_every_option_is_tested() -> None:
     assert {name for options in WORKING for name in options} | ELSEWHERE == OPTIONS["attach_options"].keys()
 
 
+@pytest.mark.slow
 def test_metadata_names_with_spaces_on_postgres(tmp_path: Path, postgres_server: Any) -> None:
     catalog = {**on_postgres(postgres_server), "metadata_schema": "my lake"}
     check_all(store_of(tmp_path, catalog, metadata_catalog="my meta"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["metadata_catalog", "write_deletion_vectors"])
 def test_option_works_on_spark(tmp_path: Path, spark: SparkSession, option: str) -> None:
     value = "my meta" if option == "metadata_catalog" else True
     check_all(store_of(tmp_path, on_sqlite(tmp_path), **{option: value}), spark)
 
 
+@pytest.mark.slow
 def test_missing_lake_is_not_created_if_the_option_forbids_it(tmp_path: Path) -> None:
     with pytest.raises(CatalogMissingError, match="has no lake yet"):
         store_of(tmp_path, create_if_not_exists=False).open()

@@ -88,6 +88,8 @@ def test_golden_file_that_needs_no_server_runs(
         assert con.execute("FROM duckdb_secrets() SELECT count(*) WHERE persistent").fetchall() == [(0,)]
 
 
+@pytest.mark.prove("duckdb-gcs", "duckdb-r2", "sqlite-s3")
+@pytest.mark.slow
 @pytest.mark.parametrize(("metadata", "storage", "inline"), SERVERLESS)
 def test_store_that_needs_no_server_attaches(metadata: str, storage: str, inline: bool, tmp_path: Path) -> None:
     shape = configuration(metadata, storage, inline=inline)["stores"]["prod"]
@@ -122,6 +124,7 @@ def test_secrets_are_masked_unless_revealed(metadata: str, storage: str, inline:
     assert bool(store.secrets) == inline
 
 
+@pytest.mark.slow
 def test_ca_certificate_is_relative_to_the_file_and_set_before_attach(tmp_path: Path) -> None:
     storage = 'type = "s3"\nbucket = "b"\nsecret_name = "mine"\nca_cert_file = "ca.pem"\n'
     catalog = '[stores.dev.metadata_backend]\ntype = "sqlite"\nuri = "catalog"\n'

@@ -316,6 +316,7 @@ def assert_alike(source: Lake, versions: Iterable[int] | None = None) -> list[Sc
     return plans
 
 
+@pytest.mark.slow
 def test_random_lakes_are_read_alike() -> None:
     seen = Counter[str]()
     _compare_random_lakes(seen)
@@ -372,6 +373,8 @@ def test_encrypted_files_are_read_with_their_keys(tmp_path: Path) -> None:
 EXAMPLES = 200 if hypothesis.settings().max_examples > 200 else 12
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb")
 @pytest.mark.parametrize("kind", FILE_CATALOGS)
 @settings(max_examples=EXAMPLES)
 @given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14))
@@ -389,6 +392,8 @@ def test_plan_returns_the_rows_of_every_snapshot(
             assert planned_rows(source, plan) == duckdb_rows(source, plan), version
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite")
 @pytest.mark.parametrize("kind", FILE_CATALOGS)
 @settings(max_examples=EXAMPLES)
 @given(columns=COLUMNS, operations=st.lists(OPERATIONS, min_size=3, max_size=14), data=st.data())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import store_of
-from strength import some
+from strength import in_prove
 
 import lakeconf
 from lakeconf.catalog.health import (
@@ -78,6 +78,7 @@ def found_and_lost(folder: Path, kind: str, statements: list[str]) -> tuple[dict
         return found, {column for (column,) in connection.execute(BOUNDS).fetchall()} != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*LOST, *KEPT])
 def test_columns_whose_bounds_are_lost(case: str, tmp_path: Path) -> None:
     found, is_lost = found_and_lost(tmp_path, *(LOST | KEPT)[case])
@@ -145,6 +146,7 @@ def test_update_before_a_merge_of_files_is_found(lake: Lake) -> None:
     assert merged_update(lake._session.reader, "raw.t", 4, lake.snapshot_id) is None
 
 
+@pytest.mark.slow
 def test_inserts_and_merges_of_lakeconf_keep_the_ids(lake: Lake) -> None:
     lake._session.writer.execute("ALTER TABLE dev.raw.t SET SORTED BY (id DESC)")
     lake.refresh()
@@ -158,6 +160,7 @@ def test_inserts_and_merges_of_lakeconf_keep_the_ids(lake: Lake) -> None:
     assert merged_update(lake._session.reader, "raw.t", 2, lake.snapshot_id) is None
 
 
+@pytest.mark.slow
 def test_model_of_new_rows_refuses_such_an_update(lake: Lake) -> None:
     pipeline = Pipeline([Model("marts.log", Append(new_rows_of="raw.t"), Query("SELECT id, v FROM raw.t"))])
     assert run(pipeline, lake)[0].rows == 3
@@ -261,7 +264,8 @@ def without_bounds(folder: Path) -> None:
     catalog.close()
 
 
-@pytest.mark.parametrize("kind", some(HIDDEN, 5))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*list(HIDDEN)[::2], *in_prove(list(HIDDEN)[1::2])])
 def test_hidden_rows_are_found_before_and_after_the_insert_that_hides_them(kind: str, tmp_path: Path) -> None:
     store = store_of(tmp_path)
     hidden, visible = HIDDEN[kind]

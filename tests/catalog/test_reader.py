@@ -9,11 +9,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from catalog_lake import METADATA, Lake, duckdb_rows, lake, planned_rows
-from strength import mixed
 
 import lakeconf
 from lakeconf.catalog.data_file import load_name_mappings
@@ -363,6 +363,8 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb")
 def test_remembered_definitions_are_those_of_a_fresh_read_after_every_statement(shared: Lake) -> None:
     for statement in STATEMENTS:
         shared.run(statement)
@@ -416,6 +418,7 @@ RESTORED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads_before", [True, False])
 @pytest.mark.parametrize(("lost", "instead"), RESTORED)
 def test_restored_catalog_is_noticed(lost: str, instead: str, tmp_path: Path, *, reads_before: bool) -> None:
@@ -512,9 +515,15 @@ def test_lake_refuses_a_catalog_that_was_restored_and_took_another_way(project: 
         assert again.table("t").schema == {"a": "BIGINT", "z": "BIGINT"}
 
 
+@pytest.mark.slow
+@pytest.mark.prove("False", "this lake")
 @pytest.mark.parametrize(
     ("has_same_id", "made_by", "write"),
-    mixed([True, False], ["another", "this lake"], ["append", "overwrite", "execute", "merge", "delete", "evolve"]),
+    list(
+        product(
+            [True, False], ["another", "this lake"], ["append", "overwrite", "execute", "merge", "delete", "evolve"]
+        )
+    ),
 )
 def test_lake_that_read_by_sql_only_writes_nothing_to_another_catalog(
     project: Path, engine: Any, write: str, made_by: str, *, has_same_id: bool
@@ -554,6 +563,7 @@ def test_lake_that_read_by_sql_only_writes_nothing_to_another_catalog(
         assert found == ([1, 7] if has_same_id else [1])
 
 
+@pytest.mark.slow
 def test_threads_see_definitions_as_other_connections_change_them(tmp_path: Path) -> None:
     with lake("sqlite", tmp_path, options=WAL["sqlite"]) as shared:
         shared.run("CREATE TABLE lake.t (a0 INTEGER)")

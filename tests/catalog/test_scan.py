@@ -57,6 +57,7 @@ def test_small_inserts_are_planned_as_inlined_rows(source: Lake) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_inlined_rows_of_older_schemas_use_the_schema_of_the_snapshot(source: Lake) -> None:
     source.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)")
     source.run("ALTER TABLE lake.t ADD COLUMN b INTEGER DEFAULT 7", "INSERT INTO lake.t VALUES (2, 3)")
@@ -108,6 +109,7 @@ def test_flushed_rows_keep_their_original_snapshots(source: Lake) -> None:
     check_every_version(source)
 
 
+@pytest.mark.slow
 def test_updates_rewrites_and_schema_changes_at_every_snapshot(source: Lake) -> None:
     source.run(
         HUNDRED,
@@ -260,6 +262,7 @@ def test_inserts_and_deletes_after_the_plan_are_ignored(two: tuple[Lake, Lake]) 
     assert inlined_rows(reader.reader, plan)["a"].to_pylist() == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("two", ["duckdb", "postgres"], indirect=True)  # SQLite writers block each other for too long
 def test_reads_during_concurrent_writes_and_flushes_return_pinned_rows(two: tuple[Lake, Lake]) -> None:
     reader, writer = two

@@ -264,6 +264,7 @@ def test_name_is_split_into_schema_and_table() -> None:
             split_name(name)
 
 
+@pytest.mark.slow
 def test_names_that_differ_only_in_quotes_are_different_tables(store: lakeconf.Store) -> None:
     with store.open() as lake:
         for number, name in enumerate(TABLES):

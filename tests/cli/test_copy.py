@@ -55,6 +55,7 @@ def folder(project: Path) -> Path:
 PLAN = "skip     marts.same  equal in both\nreplace  marts.t     1 row added\n"
 
 
+@pytest.mark.slow
 def test_a_plan_and_consent_come_first(folder: Path, called: Any) -> None:
     code, out, err = called("copy", "dev", "prod")
     assert (code, out) == (2, PLAN)
@@ -74,6 +75,7 @@ def test_a_plan_and_consent_come_first(folder: Path, called: Any) -> None:
     assert called("copy", "dev", "prod", "marts.t", "--yes")[1] == "skip  marts.t  equal in both\nnothing to copy\n"
 
 
+@pytest.mark.slow
 def test_a_new_table_has_everything_of_its_source(folder: Path, called: Any) -> None:
     definition: dict[str, Any] = {
         "partitioned_by": ["year(day)", "bucket(4, id)"],
@@ -97,6 +99,7 @@ def test_a_new_table_has_everything_of_its_source(folder: Path, called: Any) -> 
         assert called("copy", "dev", target, "raw.sales")[1].startswith("skip")
 
 
+@pytest.mark.slow
 def test_a_table_that_differs_becomes_that_of_the_source(folder: Path, called: Any) -> None:
     """Whether its columns, its comments and partition keys, or only its rows differ."""
     changes: list[tuple[Callable[[Lake], object], str]] = [
@@ -124,6 +127,7 @@ def test_a_table_that_differs_becomes_that_of_the_source(folder: Path, called: A
     assert called("copy", "dev", "prod", "marts.same")[1].startswith("skip")
 
 
+@pytest.mark.slow
 def test_a_plan_creates_no_lake(folder: Path, called: Any) -> None:
     for options in (("--dry-run",), ()):
         code, out, _ = called("copy", "dev", "duck", *options)
@@ -139,6 +143,7 @@ def test_a_plan_creates_no_lake(folder: Path, called: Any) -> None:
     assert stored_rows("marts.t", "duck") == stored_rows("marts.t", "dev")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_copied_is_refused(folder: Path, called: Any) -> None:
     """Two names of one lake, and what runs have done."""
     with lakeconf.init().get_store("dev").open() as lake:
@@ -153,6 +158,7 @@ def test_what_cannot_be_copied_is_refused(folder: Path, called: Any) -> None:
         assert (code, message in err) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_view_of_the_same_name_is_kept(folder: Path, called: Any) -> None:
     with lakeconf.init().get_store("prod").open() as lake:
         lake.drop_table("marts.t")
@@ -161,6 +167,7 @@ def test_a_view_of_the_same_name_is_kept(folder: Path, called: Any) -> None:
     assert stored_rows("marts.t", "prod") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_table_that_changed_after_the_plan_is_not_replaced(folder: Path) -> None:
     config = lakeconf.init()
     with config.get_store("prod").open() as lake, config.get_store("prod").open() as other:
@@ -172,6 +179,7 @@ def test_a_table_that_changed_after_the_plan_is_not_replaced(folder: Path) -> No
     assert len(stored_rows("marts.t", "prod")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source_changes", [False, True])
 def test_a_lake_that_was_created_after_the_plan_is_not_replaced(folder: Path, *, source_changes: bool) -> None:
     config = lakeconf.init()
@@ -196,6 +204,7 @@ def test_a_lake_that_was_created_after_the_plan_is_not_replaced(folder: Path, *,
     assert len(stored_rows("marts.t", "duck")) == (4 if source_changes else 1)
 
 
+@pytest.mark.slow
 def test_models_of_the_target_run_as_usual(folder: Path, called: Any) -> None:
     with (folder / "lakeconf.toml").open("a") as file:
         file.write('\n[pipeline.models."marts.m"]\nsql = "m.sql"\n')
@@ -252,6 +261,7 @@ def test_equal_tables_and_a_table_with_one_row_more(compared: None, called: Any)
         assert (found_code, found["equal"] is (code == 0), found["equal_rows"]) == (code, True, rows)
 
 
+@pytest.mark.slow
 def test_differences_with_a_key(compared: None, called: Any) -> None:
     code, out, err = called("diff", "dev", "prod", "marts.t", "--on", "ID")
     assert (code, err) == (1, "")
@@ -302,6 +312,7 @@ create raw.prices: 2 rows
 """
 
 
+@pytest.mark.slow
 def test_types_and_consent_come_first(project: Path, called: Any) -> None:
     (project / "prices.csv").write_text(CSV)
     before = sorted(path.name for path in project.iterdir())
@@ -322,6 +333,7 @@ def test_types_and_consent_come_first(project: Path, called: Any) -> None:
         assert lake.snapshots()[-1].message == "load prices.csv"
 
 
+@pytest.mark.slow
 def test_each_format_is_loaded(project: Path, called: Any) -> None:
     for ending in ("csv", "json", "parquet"):
         duckdb.execute(f"COPY (SELECT 1 AS id, DATE '2024-01-02' AS day) TO '{project / f'rows.{ending}'}'")
@@ -329,6 +341,7 @@ def test_each_format_is_loaded(project: Path, called: Any) -> None:
         assert [(one, str(day)) for one, day in stored_rows(f"raw.{ending}")] == [(1, "2024-01-02")]
 
 
+@pytest.mark.slow
 def test_value_or_option_that_does_not_fit_is_refused(project: Path, called: Any) -> None:
     cases: list[tuple[str, str, str]] = [
         ("id,price\n1,2.555\n", "price=DECIMAL(10,2)", "which its type DECIMAL(10,2) would change"),
@@ -350,6 +363,7 @@ def test_value_or_option_that_does_not_fit_is_refused(project: Path, called: Any
         assert not (project / "catalog.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_errors_of_the_reader_propose_no_options_of_duckdb(project: Path, called: Any) -> None:
     for content, types, said in (
         (b"id,name\n1,caf\xe9\n", (), "not utf-8"),
@@ -364,6 +378,7 @@ def test_errors_of_the_reader_propose_no_options_of_duckdb(project: Path, called
 GOOD = "id,name,x\n" + "".join(f"{number},n{number},{number}\n" for number in range(50))
 
 
+@pytest.mark.slow
 def test_no_line_is_left_out_and_no_integer_changes(project: Path, called: Any) -> None:
     lines = "the lines of prices.csv do not have the same number of values"
     for number, (text, count, message) in enumerate(
@@ -390,6 +405,7 @@ def test_no_line_is_left_out_and_no_integer_changes(project: Path, called: Any) 
         assert (project / "catalog.sqlite").exists() == bool(count)
 
 
+@pytest.mark.slow
 def test_file_that_does_not_fit_the_table_has_no_plan(project: Path, called: Any) -> None:
     (project / "prices.csv").write_text(CSV)
     assert called("load", "prices.csv", "raw.prices", "--yes")[0] == 0
@@ -429,6 +445,7 @@ rows then  2
 """
 
 
+@pytest.mark.slow
 def test_restore_shows_its_plan_and_needs_consent(
     events_folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +466,7 @@ def test_restore_shows_its_plan_and_needs_consent(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_dropped_table_comes_back(events_folder: Path, called: Any) -> None:
     with lakeconf.init().get_store().open() as lake:
         lake.drop_table("raw.events")

@@ -75,6 +75,7 @@ def test_schema_prints_the_schema(run_in_stores: Any) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(out))
 
 
+@pytest.mark.slow
 def test_page_is_written(events_folder: Path, called: Any) -> None:
     assert called("report", "--store", "dev") == (0, "wrote lake.html\n", "")
     page = (events_folder / "lake.html").read_text(encoding="utf-8")

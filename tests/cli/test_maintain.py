@@ -51,6 +51,7 @@ def plan_of(folder: Path) -> str:
     )
 
 
+@pytest.mark.slow
 def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called: Any) -> None:
     files = stored(folder)
     assert called("maintain", "--store", "dev", *NOW, "--dry-run") == (0, plan_of(folder), "")
@@ -65,6 +66,7 @@ def test_plan_is_shown_and_nothing_changes_without_consent(folder: Path, called:
     assert stored(folder) == files
 
 
+@pytest.mark.slow
 def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     rows = stored_rows("raw.t")
     code, out, err = called("maintain", "--store", "dev", *NOW, "--yes")
@@ -91,6 +93,7 @@ def test_plan_is_carried_out_with_consent(folder: Path, called: Any) -> None:
     assert (found["compacted"]["files_before"], found["compacted"]["files_after"], len(found["removed"])) == (2, 1, 2)
 
 
+@pytest.mark.slow
 def test_options_limit_what_is_removed(folder: Path, called: Any) -> None:
     code, out, _ = called("maintain", "--dry-run")
     assert (code, "0 snapshots would be expired" in out, "0 files would be removed" in out) == (0, True, True)
@@ -107,6 +110,7 @@ def test_options_limit_what_is_removed(folder: Path, called: Any) -> None:
         assert called("maintain", "--store", "dev", age, "0.9", "--dry-run", "--force")[0] == 0
 
 
+@pytest.mark.slow
 def test_consent_is_asked_for_on_a_terminal(folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     files = stored(folder)
     for answer in ("n", "", "y"):
@@ -176,6 +180,7 @@ def test_steps_and_verdict(steps: list[StepResult], lines: list[str], capsys: py
     assert capsys.readouterr() == ("".join(f"{line}\n" for line in lines), "")
 
 
+@pytest.mark.slow
 def test_repair_of_a_moved_catalog_needs_consent(project: Path, called: Any) -> None:
     with lakeconf.init().get_store().open() as lake:
         lake.create_table("raw.t", {"id": "BIGINT"})

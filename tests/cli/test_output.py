@@ -255,6 +255,7 @@ def hostile_lake(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_commands_on_a_hostile_lake(hostile_lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         ["sql", "FROM raw.t"],
@@ -276,6 +277,7 @@ def test_commands_on_a_hostile_lake(hostile_lake: Path, capsys: pytest.CaptureFi
         assert_harmless(output.err)
 
 
+@pytest.mark.slow
 def test_csv_is_exact_in_a_pipe_and_escaped_on_a_terminal(
     hostile_lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def test_plan_of_a_first_run_creates_nothing(pipeline_folder: Path, called: Any)
     assert sorted(pipeline_folder.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_options_reach_the_plan(pipeline_folder: Path, called: Any, shown: Any) -> None:
     shown("run", *UNTIL)
     assert [line.split()[0] for line in shown("plan", *UNTIL).splitlines()] == ["skip"] * 3
@@ -70,6 +71,7 @@ def test_plan_as_json(pipeline_folder: Path, shown: Any) -> None:
     assert second["ranges"] == [{"start": "2024-01-01T00:00:00", "end": "2024-01-03T00:00:00", "redone": False}]
 
 
+@pytest.mark.slow
 def test_exit_code_tells_of_pending_changes(pipeline_folder: Path, called: Any, shown: Any) -> None:
     assert called("plan", "raw.prices")[0] == 0
     assert called("plan", "raw.prices", "--exit-code")[0] == 3

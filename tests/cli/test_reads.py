@@ -77,6 +77,7 @@ def test_every_command_is_tried() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", [healthy, no_lake, lost_catalog, empty_catalog, lost_data_path])
 def test_reads_create_nothing(
     lose: Callable[[Path], None], events_folder: Path, capsys: pytest.CaptureFixture[str]
@@ -144,6 +145,7 @@ def parts(lake: Lake) -> dict[type, Any]:
 STATES = [healthy, no_lake, lost_catalog, empty_catalog, lost_data_path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lose", "read_only"),
     # To open a store that can be written creates its lake.

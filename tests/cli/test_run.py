@@ -27,6 +27,7 @@ def snapshot() -> int:
         return lake.snapshot_id
 
 
+@pytest.mark.slow
 def test_models_run_once(pipeline_folder: Path, called: Any) -> None:
     code, out, err = called("run", *UNTIL)
     assert (code, err) == (0, "")
@@ -41,6 +42,7 @@ def test_models_run_once(pipeline_folder: Path, called: Any) -> None:
     assert out.splitlines()[0] == "skipped  raw.prices: nothing has changed"
 
 
+@pytest.mark.slow
 def test_failed_model_is_reported(pipeline_folder: Path, called: Any) -> None:
     (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-02,-4.5\n")
     code, out, err = called("run", *UNTIL)
@@ -64,6 +66,7 @@ def test_view_is_created_and_has_no_rows(pipeline_folder: Path, called: Any) -> 
     assert out.splitlines()[0] == "done     marts.v: first run, created in snapshot 1"
 
 
+@pytest.mark.slow
 def test_rebuild_without_a_terminal_needs_yes(pipeline_folder: Path, called: Any) -> None:
     # There is nothing to replace in the first run.
     assert called("run", "--rebuild", *UNTIL)[0] == 0
@@ -79,6 +82,7 @@ def test_rebuild_without_a_terminal_needs_yes(pipeline_folder: Path, called: Any
     assert "run  " not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_rebuild_asks_on_a_terminal(
     answer: str, pipeline_folder: Path, called: Any, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +99,7 @@ def test_rebuild_asks_on_a_terminal(
     assert (code, snapshot() > before) == ((0, True) if answer == "y" else (1, False))
 
 
+@pytest.mark.slow
 def test_dropped_columns_need_the_option(pipeline_folder: Path, called: Any) -> None:
     assert called("run", *UNTIL)[0] == 0
     (pipeline_folder / "dearest.sql").write_text("SELECT max(price) AS price FROM raw.prices")
@@ -103,6 +108,7 @@ def test_dropped_columns_need_the_option(pipeline_folder: Path, called: Any) -> 
     assert called("run", "marts.dearest", "--allow-drop-columns")[0] == 0
 
 
+@pytest.mark.slow
 def test_late_rows_are_a_warning_until_their_interval_runs(pipeline_folder: Path, called: Any) -> None:
     assert called("run", *UNTIL)[0] == 0
     (pipeline_folder / "prices.csv").write_text("day,price\n2024-01-01,9.5\n2024-01-02,4\n")
@@ -114,6 +120,7 @@ def test_late_rows_are_a_warning_until_their_interval_runs(pipeline_folder: Path
     assert (code, err, out.splitlines()[-1]) == (0, "", "1 done")
 
 
+@pytest.mark.slow
 def test_store_and_engine_are_checked(pipeline_folder: Path, called: Any) -> None:
     assert 'did you mean "dev"?' in called("run", "--store", "dve")[2]
     assert called("run", "--engine", "polars")[0] == 2

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakeconf import Store
 
 
+@pytest.mark.slow
 def test_sizes_and_files_of_a_table_are_those_of_ducklake(events_folder: Path, shown: Any, called: Any) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("CALL dev.set_option('data_inlining_row_limit', 10)")
@@ -127,6 +128,7 @@ def test_twenty_snapshots_are_listed_by_default_with_their_author_and_message(pr
     assert lines[0].startswith("       2  ")
 
 
+@pytest.mark.slow
 def test_equal_table_now_and_at_an_earlier_snapshot(events_folder: Path, spark: Any, called: Any) -> None:
     code, out, err = called("verify", "raw.events")
     assert (code, err) == (0, "")
@@ -161,6 +163,7 @@ def test_missing_lake_is_not_created(project: Path, called: Any) -> None:
         assert [path.name for path in project.iterdir()] == ["lakeconf.toml"]
 
 
+@pytest.mark.slow
 def test_json_of_nan_and_infinities_is_valid(project: Path, shown: Any, called: Any) -> None:
     query = "SELECT 'nan'::DOUBLE a, 'inf'::FLOAT b, ['-inf'::DOUBLE] c"
 
@@ -176,6 +179,7 @@ def test_json_of_nan_and_infinities_is_valid(project: Path, shown: Any, called: 
     assert called("sql", "SELECT 1 AS a, 2 AS a", "--format", "csv")[:2] == (0, "a,a\n1,2\n")
 
 
+@pytest.mark.slow
 def test_values_of_every_kind_are_shown(project: Path, shown: Any) -> None:
     query = "SELECT DATE '2024-01-02' d, 1.50 n, 'ab'::BLOB b, [1, NULL] l, {'a': 1} s, NULL x, repeat('y', 70) t"
     (row,) = json.loads(shown("sql", query, "--format", "json"))
@@ -191,6 +195,7 @@ def test_values_of_every_kind_are_shown(project: Path, shown: Any) -> None:
     assert out.splitlines() == ["a,b", '"::error::x","d"', '" ::a","d"', "a::b,d", "c,d"]
 
 
+@pytest.mark.slow
 def test_only_safe_queries_run(events_folder: Path, called: Any) -> None:
     (events_folder / "x.csv").write_text("n\n7\n")
     for statement, message in (
@@ -212,6 +217,7 @@ def test_only_safe_queries_run(events_folder: Path, called: Any) -> None:
 CLEANUP = "FROM ducklake_cleanup_old_files('dev', cleanup_all => true)"
 
 
+@pytest.mark.slow
 def test_no_query_removes_files(events_folder: Path, called: Any) -> None:
     native = lakeconf.init().get_store().connect()
     native.execute("CREATE TABLE raw.gone AS FROM range(99); DROP TABLE raw.gone")
@@ -232,6 +238,7 @@ def test_no_query_removes_files(events_folder: Path, called: Any) -> None:
         assert sorted(events_folder.rglob("*.parquet")) == before != []
 
 
+@pytest.mark.slow
 def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> None:
     code, out, err = called("sql", "FROM range(3)", "--limit", "3")
     assert (code, out.split(), err) == (0, ["range", "0", "1", "2"], "")
@@ -242,6 +249,7 @@ def test_limit_applies_to_the_table_only(events_folder: Path, called: Any) -> No
     assert called("sql", "FROM range(9)", "--limit", "0")[0] == 2
 
 
+@pytest.mark.slow
 def test_query_from_a_file_or_the_standard_input(project: Path, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "q.sql").write_bytes(b"\xef\xbb\xbfSELECT 1\n  AS one -- a comment\n")
     arguments: tuple[str, ...]
@@ -309,6 +317,7 @@ def neighbour(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "encrypted"), [("data", False), ("{folder}/data", True)])
 def test_lake_in_a_local_folder(path: str, encrypted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -317,6 +326,7 @@ def test_lake_in_a_local_folder(path: str, encrypted: bool, tmp_path: Path, monk
     check_neighbour(store, neighbour(tmp_path))
 
 
+@pytest.mark.slow
 def test_registered_files_outside_the_data_path(tmp_path: Path) -> None:
     store = make(tmp_path, {"type": "local", "path": str(tmp_path / "data")})
     outside = tmp_path / "landing" / "part.parquet"
@@ -340,6 +350,7 @@ def test_relative_data_path_stored_by_plain_duckdb(tmp_path: Path, monkeypatch: 
     check(lakeconf.init(found).get_store("dev"))
 
 
+@pytest.mark.slow
 def test_lake_in_a_bucket(tmp_path: Path, s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     store = make(tmp_path, in_bucket(s3_server, bucket))

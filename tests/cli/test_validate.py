@@ -195,6 +195,7 @@ def test_an_existing_file_is_kept_without_force(folder: Path, capsys: pytest.Cap
     assert validate() == [] == warnings()
 
 
+@pytest.mark.slow
 def test_getting_started_needs_only_the_package_that_it_installs(folder: Path) -> None:
     assert run(["init"]) == 0
     code, *_ = blocks("getting-started.md", "python")
@@ -402,6 +403,7 @@ def started(step: dict[str, str], checkout: Path, **environment: str) -> subproc
     return done
 
 
+@pytest.mark.slow
 def test_github_action_runs_no_planted_code(planted: Path, tmp_path: Path) -> None:
     action = tmp_path / "action"
     action.mkdir()

@@ -36,6 +36,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow("on_spark")
 def test_interrupt_after_the_commit_keeps_its_files(
     store: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -57,6 +58,7 @@ def test_interrupt_after_the_commit_keeps_its_files(
         assert ids(lake) == [1, 1, 1, 2, 2, 2], "a second interrupt while the outcome is looked up keeps the files, too"
 
 
+@pytest.mark.slow("on_spark")
 def test_interrupt_before_the_commit_leaves_no_files(
     store: Store, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ def test_interrupt_before_the_commit_leaves_no_files(
         assert lake.table("t").append(MORE) == 2
 
 
+@pytest.mark.slow("on_spark")
 def test_write_succeeds_if_the_server_is_lost_after_the_commit(
     direct: Store,
     hurt: Store,
@@ -108,6 +111,7 @@ def test_write_succeeds_if_the_server_is_lost_after_the_commit(
         assert ids(lake) == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_commit_with_an_unknown_snapshot_is_looked_up_on_the_server(
     direct: Store, hurt: Store, postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
@@ -137,6 +141,7 @@ def lose_reply_and_server(proxy: FaultProxy) -> None:
     proxy.reset_on(b"user\0", times=1000)  # every new connection sends this first
 
 
+@pytest.mark.slow
 def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     direct: Store,
     hurt: Store,
@@ -160,6 +165,7 @@ def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
         assert ids(lake) == [1, 2]
 
 
+@pytest.mark.slow
 def test_write_waits_for_a_commit_still_running_on_the_server(
     direct: Store,
     hurt: Store,
@@ -207,6 +213,7 @@ def test_write_waits_for_a_commit_still_running_on_the_server(
         assert ids(lake) == [1, 2]
 
 
+@pytest.mark.slow("on_spark")
 def test_write_succeeds_if_its_lock_is_lost_after_the_commit(
     direct: Store, postgres_server: PostgresServer, database: str, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +237,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow("on_spark")
 def test_commit_is_not_repeated_if_the_catalog_is_locked_afterwards(
     tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +270,7 @@ def release_later(holders: list[subprocess.Popen[str]]) -> None:
     holders[0].communicate()
 
 
+@pytest.mark.slow
 def test_write_succeeds_if_staged_files_cannot_be_removed_afterwards(
     store: Store, spark: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

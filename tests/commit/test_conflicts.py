@@ -56,6 +56,8 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.prove(*(f"on_spark-{change}" for change in CHANGES if change != "a column dropped and added again"))
 @pytest.mark.parametrize("change", CHANGES)
 def test_write_conflicts_with_column_changes_of_another_writer(
     lake: Lake, store: Store, tmp_path: Path, change: str
@@ -71,6 +73,7 @@ def test_write_conflicts_with_column_changes_of_another_writer(
             assert (name, other.refresh(), set(tmp_path.rglob("*.parquet"))) == (name, before, held)
 
 
+@pytest.mark.slow("on_spark")
 def test_append_conflicts_with_a_table_that_was_dropped_or_recreated(lake: Lake, store: Store) -> None:
     with store.open() as other:
         run_plain(other, "DROP TABLE t")
@@ -86,6 +89,7 @@ def test_append_conflicts_with_a_table_that_was_dropped_or_recreated(lake: Lake,
     assert lake.table("t").scan().collect("pyarrow").rows() == [(1, 10), (2, 20)]
 
 
+@pytest.mark.slow("on_spark")
 def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: Store) -> None:
     def write() -> None:
         with store.open() as other, lake.transaction() as tx:
@@ -98,6 +102,7 @@ def test_append_conflicts_with_columns_changed_after_staging(lake: Lake, store: 
     assert lake.sql("SELECT DISTINCT discount FROM t").collect("pyarrow").rows() == [(None,)]
 
 
+@pytest.mark.slow("on_spark")
 def test_append_uses_columns_changed_in_the_same_transaction(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.table("t").append(ROWS)
@@ -129,6 +134,7 @@ def doubled(tmp_path: Path, server: PostgresServer) -> Any:
     return store
 
 
+@pytest.mark.slow
 def test_table_with_duplicate_delete_files_is_rejected_and_can_be_rebuilt(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
@@ -158,6 +164,7 @@ def test_table_with_duplicate_delete_files_is_rejected_and_can_be_rebuilt(
 TWICE = r"twice.parquet is registered more than once.*nothing was written|the catalog lists a file of the table twice"
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.usefixtures("searching")
 def test_file_that_is_registered_twice_loses_no_rows(tmp_path: Path, engine: Any) -> None:
     """DuckLake's own DELETE of all rows leaves some of them."""
@@ -183,6 +190,7 @@ def test_file_that_is_registered_twice_loses_no_rows(tmp_path: Path, engine: Any
         assert sorted(found) == sorted((number,) for number in [*range(100), *range(101)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize("kept", [True, False])
 def test_delete_file_removed_by_ducklake_is_restored_or_reported(
@@ -325,6 +333,7 @@ def write(lake: Lake, ours: str, other: str, refused: set[str], interfere: Calla
     return sorted(OURS[ours].leaves(left))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours", OURS)
 def test_lakeconf_write_between_read_and_commit(matrix: Store, ours: str) -> None:
     with matrix.open() as lake, matrix.open() as rival:
@@ -335,6 +344,7 @@ def test_lakeconf_write_between_read_and_commit(matrix: Store, ours: str) -> Non
             assert read(rival, f"t_{other}") == left, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours", OURS)
 def test_plain_sql_write_between_conflict_check_and_commit(
     matrix: Store, ours: str, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import narwhals as nw
 import pyarrow as pa
 import pytest
 from local_stores import on_catalog, store_of
-from strength import some
+from strength import PROVE
 
 from lakeconf import Insert, Update
 from lakeconf.errors import LakeconfError, SchemaError
@@ -122,7 +122,7 @@ def test_a_transaction_of_several_changes_forgets_no_default(store: Store) -> No
     """The oracle is a transaction for each change."""
     with store.open() as lake:
         seen = {"same": 0, "refused": 0}
-        for number, sequence in enumerate([*some(SEQUENCES[:-5], 12), *SEQUENCES[-5:]]):
+        for number, sequence in enumerate(SEQUENCES if PROVE else [*SEQUENCES[:-5:22], *SEQUENCES[-5:]]):
             for name in ("one", "each"):
                 table = lake.create_table(f"{name}{number}", IDS)
                 table.append(IDS)

@@ -95,11 +95,14 @@ def each_once() -> list[tuple[str, str]]:
     return [(OPERATIONS[index % len(OPERATIONS)], points[index % len(POINTS)]) for index in range(count)]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite")
 def test_writer_killed_at_each_point_leaves_a_consistent_lake(config: dict[str, Any], tmp_path: Path) -> None:
     is_sqlite = config["stores"]["dev"]["metadata_backend"]["type"] == "sqlite"
     kill_forks(config, tmp_path, every_pair() if is_sqlite or PROVE else each_once())
 
 
+@pytest.mark.slow
 def test_killed_spark_writer_of_a_partitioned_table_leaves_a_consistent_lake(
     sqlite: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -132,6 +135,7 @@ def test_writer_killed_at_a_random_time_leaves_a_consistent_lake(config: dict[st
         rows = check(store, tmp_path, [rows, after(rows, operation, number)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
 def test_writer_killed_during_a_postgresql_commit(
     committed: bool, postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path
@@ -247,6 +251,8 @@ class History:
         assert known_files(lake) <= files(tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb")
 def test_kills_during_maintenance_lose_nothing(kind: str, maintained: dict[str, Any], tmp_path: Path) -> None:
     chance = random.Random(kind)  # noqa: S311 - the same kills every time
     store, history = lakeconf.init(maintained).get_store("dev"), History(chance)

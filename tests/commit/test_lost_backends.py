@@ -99,6 +99,7 @@ def known_files(database: Database) -> set[str]:
     return {Path(path).name for path in found.splitlines()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_write_survives_or_reports_terminated_connections(
     database: Database, postgres_server: PostgresServer, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +181,7 @@ WAITED_FOR = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["ducklake_metadata", "ducklake_snapshot", "ducklake_snapshot_changes"])
 def test_connection_that_ends_during_a_read_is_an_error(
     database: Database, postgres_server: PostgresServer, table: str, tmp_path: Path

@@ -111,6 +111,8 @@ RENAMES = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.prove("postgres")
 @pytest.mark.parametrize("case", RENAMES)
 def test_rows_of_a_table_that_had_another_name_are_not_lost(store: Store, case: str) -> None:
     rename, table = RENAMES[case]
@@ -142,6 +144,7 @@ def insert_while_swapped(lake: Lake, rival: Lake) -> None:
         swapped(rival, rival)
 
 
+@pytest.mark.slow
 def test_statement_of_a_transaction_depends_on_the_table_that_had_the_name(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         rival.create_table("third", {"id": "BIGINT"}).append(one(7))
@@ -152,6 +155,7 @@ def test_statement_of_a_transaction_depends_on_the_table_that_had_the_name(store
         assert ids(lake, "other") == [5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "reads"), [("SELECT f.id FROM f JOIN t USING (id)", True), ("FROM f", False)])
 def test_query_over_frames_reads_the_tables_that_it_names(store: Store, query: str, *, reads: bool) -> None:
     with store.open() as lake, store.open() as rival:
@@ -165,6 +169,7 @@ def test_query_over_frames_reads_the_tables_that_it_names(store: Store, query: s
             lake.table("t").delete("id = 1")
 
 
+@pytest.mark.slow
 def test_overwrite_conflicts_if_snapshots_since_the_read_have_expired(store: Store) -> None:
     with store.open() as lake, store.open() as rival:
         frame = changed(lake)
@@ -250,6 +255,7 @@ def test_write_conflicts_with_a_commit_of_another_thread_after_a_scan(store: Sto
         assert ids(lake) == [10000]
 
 
+@pytest.mark.slow
 def test_concurrent_appends_of_one_id_do_not_both_pass_a_unique_audit(store: Store) -> None:
     start = Barrier(2)
 
@@ -318,6 +324,7 @@ def test_writes_without_a_prior_read_need_no_refresh(store: Store, monkeypatch: 
         assert ids(lake) == [9]
 
 
+@pytest.mark.slow
 def test_transactions_overtaken_by_other_commits_are_retried(store: Store) -> None:
     def append(number: int) -> None:
         with store.open() as lake:

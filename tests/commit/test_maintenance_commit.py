@@ -84,6 +84,7 @@ def test_step_commits_once_with_a_token(lake: Lake) -> None:
     assert lake.refresh() == 5, "a step that changes nothing creates no snapshot"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("has_locks", "times", "expected"),
     [
@@ -236,6 +237,7 @@ def test_a_delete_finds_a_row_that_another_process_flushes_meanwhile(
     assert ids(one) == [1, 3, *range(100, 140)]
 
 
+@pytest.mark.slow
 def test_two_lakes_that_register_files_at_the_same_time_end_with_all_rows(project: Path) -> None:
     """DuckLake must not load the mapping of the other file twice: it would crash or hang (ducklake#1431)."""
     done = run(project / "lakeconf.toml")

@@ -175,6 +175,7 @@ def column(case: tuple[str, str], index: int) -> tuple[str, str]:
     return nested.format(type_), NESTED[nested].format(f"CAST({values[index % len(values)]} AS {type_})")
 
 
+@pytest.mark.slow
 @given(
     columns=st.lists(st.builds(column, st.sampled_from(CASES), st.integers(0, 3)), min_size=1, max_size=3),
     operations=st.lists(st.sampled_from(list(OPERATIONS)), min_size=1, max_size=2),
@@ -193,6 +194,7 @@ def test_no_operation_changes_a_value(lake: Lake, columns: list[tuple[str, str]]
     check(lake, columns, operations)
 
 
+@pytest.mark.slow
 @given(columns=st.lists(st.builds(column, st.sampled_from(CASES), st.integers(0, 3)), min_size=1, max_size=3))
 @settings(max_examples=EXAMPLES // 5, phases=[Phase.explicit, Phase.generate])
 @example(columns=[column(("HUGEINT", "{}"), 0)])

@@ -33,6 +33,7 @@ def lake(store: Store, spark: SparkSession) -> Iterator[Lake]:
         yield lake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["SET PARTITIONED BY (kind, day)", "RESET PARTITIONED BY", "RENAME kind TO sort"])
 def test_change_of_the_partitioning_is_a_conflict(lake: Lake, store: Store, tmp_path: Path, change: str) -> None:
     with store.open() as other:
@@ -52,6 +53,7 @@ def test_change_of_the_partitioning_is_a_conflict(lake: Lake, store: Store, tmp_
     assert len(ids_of(lake)) == 24
 
 
+@pytest.mark.slow
 def test_change_of_the_partitioning_during_the_commit_is_a_conflict(
     lake: Lake, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +65,7 @@ def test_change_of_the_partitioning_during_the_commit_is_a_conflict(
     assert parquet_files(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_several_writes_of_a_transaction_are_one_snapshot(lake: Lake, tmp_path: Path) -> None:
     before = lake.snapshot_id
     with lake.transaction() as tx:
@@ -88,6 +91,7 @@ def test_several_writes_of_a_transaction_are_one_snapshot(lake: Lake, tmp_path: 
     assert len(parquet_files(tmp_path)) == len(known)
 
 
+@pytest.mark.slow
 def test_merge_on_spark_registers_its_new_rows(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "MOST_FRAME_BYTES", 0)
     before = len(parquet_files(tmp_path))
@@ -106,6 +110,7 @@ def test_frame_without_rows_changes_nothing(lake: Lake, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("lakeconf-*[0-9a-f]"))
 
 
+@pytest.mark.slow
 def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake, store: Store) -> None:
     with store.open() as other:
         run_plain(
@@ -119,6 +124,7 @@ def test_table_of_another_writer_keeps_a_column_with_a_reserved_name(lake: Lake,
     assert kinds == [(None,), ("",), ("NULL",), ("a b",)]
 
 
+@pytest.mark.slow
 def test_repeated_or_failed_write_leaves_no_file(lake: Lake, tmp_path: Path) -> None:
     lake.table("t").append(SECOND, idempotency_key="k")
     before = parquet_files(tmp_path)
@@ -145,6 +151,7 @@ def test_repeated_or_failed_write_leaves_no_file(lake: Lake, tmp_path: Path) -> 
     assert len(ids_of(lake)) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["returns False", "is interrupted"])
 def test_failed_move_leaves_no_file(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     before, moved = parquet_files(tmp_path), list[str]()

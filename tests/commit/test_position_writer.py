@@ -81,6 +81,7 @@ def test_positions_are_sorted_with_the_earlier_ones(
     assert [number for (number,) in ids] == [2147483646, 2147483645, 2147483539][: len(rows[0])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earlier", [0, 300_000])
 def test_memory_does_not_grow_with_the_number_of_positions(usual: Source, earlier: int) -> None:
     """COPY would keep row groups of the source in memory until their turn; a sort of all positions needs 150 MB.
@@ -156,6 +157,7 @@ def replaced(lake: lakeconf.Lake, replacement: tuple[TableInfo, FileGroup, Foote
     return tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "changed"),
     [
@@ -260,6 +262,8 @@ def rows(lake: Lake, table: str, version: int | None = None) -> list[tuple[Any, 
     return sorted(lake._session.writer.rows(f"SELECT rowid, * FROM dev.{table}{at}"), key=repr)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb")
 @pytest.mark.usefixtures("searching")
 def test_overwrite_replaces_all_rows(empty: Lake) -> None:
     """Other writers change the table before the commit, which replaces their rows too."""
@@ -277,6 +281,8 @@ def test_overwrite_replaces_all_rows(empty: Lake) -> None:
         assert {row[1] for row in rows(empty, name, version)} == ids_before
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres", "small append", "update", "small update", "small delete", "delete of all")
 @pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize("other", OTHERS)
 def test_result_is_that_of_a_delete_at_the_commit(empty: Lake, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
@@ -288,6 +294,8 @@ def test_result_is_that_of_a_delete_at_the_commit(empty: Lake, monkeypatch: pyte
     assert rows(empty, "ours") == rows(empty, "theirs")
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "sqlite")
 @pytest.mark.usefixtures("searching")
 def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog then shows the row in a file, but the transaction still sees it in the catalog."""
@@ -308,6 +316,8 @@ def test_row_that_is_flushed_after_the_commit_began_is_deleted(empty: Lake, monk
     assert ids(empty) == [number for number in range(90) if number != 7]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "postgres")
 @pytest.mark.usefixtures("searching")
 def test_history_and_change_feed_are_those_of_a_delete_by_duckdb(empty: Lake) -> None:
     make_twins(empty, "ours", "theirs")

@@ -315,6 +315,7 @@ def rows(*numbers: int) -> pa.Table:
     return pa.table({"id": pa.array(numbers, pa.int64())})
 
 
+@pytest.mark.slow
 def test_lost_commit_replies_lose_no_rows(
     stores: list[Store], postgres_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -355,6 +356,7 @@ def test_lost_commit_replies_lose_no_rows(
         assert {version: ids(other.at(version=version)) for version in history} == history
 
 
+@pytest.mark.slow
 def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(stores: list[Store], lost: Any) -> None:
     """DuckLake's flush function returns no row for a table of which it flushes only deletes."""
     with stores[0].open() as other:
@@ -364,6 +366,7 @@ def test_flush_of_only_deletes_keeps_its_files_after_a_lost_reply(stores: list[S
     assert lost(lambda lake: lake.maintenance.flush()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "existing"])
 def test_files_of_partitions_are_kept(is_new: bool, stores: list[Store], lost: Any) -> None:
     """Also those of a table that the transaction creates, whose folder only DuckLake knows."""
@@ -380,6 +383,7 @@ def test_files_of_partitions_are_kept(is_new: bool, stores: list[Store], lost: A
     assert lost(write) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_files_are_restored_before_the_look_up(
     stores: list[Store], postgres_proxy: FaultProxy, lost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +402,7 @@ def test_files_are_restored_before_the_look_up(
     assert found == [[1]]
 
 
+@pytest.mark.slow
 def test_kept_files_are_not_displaced_by_files_of_other_writers(
     stores: list[Store], lost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,6 +416,7 @@ def test_kept_files_are_not_displaced_by_files_of_other_writers(
     assert lost(lambda lake: lake.table("t").append(rows(3))) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [-86_400, 86_400])
 def test_files_are_kept_if_the_clock_is_set_during_a_commit(
     seconds: int, stores: list[Store], lost: Any, monkeypatch: pytest.MonkeyPatch

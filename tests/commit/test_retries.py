@@ -44,6 +44,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in (folder / "data").rglob("*") if path.is_file() and path.name != MARKER)
 
 
+@pytest.mark.slow
 def test_retried_tasks_write_once_and_failed_jobs_write_nothing(config: dict[str, Any], tmp_path: Path) -> None:
     settings = {"spark.master": "local[2,3]"}
     retried = {name: {"attempts": 1} for name in ("append_retried", "merge_retried")}
@@ -87,6 +88,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_speculative_task_writes_once(config: dict[str, Any], tmp_path: Path, cluster: str) -> None:
     settings = {
         "spark.master": cluster,
@@ -132,6 +134,7 @@ print(json.dumps(found))
 MEBIBYTES = 40
 
 
+@pytest.mark.slow
 def test_driver_memory_is_constant_with_sixty_times_the_rows(tmp_path: Path) -> None:
     job = [sys.executable, "-c", JOB, json.dumps(config_of(tmp_path))]
     done = subprocess.run(job, capture_output=True, text=True, check=False)
@@ -179,6 +182,8 @@ def interrupt(tmp_path: Path) -> Iterator[str]:
     signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("merge")
 @pytest.mark.parametrize("operation", ["append", "merge"])
 def test_interrupted_write_cancels_its_spark_jobs(
     operation: str, project: Path, spark: SparkSession, interrupt: str, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,6 @@ from commit_hooks import at_staged_commit
 from local_stores import config_of, in_bucket, on_catalog, on_postgres, store_of
 from plain_sql import run_plain
 from staged_changes import COLUMNS, staged, with_key
-from strength import mixed
 
 import lakeconf
 from lakeconf.commit.actions import AddFiles
@@ -123,7 +122,10 @@ def test_a_commit_that_another_overtakes_is_repeated(lake: Lake, monkeypatch: py
     assert rows(lake, before + 1) == FIRST
 
 
-@pytest.mark.parametrize(("late", "other"), mixed([False, True], CONFLICTS))
+@pytest.mark.slow
+@pytest.mark.prove("postgres")
+@pytest.mark.parametrize("other", CONFLICTS)
+@pytest.mark.parametrize("late", [False, True])
 def test_other_changes_of_the_table_are_conflicts(
     lake: Lake, other: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
@@ -139,6 +141,8 @@ def test_other_changes_of_the_table_are_conflicts(
         assert metadata.rows("SELECT count(*) FROM ducklake_data_file WHERE path LIKE 'lakeconf-%'") == [(0,)]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 @pytest.mark.parametrize("late", [False, True], ids=["before the commit", "during the commit"])
 def test_rows_that_maintenance_moves_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, *, late: bool) -> None:
     def move() -> None:
@@ -166,6 +170,7 @@ def test_files_are_kept_if_the_function_fails(lake: Lake, monkeypatch: pytest.Mo
     assert kept <= {*folder.rglob("*.parquet")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("where", ["odd path", "bucket"])
 def test_files_are_found_wherever_the_lake_is(
@@ -264,6 +269,7 @@ def test_interrupted_commit_is_found(lake: Lake, monkeypatch: pytest.MonkeyPatch
     assert rows(lake) == changed((4, "new"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forward", [True, False], ids=["committed", "not committed"])
 def test_lost_reply_on_a_server_is_looked_up(
     postgres_server: PostgresServer,

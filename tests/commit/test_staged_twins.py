@@ -273,6 +273,8 @@ def check_seeds(store: Store, seeds: range, seen: Counter[str]) -> None:
             twins.check_filters(connection)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_twins_stay_equal(stores: Iterator[Store]) -> None:
     """Other writers insert, update, delete, compact and evolve between the outcomes."""
     seen = Counter[str]()

@@ -54,6 +54,8 @@ def work(lake: Lake, number: int) -> list[int]:
     return ids(lake, mine)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_threads_read_and_write_with_one_lake(store: Store) -> None:
     with store.open() as lake:
         lake.create_table("everybody", like={"id": "BIGINT"})
@@ -65,6 +67,7 @@ def test_threads_read_and_write_with_one_lake(store: Store) -> None:
         assert lake.snapshot_id == snapshots[-1] == 1 + THREADS * (1 + 3 * ROUNDS)
 
 
+@pytest.mark.slow
 def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) -> None:
     with store_of(tmp_path).open(spark) as lake:
         queries = []
@@ -81,6 +84,7 @@ def test_two_streams_write_with_one_lake(spark: SparkSession, tmp_path: Path) ->
         assert (ids(lake, "first"), ids(lake, "second")) == (list(range(30)), list(range(30)))
 
 
+@pytest.mark.slow
 def test_failed_write_keeps_writes_of_other_threads_in_the_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +128,7 @@ def test_interrupted_schema_change_releases_the_writer_lock(tmp_path: Path, monk
             assert pool.submit(lake._session.writer_lock.acquire, timeout=1).result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["refresh", "compact"])
 def test_slow_lookup_in_another_thread_does_not_move_reads_back(
     store: Store, monkeypatch: pytest.MonkeyPatch, other: str
@@ -300,6 +305,8 @@ def appends(config: dict[str, Any], number: int, start: Barrier, commits: int) -
             lake.table("raw.t").append(pa.table({"id": pa.array(keys, pa.int64()), "text": [f"n{i:06}" for i in keys]}))
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite")
 def test_concurrent_appends_commit_all_rows_with_correct_statistics(config: dict[str, Any], kind: str) -> None:
     count, commits = LOAD[kind]
     with opened(config) as lake:
@@ -328,6 +335,8 @@ def overwrites(config: dict[str, Any], number: int, start: Barrier, days: int, r
             start.wait()
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite")
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
 def test_concurrent_overwrites_of_an_empty_day_conflict_only_after_a_read(config: dict[str, Any], read: bool) -> None:
     with opened(config) as lake:
@@ -365,6 +374,8 @@ def contends(config: dict[str, Any], number: int, start: Barrier) -> None:
                     lake.refresh()
 
 
+@pytest.mark.slow
+@pytest.mark.prove("postgres")
 def test_concurrent_deletes_appends_with_one_key_and_merges_of_one_row_happen_once(config: dict[str, Any]) -> None:
     rows = 10 + 2 * LOADED + 10
     with opened(config) as lake:

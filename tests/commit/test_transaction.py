@@ -62,6 +62,7 @@ def write_both(lake: Lake, first: Any, second: Any) -> None:
         second(tx.table("T"))
 
 
+@pytest.mark.slow
 def test_write_that_reads_a_table_changed_earlier_is_rejected(lake: Lake) -> None:
     before = rows(lake)
     for first in CHANGE_ROWS:
@@ -71,6 +72,7 @@ def test_write_that_reads_a_table_changed_earlier_is_rejected(lake: Lake) -> Non
             assert (first, second, lake.refresh(), rows(lake)) == (first, second, lake.snapshot_id, before)
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_that_deletes_matches_sees_earlier_writes(lake: Lake) -> None:
     gone = pa.table({"id": pa.array([1, 1, None], pa.int64())})
     with lake.transaction() as tx:
@@ -87,6 +89,7 @@ OWN_ROWS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize("kind", OWN_ROWS)
 def test_rows_that_a_transaction_has_added_are_not_changed_by_it(kind: str, lake: Lake) -> None:
     """DuckLake would record changes of rows that no snapshot has, and give two rows one id."""
@@ -101,6 +104,7 @@ def test_rows_that_a_transaction_has_added_are_not_changed_by_it(kind: str, lake
     assert rows(lake) == [(2, 20), (4, 40), (5, 50)]
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_conflicts_if_its_rows_are_missing_at_commit(lake: Lake) -> None:
     """An update by row id changes only the rows that still exist, so the count is the only evidence."""
 
@@ -158,6 +162,7 @@ def write(lake: Lake, step: tuple[str, int, int]) -> None:
         table.merge(new.select(["id"]), on="id", matched=Delete(), not_matched=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transactions_match_duckdb(store: Store, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - seeded, so that runs are reproducible
@@ -399,6 +404,7 @@ EVERY_WRITE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", EVERY_WRITE)
 def test_every_write_is_skipped_if_its_key_was_committed(keyed: Lake, store: Store, write: str) -> None:
     keyed.create_table("p", ROWS, partitioned_by=["id"])

@@ -161,6 +161,7 @@ def limited(text: str, seconds: float) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_long_chains_and_many_stores_are_validated_in_seconds() -> None:
     chain = "".join(f"[stores.s{n}]\nextends = 's{n + 1}'\n" for n in range(1200))
     assert limited(STORE.replace("dev", "s1200") + chain, 20) == []
@@ -266,6 +267,7 @@ def test_hostile_text_is_an_error_with_a_place_within_seconds(
     assert said.err == ""
 
 
+@pytest.mark.slow
 def test_queries_are_limited_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "m.sql").write_text(f"SELECT 1 AS a{', 1' * 3000} -- {'x' * 50_000}")
     (folder / "lakeconf.toml").write_text(
@@ -333,6 +335,7 @@ STORES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from(["stores", "default_store", "pipeline"]) | st.text(), VALUES | STORES, max_size=4)
 )
@@ -344,6 +347,7 @@ def test_any_configuration_is_valid_or_has_problems(data: dict[str, Any]) -> Non
             assert TOKEN not in str(problem)
 
 
+@pytest.mark.slow
 @given(STORES)
 @settings(max_examples=300)
 def test_any_store_is_valid_or_has_problems(store: dict[str, Any]) -> None:

@@ -202,6 +202,7 @@ def keys_in(value: Any, above: Key = ()) -> list[Key]:
     return found
 
 
+@pytest.mark.slow
 @given(document=DOCUMENTS, data=st.data())
 def test_every_key_is_found_at_its_position(document: dict[str, Any], data: st.DataObject) -> None:
     text = Writer(data).table(document, [])

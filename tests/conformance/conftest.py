@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_stores import in_bucket, on_postgres
-from strength import PROVE
-from tiers import leave_out
 
 import lakeconf
 
@@ -24,22 +22,6 @@ PAIRS = [
     # From another package: examples/third_party.
     ("postgres_service", "share"),
 ]
-
-
-# On Spark, each backend is used once, and every pair in `make prove`.
-EACH_ONCE = ("duckdb-r2", "sqlite-local", "sqlite-gcs", "postgres-s3", "postgres_service-share")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if PROVE:
-        return
-    left_out = [
-        item
-        for item in items
-        if item.name.startswith("test_the_life_of_a_table_in_a_lake[") and item.name.endswith("-on_spark]")
-        if not any(f"[{pair}-" in item.name for pair in EACH_ONCE)
-    ]
-    leave_out(config, items, left_out)
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)

@@ -328,6 +328,7 @@ CASES: dict[str, tuple[Break, str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("break_it", "verdict", "said"), CASES.values(), ids=CASES)
 def test_verdict(
     break_it: Break, verdict: str, said: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any,
@@ -346,6 +347,7 @@ def test_verdict(
     assert case.files() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_read_only_media(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SQLite needs a file beside a catalog with a write-ahead log; the hint makes it readable without one."""

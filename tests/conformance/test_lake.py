@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"n{number}" for number in range(10)]})
 
 
+# On Spark, each backend is used once, and every pair in `make prove`.
+QUICK = ("sqlite-local-on_spark",)
+SLOW = ("duckdb-r2-on_spark", "sqlite-gcs-on_spark", "postgres-s3-on_spark", "postgres_service-share-on_spark")
+PROVEN = tuple(
+    f"{metadata}-{storage}-on_spark"
+    for metadata in ("duckdb", "sqlite", "postgres")
+    for storage in ("local", "s3", "r2", "gcs")
+    if f"{metadata}-{storage}-on_spark" not in QUICK + SLOW
+)
+
+
 @pytest.fixture(params=["on_duckdb", pytest.param("on_spark", marks=pytest.mark.hadoop_aws)])
 def engine(request: pytest.FixtureRequest, store: Store) -> Any:
     if request.param == "on_duckdb":
@@ -60,6 +71,8 @@ json.dump(sorted(rows), sys.stdout)
 """
 
 
+@pytest.mark.slow(*SLOW)
+@pytest.mark.prove(*PROVEN)
 def test_the_life_of_a_table_in_a_lake(
     store: Store, engine: Any, files: Callable[[], set[str]], config: dict[str, Any]
 ) -> None:
@@ -113,6 +126,8 @@ KINDS = [["a b/ü", "", None, "NULL"][number % 4] for number in range(10)]
 PARTED = ROWS.append_column("day", pa.array(DAYS, pa.date32())).append_column("kind", pa.array(KINDS, pa.string()))
 
 
+@pytest.mark.prove("on_spark-sqlite-s3")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pair", [("duckdb", "local"), ("sqlite", "s3"), ("postgres", "s3")], ids="-".join, indirect=True
 )
@@ -143,6 +158,7 @@ def test_the_life_of_a_partitioned_table(store: Store, engine: Any, files: Calla
 
 
 # One pair of each kind is enough: a rejected write never reaches a backend.
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize("pair", [("sqlite", "local"), ("postgres", "s3")], ids="-".join, indirect=True)
 def test_rejected_write_leaves_no_file(store: Store, engine: Any, files: Callable[[], set[str]]) -> None:
     with store.open(engine) as lake:
@@ -165,6 +181,8 @@ def statuses(steps: list[StepResult]) -> dict[str, str]:
     return {step.name: step.status for step in steps if step.name != SPARK}
 
 
+@pytest.mark.prove("duckdb-gcs", "duckdb-r2", "postgres-r2", "postgres-s3", "sqlite-gcs", "sqlite-s3")
+@pytest.mark.slow
 def test_doctor_before_and_after_the_lake_is_created(
     store: Store, metadata_backend: dict[str, Any], storage_backend: dict[str, Any], files: Callable[[], set[str]]
 ) -> None:

@@ -159,6 +159,7 @@ def test_other_statements_are_not_changed(sql: str, values: list[object] | None)
     assert with_literals(sql, values) == (sql, values)
 
 
+@pytest.mark.slow
 def test_commands_that_read_a_catalog_import_no_slow_library(project: Path) -> None:
     with init().get_store().open() as lake:
         lake.create_table("raw.events", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))

@@ -112,6 +112,7 @@ def paths(options: Options) -> list[str]:
     return [file.path for part in parts if isinstance(part, FilePart) for file in part.plan.files]
 
 
+@pytest.mark.slow
 def test_options_choose_the_snapshot_the_columns_and_the_files(events_folder: Path) -> None:
     assert events_folder.exists()
     columns, latest = resolve(Options("raw.events"))
@@ -130,6 +131,7 @@ def test_options_choose_the_snapshot_the_columns_and_the_files(events_folder: Pa
     assert paths(Options("raw.events", where="id > 3", columns="kind")) == []
 
 
+@pytest.mark.slow
 def test_missing_tables_and_expired_snapshots_are_reported(events_folder: Path) -> None:
     assert events_folder.exists()
     with pytest.raises(TableNotFoundError, match=r"no table 'raw\.event'"):
@@ -206,6 +208,7 @@ def as_text(source: Lake, plan: ScanPlan, sql: str, *, cast: bool) -> Counter[tu
         return Counter(cursor.rows(f"SELECT {', '.join(f'CAST({value} AS VARCHAR)' for value in values)} FROM {sql}"))
 
 
+@pytest.mark.slow
 def test_random_lakes_are_read_like_duckdb() -> None:
     seen = Counter[str]()
     _compare_random_lakes(seen)
@@ -281,6 +284,7 @@ def changed(
     return pa.Table.from_batches(list(read_part(part, schema)), schema)
 
 
+@pytest.mark.slow
 def test_changes_of_random_lakes_are_those_of_duckdb() -> None:
     seen = Counter[str]()
     _compare_random_changes(seen)

@@ -65,6 +65,7 @@ def at(offset: dict[str, Any], snapshot: int) -> dict[str, Any]:
     return {**offset, "snapshot": snapshot, "time": None}
 
 
+@pytest.mark.slow
 def test_the_first_batch_is_the_table_and_the_next_ones_its_changes(lake: Lake) -> None:
     start = initial_offset(OPTIONS)
     end = latest_offset(OPTIONS, columns(), start, None)
@@ -79,6 +80,7 @@ def test_the_first_batch_is_the_table_and_the_next_ones_its_changes(lake: Lake) 
     assert ids(end, later) == [2]
 
 
+@pytest.mark.slow
 def test_a_stream_can_begin_with_a_snapshot(lake: Lake) -> None:
     lake.table("t").append([{"id": 2}])
     start = initial_offset(Options("t", since=lake.snapshot_id))
@@ -91,6 +93,7 @@ def test_a_stream_can_begin_with_a_snapshot(lake: Lake) -> None:
         initial_offset(Options("t", changes=True))
 
 
+@pytest.mark.slow
 def test_batches_have_at_most_the_given_number_of_snapshots(lake: Lake) -> None:
     start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), 1)
     assert start["snapshot"] == lake.snapshot_id
@@ -103,6 +106,7 @@ def test_batches_have_at_most_the_given_number_of_snapshots(lake: Lake) -> None:
     assert found == [[2, 3], [4, 5], [6]]
 
 
+@pytest.mark.slow
 def test_snapshots_of_other_tables_make_no_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream into the same lake would never end: each empty batch adds a snapshot with its key."""
     start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
@@ -118,6 +122,7 @@ def test_snapshots_of_other_tables_make_no_batch(lake: Lake, monkeypatch: pytest
     assert ids(start, latest_offset(OPTIONS, columns(), start, None)) == [2]
 
 
+@pytest.mark.slow
 def test_a_target_ends_the_stream(lake: Lake) -> None:
     start = initial_offset(OPTIONS)
     target = lake.snapshot_id
@@ -128,6 +133,7 @@ def test_a_target_ends_the_stream(lake: Lake) -> None:
     assert latest_offset(OPTIONS, columns(), at(end, target + 1), None, target) == at(end, target + 1)
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_repeated_has_the_same_rows_after_maintenance_and_new_columns(lake: Lake) -> None:
     first, before = initial_offset(OPTIONS), columns()
     start = latest_offset(OPTIONS, before, first, None)
@@ -148,6 +154,7 @@ def test_a_batch_that_is_repeated_has_the_same_rows_after_maintenance_and_new_co
         batch(OPTIONS, columns(), first, start)
 
 
+@pytest.mark.slow
 def test_batches_that_end_while_the_table_had_another_name_have_its_rows(lake: Lake) -> None:
     start, since = initial_offset(OPTIONS), lake.snapshot_id
     lake.rename_table("t", "away").append([{"id": 2}])
@@ -158,6 +165,7 @@ def test_batches_that_end_while_the_table_had_another_name_have_its_rows(lake: L
     assert ids(at(start, between), latest_offset(OPTIONS, columns(), start, None)) == [3]
 
 
+@pytest.mark.slow
 def test_another_table_of_the_same_name_stops_a_stream(lake: Lake) -> None:
     start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
     lake.drop_table("t")
@@ -168,6 +176,7 @@ def test_another_table_of_the_same_name_stops_a_stream(lake: Lake) -> None:
         latest_offset(OPTIONS, columns(), start, None)
 
 
+@pytest.mark.slow
 def test_expired_snapshots_stop_a_stream(lake: Lake) -> None:
     start = latest_offset(OPTIONS, columns(), initial_offset(OPTIONS), None)
     lake.table("t").update({"id": 2}, where="id = 1")
@@ -186,6 +195,7 @@ def test_expired_snapshots_stop_a_stream(lake: Lake) -> None:
     assert ids(at(end, end["snapshot"] - 1), end) == [4]
 
 
+@pytest.mark.slow
 def test_an_older_catalog_stops_a_stream(project: Path, lake: Lake) -> None:
     shutil.copy(project / "catalog.sqlite", project / "backup.sqlite")
     lake.table("t").append([{"id": 2}])
@@ -205,6 +215,7 @@ def test_an_older_catalog_stops_a_stream(project: Path, lake: Lake) -> None:
         batch(OPTIONS, columns(), before, start)
 
 
+@pytest.mark.slow
 def test_checkpoint_of_another_lake_or_of_something_else_is_refused(project: Path, lake: Lake) -> None:
     with pytest.raises(LakeconfError, match="the checkpoint is not that of a stream of a lake"):
         latest_offset(OPTIONS, columns(), {"offset": 1}, None)
@@ -272,6 +283,7 @@ def test_files_of_all_tasks_become_one_snapshot(project: Path, empty: Lake) -> N
     assert staged(project) == sorted(path.rpartition("/")[2] for path in files)
 
 
+@pytest.mark.slow
 def test_a_repeated_commit_or_write_with_a_key_adds_nothing_and_removes_nothing(project: Path, empty: Lake) -> None:
     for _ in range(2):
         write = begin(Options("t", idempotency_key="day 1"), TYPES)
@@ -286,6 +298,7 @@ def test_a_repeated_commit_or_write_with_a_key_adds_nothing_and_removes_nothing(
     assert ids_of(empty) == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "row"),
     [
@@ -330,6 +343,7 @@ def test_an_aborted_or_empty_write_leaves_nothing(project: Path, empty: Lake) ->
     assert staged(project) == []
 
 
+@pytest.mark.slow
 def test_files_of_a_commit_with_an_unknown_outcome_are_kept(
     project: Path, empty: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +375,7 @@ def test_cleanup_removes_the_files_of_a_killed_write(project: Path, empty: Lake)
     assert ids_of(empty) == [1]
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_fit_fail_the_task(empty: Lake) -> None:
     with pytest.raises(SchemaError, match="the frame's column 'id' is VARCHAR"):
         begin(OPTIONS, TYPES | {"id": "VARCHAR"})
@@ -394,6 +409,7 @@ def test_encrypted_lakes_are_refused(project: Path) -> None:
         begin(OPTIONS, TYPES)
 
 
+@pytest.mark.slow
 def test_files_are_written_to_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server) -> None:
     storage = in_bucket(s3_server)
     lines = "".join(f"{name} = {toml_value(value)}\n" for name, value in storage.items())

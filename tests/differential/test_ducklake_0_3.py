@@ -82,6 +82,7 @@ def test_migration_that_would_mix_rows_of_different_snapshots_is_rejected(tmp_pa
     assert version(folder) == "0.3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [int(version) for version in CHANGES])
 def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: Lake, version: int) -> None:
     expected = rows_at(version)
@@ -94,6 +95,7 @@ def test_migrated_lake_has_the_rows_that_duckdb_1_4_read(migrated: Lake, version
         assert sorted(text for (text,) in found) == rows
 
 
+@pytest.mark.slow
 def test_spark_reads_the_migrated_lake_like_duckdb(migrated: Lake, spark: SparkSession) -> None:
     # A table that a snapshot did not change is compared at the newest snapshot only, except in `make prove`.
     newest = max(map(int, CHANGES))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 REFUSALS = ("TIMETZ", "VARIANT", "a value that Spark cannot hold")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgres"])
 def test_spark_reads_random_lakes_like_duckdb(spark: SparkSession, request: pytest.FixtureRequest, kind: str) -> None:
     seen = Counter[str]()
@@ -37,6 +38,7 @@ def test_spark_reads_random_lakes_like_duckdb(spark: SparkSession, request: pyte
     assert seen["rejected"] <= seen["compared"], seen
 
 
+@pytest.mark.slow
 def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, request: pytest.FixtureRequest) -> None:
     """The page about Spark Connect has the number of refusals in a longer run."""
     seen = Counter[str]()
@@ -45,6 +47,7 @@ def test_spark_connect_reads_random_lakes_like_duckdb(connect: SparkSession, req
     assert seen["rejected"] <= seen["compared"] // 20, seen
 
 
+@pytest.mark.slow
 def test_the_data_source_reads_random_lakes_like_duckdb(spark: SparkSession) -> None:
     seen = Counter[str]()
     _compare_through_the_data_source(spark, seen)
@@ -132,6 +135,7 @@ def _wrong(spark: SparkSession, source: Lake, version: int, seen: Counter[str]) 
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
 def test_files_with_dropped_types_that_spark_4_0_does_not_know(
     files: Lake, session: str, request: pytest.FixtureRequest
@@ -152,6 +156,7 @@ def test_files_with_dropped_types_that_spark_4_0_does_not_know(
     assert seen == {"compared": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", ["spark", "connect"], ids=["spark", "spark-connect"])
 def test_structs_that_have_lost_all_fields_of_a_file(files: Lake, session: str, request: pytest.FixtureRequest) -> None:
     """DuckDB reads a struct inside of another value as not NULL then, and a column as it is."""

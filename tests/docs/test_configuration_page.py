@@ -120,6 +120,7 @@ def test_configurations_of_the_pages_are_valid(
     assert validate(tmp_path / "lakeconf.toml") == []
 
 
+@pytest.mark.slow
 def test_grants_for_a_read_only_role(postgres_server: PostgresServer, tmp_path: Path) -> None:
     database = postgres_server.create_database()
     metadata = {**on_postgres(postgres_server, database), "metadata_schema": "lake"}

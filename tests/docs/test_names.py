@@ -65,8 +65,8 @@ OTHER_OBJECTS = {"store.schema.table", "lake.config"}
 # What follows are names in design pages, docstrings and comments that are not those of the code: of other libraries and
 # Java, of settings and tables, and in examples.
 LIBRARIES = {
-    *("ast", "click", "dlt", "duckdb", "functools", "jdk", "jvm", "narwhals", "nw", "pyspark", "spark", "sys"),
-    *("time", "SparkSession"),
+    *("ast", "click", "dlt", "duckdb", "functools", "jdk", "jvm", "narwhals", "nw", "pyspark", "pytest", "spark"),
+    *("sys", "time", "SparkSession"),
 }  # fmt: skip
 EXAMPLES = {
     *("a.b", "a.b.c", "alias.set_commit_message", "dev.t", "device.os", "main.events", "main.list_value", "main.trim"),

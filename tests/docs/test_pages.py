@@ -186,6 +186,7 @@ def test_documentation_stays_short() -> None:
 CASES = [*((page, "duckdb") for page in PAGES if page not in ONLY_ON_SPARK), *((page, "spark") for page in ON_SPARK)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "engine"), CASES)
 def test_page_runs_in_order(
     page: str,
@@ -238,6 +239,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_restore_and_backup_of_the_page(events_folder: Path, shown: Any) -> None:
     assert ids() == [2, 3]
     for text in blocks("operations.md", "console"):
@@ -292,6 +294,7 @@ def killed_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
     *_, move = blocks("operations.md", "sh")
     found = run_shell(move)
@@ -301,6 +304,7 @@ def test_move_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job:
     assert not (killed_job / "moved" / ".lakeconf" / "catalog.duckdb.wal").exists()
 
 
+@pytest.mark.slow
 def test_backup_of_a_duckdb_catalog_after_a_killed_job_loses_no_commit(killed_job: Path) -> None:
     backup = blocks("operations.md", "sh")[1]
     run_shell(backup)

@@ -49,6 +49,7 @@ def test_site_contains_every_page(site: Path) -> None:
     assert {page for page in pages if not (site / page).is_file()} == set()
 
 
+@pytest.mark.slow
 def test_api_page_documents_every_export(site: Path) -> None:
     text = (site / "api.html").read_text()
     assert [name for name in lakeconf.__all__ if name != "LakeconfError" and f'id="lakeconf.{name}"' not in text] == []
@@ -71,6 +72,7 @@ def test_pages_load_nothing_from_other_servers(site: Path) -> None:
     assert len(pages) > 40
 
 
+@pytest.mark.slow
 def test_search_works_without_a_server(site: Path, tmp_path: Path) -> None:
     page = opened(f"{(site / 'backends' / 's3.html').as_uri()}?q=lookback", tmp_path / "profile")
     found = re.findall(r'href="([^"]*)" class="md-search-result__link"', page)

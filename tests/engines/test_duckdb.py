@@ -113,6 +113,7 @@ def test_release_ignores_an_error_of_duckdb(engine: DuckDBEngine, lake: Lake, wr
     assert staged_tables(writer) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_write(store: Store) -> None:
     """DuckDB looks for signals while it runs a statement, but not in `relation.query`."""
     slow = "SELECT range % 1000 AS id, sum(sin(range)) AS v FROM range(3_000_000_000) GROUP BY ALL"

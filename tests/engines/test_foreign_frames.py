@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ROWS = 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_pyarrow", [True, False])
 def test_frame_of_another_lake_can_be_read_twice(
     has_pyarrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +124,7 @@ with lakeconf.init().get_store().open() as lake:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "backend", "hint"),
     [
@@ -410,6 +412,7 @@ ARRAYS = pa.table(
 )
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize("kind", ["pyarrow", "polars", "duckdb"])
 def test_arrays_with_a_fixed_length_are_written_as_lists(
     store: Store, engine: Any, kind: str, caplog: pytest.LogCaptureFixture

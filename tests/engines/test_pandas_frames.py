@@ -38,6 +38,8 @@ FRAME = pd.DataFrame({"id": [1, 2, 3], "kind": ["a", "b", "c"]})
 COLUMNS = {"id": "BIGINT", "kind": "VARCHAR"}
 
 
+@pytest.mark.prove("on_spark-concat", "on_spark-sort", "on_spark-unsigned")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "frame",
     [
@@ -60,6 +62,7 @@ def test_index_of_places_is_dropped(lake: Lake, frame: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(frame, before)
 
 
+@pytest.mark.slow("on_spark")
 def test_named_index_is_a_column(lake: Lake) -> None:
     table = lake.create_table("t", COLUMNS)
     table.append(FRAME.set_index("id"))
@@ -91,6 +94,7 @@ def test_index_with_the_name_of_a_column_is_refused() -> None:
         with_index(FRAME.set_index("id", drop=False))
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize(
     "frame",
     [pd.DataFrame({"id": [], "kind": []}), pd.DataFrame(columns=["ID", "kind"]), FRAME.set_index("kind").iloc[:0]],
@@ -107,6 +111,7 @@ def test_frame_without_rows_fits_the_table(lake: Lake, frame: pd.DataFrame) -> N
     assert lake.snapshot_id >= before
 
 
+@pytest.mark.slow("on_spark")
 def test_frame_without_rows_still_needs_the_columns_and_types_of_its_own(lake: Lake) -> None:
     table = lake.create_table("t", COLUMNS)
     with pytest.raises(SchemaError, match="lacks the column 'kind'"):

@@ -62,6 +62,7 @@ def test_error_reports_wrong_credentials_or_a_missing_database(
         store.open()
 
 
+@pytest.mark.slow
 def test_read_and_write_while_the_server_is_down(
     direct: Store,
     hurt: Store,
@@ -84,6 +85,7 @@ def test_read_and_write_while_the_server_is_down(
         assert ids(lake) == list(range(11)), "the same lake goes on when the server is back"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "expected", "match"),
     [

@@ -11,7 +11,7 @@ from local_stores import config_of, on_postgres, store_of
 from merge_cases import committer, fetched
 from merging_process import JOINING, WRITING, start
 from spark_classes import spark_settings
-from strength import PROVE
+from strength import PROVE, in_prove
 from writing_process import FIRST_BYTES, STAGED, TABLE, WAITS, Rows, frame, ids_of, read
 
 import lakeconf
@@ -81,13 +81,17 @@ def check_merge(store: Store, folder: Path, number: int, before: Any, *, committ
         assert kinds == {"update_preimage": 25, "update_postimage": 25, "insert": 25}
 
 
-@pytest.mark.parametrize(("catalog", "by"), [*FEW, ("duckdb", "public")] if PROVE else list(FEW))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("catalog", "by"),
+    [("sqlite", "staged"), *in_prove([("sqlite", "public"), ("duckdb", "staged"), ("duckdb", "public")])],
+)
 def test_killed_merge_happens_once_or_not_at_all(tmp_path: Path, catalog: str, by: str) -> None:
     config = config_of(tmp_path, {"type": catalog, "uri": str(tmp_path / "catalog")})
     config["stores"]["dev"]["committer"] = by
     store = lakeconf.init(config).get_store("dev")
     prepare(store, partitioned=catalog == "duckdb")
-    for number, point in enumerate(POINTS if PROVE else FEW[catalog, by], start=2):
+    for number, point in enumerate(POINTS if PROVE else FEW.get((catalog, by), POINTS), start=2):
         before, listed = state(store), files(tmp_path)
         process = start(config, SETTINGS, number, point)
         process.communicate()
@@ -99,8 +103,10 @@ def test_killed_merge_happens_once_or_not_at_all(tmp_path: Path, catalog: str, b
         check_merge(store, tmp_path, number, before, committed=POINTS[point])
 
 
+@pytest.mark.slow
+@pytest.mark.prove("public", "committed")
 @pytest.mark.parametrize("committed", [False, True], ids=["not received", "committed"])
-@pytest.mark.parametrize("by", COMMITTERS if PROVE else ["staged"])
+@pytest.mark.parametrize("by", COMMITTERS)
 def test_merge_killed_during_a_postgresql_commit(
     by: str, committed: bool, postgres_server: PostgresServer, postgres_proxy: FaultProxy, tmp_path: Path
 ) -> None:

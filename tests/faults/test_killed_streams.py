@@ -8,6 +8,7 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from local_stores import ids
 from streaming_process import TABLE, StreamingProcess
 from strength import PROVE
@@ -27,6 +28,7 @@ storage_backend = {{ type = "local", path = "{name}" }}
 """
 
 
+@pytest.mark.slow
 def test_a_killed_stream_copies_each_row_once(tmp_path: Path) -> None:
     (tmp_path / "lakeconf.toml").write_text("".join(STORE.format(name=name) for name in ("source", "copy")))
     config = lakeconf.init(tmp_path)

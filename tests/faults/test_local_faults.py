@@ -52,6 +52,7 @@ def largest_file(size: int) -> Iterator[None]:
         sys.dont_write_bytecode = before
 
 
+@pytest.mark.slow
 def test_disk_full_while_writing_a_data_file(store: Store, files: Callable[[], list[str]]) -> None:
     before = state(store, files)
     with store.open() as lake:
@@ -65,6 +66,8 @@ def test_disk_full_while_writing_a_data_file(store: Store, files: Callable[[], l
     assert len(state(store, files).rows) == 300_010
 
 
+@pytest.mark.prove("duckdb-on_spark")
+@pytest.mark.slow
 def test_append_to_an_unwritable_folder(
     store: Store, files: Callable[[], list[str]], tmp_path: Path, engine: Any
 ) -> None:
@@ -87,6 +90,7 @@ def test_open_with_a_file_in_place_of_a_folder(tmp_path: Path, name: str, messag
         make_store(catalog, {"type": "local", "path": str(tmp_path / "data")}).open()
 
 
+@pytest.mark.slow
 def test_disk_full_while_writing_the_catalog(store: Store, files: Callable[[], list[str]], tmp_path: Path) -> None:
     before = state(store, files)
     expected, message = {

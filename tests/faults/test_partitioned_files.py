@@ -51,6 +51,7 @@ def test_commit_with_a_lost_reply_keeps_its_files(
         assert parquet_files(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_new", [False, True])
 def test_cleanup_removes_the_files_of_an_unknown_commit(
     far: Store,
@@ -96,6 +97,7 @@ def test_cleanup_removes_the_files_of_an_unknown_commit(
         assert len(ids_of(lake)) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_bucket_copies_each_file_at_most_once_to_its_folder(
     tmp_path: Path, s3_server: S3Server, spark: SparkSession, postgres_server: PostgresServer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dying_command
 import pytest
 from local_stores import on_catalog
-from strength import some
+from strength import PROVE, in_prove
 
 import lakeconf
 from lakeconf.cli.app import run
@@ -90,6 +90,8 @@ COMMANDS: dict[str, tuple[Callable[[], object], list[str]]] = {
     "copy": (finished, ["copy", "dev", "prod", "--yes"]),
 }
 
+FEW = [("maintenance", "postgres")]
+
 
 def dies(number: int, when: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, dying_command.__file__, str(number), when, *arguments]
@@ -112,7 +114,11 @@ def state() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("name", "catalog"), some(product(COMMANDS, ("sqlite", "duckdb", "postgres")), 4))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "catalog"),
+    [*FEW, *in_prove(pair for pair in product(COMMANDS, ("sqlite", "duckdb", "postgres")) if pair not in FEW)],
+)
 def test_command_is_repeated(
     name: str, catalog: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -129,7 +135,8 @@ def test_command_is_repeated(
     assert whole.returncode == 0, whole.stderr
     expected, commits = state(), int(whole.stdout.splitlines()[-1])
     assert commits > 0
-    for number, when in some([(one, when) for one in range(1, commits + 1) for when in EXIT_CODES], 2):
+    points = list(product(range(1, commits + 1), EXIT_CODES))
+    for number, when in points if PROVE else (points[0], points[len(points) // 2]):
         folder(f"{number} {when}")
         dead = dies(number, when, arguments)
         assert dead.returncode in EXIT_CODES[when], (number, when, dead.stderr)

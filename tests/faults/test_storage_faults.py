@@ -55,6 +55,7 @@ def files(s3_server: S3Server, bucket: str) -> Callable[[], list[str]]:
     return lambda: s3_server.objects(bucket)
 
 
+@pytest.mark.slow
 def test_single_503_is_retried(
     direct: Store, hurt: Store, s3_proxy: FaultProxy, files: Callable[[], list[str]]
 ) -> None:
@@ -68,6 +69,7 @@ def test_single_503_is_retried(
         assert ids(lake) == list(range(11))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -102,6 +104,7 @@ def test_failed_storage_write_changes_nothing(
         assert ids(lake) == list(range(11)), "the same lake goes on when storage does"
 
 
+@pytest.mark.slow
 def test_interrupted_upload_is_retried(direct: Store, hurt: Store, s3_proxy: FaultProxy) -> None:
     with hurt.open() as lake:
         s3_proxy.reset_after(500_000)
@@ -111,6 +114,7 @@ def test_interrupted_upload_is_retried(direct: Store, hurt: Store, s3_proxy: Fau
         assert len(ids(lake)) == 300_010
 
 
+@pytest.mark.slow
 def test_engine_error_of_a_frame_contains_no_secret(
     direct: Store, hurt: Store, s3_proxy: FaultProxy, s3_server: S3Server
 ) -> None:
@@ -123,6 +127,7 @@ def test_engine_error_of_a_frame_contains_no_secret(
     assert direct.name == "dev"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -158,6 +163,7 @@ def test_write_to_a_missing_bucket(s3_server: S3Server, tmp_path: Path) -> None:
         assert lake.tables() == []
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_spark_retries_a_503_and_reports_a_403(
     direct: Store,

@@ -51,6 +51,7 @@ def look_of(store: Store, folder: Path, server: PostgresServer | None) -> Look:
     return lambda: tuple(modes[mode] for mode in server.sql(query, database).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["files", "postgres"])
 def test_locks_held_by_writers_and_maintenance(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,6 +87,7 @@ def test_locks_held_by_writers_and_maintenance(
         assert look() == ()
 
 
+@pytest.mark.slow
 def test_inlined_delete_during_a_compaction_is_kept(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def check_way_out(moved: str, original: str, capsys: pytest.CaptureFixture[str])
     check_refusal(original)
 
 
+@pytest.mark.slow
 def test_cleanup_of_a_copied_catalog_file_needs_a_confirmation(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +155,7 @@ def test_cleanup_of_a_copied_catalog_file_needs_a_confirmation(
     assert cleaned("renamed") > 0, "a rename is no move"
 
 
+@pytest.mark.slow
 def test_cleanup_of_a_restored_catalog_needs_a_confirmation(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     declare(project, {"dev": ({"type": "sqlite", "uri": "dev.sqlite"}, {"type": "local", "path": "data"})})
     with opened("dev") as lake:
@@ -201,6 +203,7 @@ def test_declined_repair_keeps_the_marker(project: Path, monkeypatch: pytest.Mon
     assert (project / "data" / MARKER).read_text() != before
 
 
+@pytest.mark.slow
 def test_cleanup_of_a_copied_database_needs_a_confirmation(
     project: Path, postgres_server: PostgresServer, s3_server: S3Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

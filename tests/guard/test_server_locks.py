@@ -214,6 +214,7 @@ def test_locks_of_a_closed_lake_are_refused(database: Database) -> None:
         raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privilege", ["INSERT", "UPDATE", "DELETE"])
 def test_role_that_may_not_change_the_catalog_gets_no_lock(privilege: str, database: Database) -> None:
     with database.store().open() as lake:

@@ -108,6 +108,8 @@ def test_without_locks_and_checks_two_deletes_damage_the_table(
     assert "duplicate" in find_anomalies([FIRST, *history]).found
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "postgres")
 def test_the_table_of_guarantees(players: Players) -> None:
     said = documented()
     expected = {name: said[name, players.kind] for name in SCENARIOS}
@@ -145,6 +147,7 @@ def rows(connection: Any) -> tuple[list[int], int]:
     return keys, connection.execute("SELECT count(*) FROM dev.t").fetchone()[0]
 
 
+@pytest.mark.slow
 def test_ducklake_alone_brings_deleted_rows_back(store: Store) -> None:
     """When this fails, DuckLake has been fixed, and docs/guarantees.md can say so."""
     with contextlib.closing(store.connect()) as one, contextlib.closing(store.connect()) as other:
@@ -169,6 +172,7 @@ def test_ducklake_alone_brings_deleted_rows_back(store: Store) -> None:
         assert wrong == {"merge: rows", "rewrite: rows", "flush: count"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maintenance", ["compact", "flush", "rewrite"])
 def test_lakeconf_keeps_deletes_that_meet_maintenance(
     maintenance: str, store: Store, monkeypatch: pytest.MonkeyPatch

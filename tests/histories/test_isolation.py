@@ -217,6 +217,8 @@ def check_maintenance(run: Run) -> None:
     assert sorted(path.name for path in found) == sorted(Path(path).name for path in paths.to_pylist())
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb")
 def test_writers_that_are_killed_and_paused_while_the_lake_is_maintained(task: Task) -> None:
     faults = ("kill", "pause")
     second = replace(task, process=1, count=LONG, faults=faults)
@@ -226,6 +228,8 @@ def test_writers_that_are_killed_and_paused_while_the_lake_is_maintained(task: T
     check_maintenance(run)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_locks_that_are_lost_and_clocks_that_jump(task: Task, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The holder continues after others have taken its locks and committed; nothing younger than a day is removed."""
     if "host" in task.config["stores"]["dev"]["metadata_backend"]:
@@ -251,6 +255,7 @@ def test_locks_that_are_lost_and_clocks_that_jump(task: Task, tmp_path: Path, re
     assert [each for each in run.maintained if each.what in REMOVING and each.changed] == []
 
 
+@pytest.mark.slow
 def test_replies_to_commits_that_are_lost(
     postgres_server: PostgresServer, postgres_proxy: FaultProxy, database: str, tmp_path: Path
 ) -> None:
@@ -264,6 +269,7 @@ def test_replies_to_commits_that_are_lost(
     assert postgres_proxy.fired > 0
 
 
+@pytest.mark.slow
 def test_without_the_checks_of_lakeconf_updates_are_lost(tmp_path: Path) -> None:
     """The writers and the checker of these tests can find something."""
     task = replace(task_of(tmp_path, on_sqlite(tmp_path)), tables=1, count=12, unprotected=True)
@@ -271,6 +277,8 @@ def test_without_the_checks_of_lakeconf_updates_are_lost(tmp_path: Path) -> None
     assert "lost update" in find_anomalies(of_tables(history, LIST)).found
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_writers_on_both_engines_and_without_lakeconf(task: Task, request: pytest.FixtureRequest) -> None:
     """In the short run, the writer with Spark is a thread of this process, because starting a session takes longer."""
     plain = replace(task, process=1, threads=1, count=PLAIN, writer="plain", config=inlined(task))

@@ -60,6 +60,7 @@ def diff(stores: tuple[Store, Store], name: str, on: tuple[str, ...] = (), sampl
     return compare(*stores, f"t.{name}", on, samples=samples)
 
 
+@pytest.mark.slow
 def test_duplicate_rows_are_counted_and_the_number_of_samples_is_limited(stores: tuple[Store, Store]) -> None:
     found = diff(stores, "twice")
     assert (found.rows, found.only, found.equal, found.is_equal) == ((3, 4), (1, 2), 2, False)
@@ -96,6 +97,7 @@ def test_missing_columns_and_other_types_are_differences(stores: tuple[Store, St
     assert (found.only, found.equal, found.is_equal) == ((0, 0), 1, False)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_an_error(stores: tuple[Store, Store]) -> None:
     with pytest.raises(QueryError, match="dev cannot differ from itself"):
         compare(stores[0], stores[0], "t.keyed")

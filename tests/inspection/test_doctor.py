@@ -50,6 +50,7 @@ def on_servers(postgres_server: PostgresServer, s3_server: S3Server) -> dict[str
     return {"metadata_backend": on_postgres(postgres_server), "storage_backend": in_bucket(s3_server)}
 
 
+@pytest.mark.slow
 def test_local_store_and_missing_lake(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(project.rglob("*"))
     assert run(["doctor", "--store", "dev", "--format", "json"]) == 0
@@ -79,6 +80,7 @@ def test_read_only_store_is_not_written_to(tmp_path: Path) -> None:
     assert sorted((tmp_path / "data").rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_clock_and_settings_of_the_server(
     on_servers: dict[str, Any], postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def test_unexpected_exception_is_a_failed_step(tmp_path: Path, monkeypatch: pyte
     assert diagnosed(local(tmp_path))["spark"].found == "ValueError: a package of somebody else"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["local", "s3"])
 def test_missing_and_unknown_files(where: str, tmp_path: Path, s3_server: S3Server) -> None:
     # DuckDB reads brackets in a path as a glob pattern.
@@ -170,6 +173,7 @@ def test_unreachable_server(tmp_path: Path) -> None:
         assert found.hint == "check that the server is running, and check `host` and `port` of the metadata backend"
 
 
+@pytest.mark.slow
 def test_statistics_that_hide_rows_from_duckdb(tmp_path: Path) -> None:
     config = local(tmp_path)
     dev = store(config)

@@ -40,6 +40,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return sorted(query(store, sql)[1])
 
 
+@pytest.mark.slow
 def test_query_returns_names_and_rows(store: Store) -> None:
     names, found = query(store, 'SELECT a, a + 1 AS "odd, name" FROM t ORDER BY a', 2)
     assert (list(names), found) == (["a", "odd, name"], [(0, 1), (1, 2)])
@@ -55,6 +56,7 @@ def test_query_returns_names_and_rows(store: Store) -> None:
         assert (answer in names, len(found) > 0) == (True, True)
 
 
+@pytest.mark.slow
 def test_query_of_the_lake_runs(store: Store) -> None:
     expected: dict[str, list[tuple[Any, ...]]] = {
         "FROM v": [(3,), (4,)],
@@ -69,6 +71,7 @@ def test_query_of_the_lake_runs(store: Store) -> None:
     assert {sql: rows(store, sql) for sql in expected} == expected
 
 
+@pytest.mark.slow
 def test_other_statement_table_without_its_schema_and_replaced_word_are_refused(store: Store) -> None:
     for sql in (
         *("", "SELECT 1; SELECT 2", "PIVOT t ON a", "DELETE FROM t", "PRAGMA import_database('data')"),
@@ -116,6 +119,7 @@ def test_function_that_does_more_than_read_is_refused(store: Store) -> None:
         assert refused.value.hint == MAINTAIN
 
 
+@pytest.mark.slow
 def test_files_and_tables_of_the_catalog_are_not_read(store: Store, tmp_path: Path) -> None:
     """Not through a view either: a query that may reach every view needs all of them safe."""
     path = tmp_path / "mine.csv"

@@ -75,6 +75,7 @@ def filled(lake: Lake) -> None:
     lake.table("raw.events").overwrite(rows.slice(50), where="id >= 50")
 
 
+@pytest.mark.slow
 def test_page_is_escaped_and_says_what_to_do(store: Store) -> None:
     with store.open() as lake:
         filled(lake)
@@ -120,12 +121,14 @@ def test_report_of_an_empty_lake(store: Store) -> None:
         assert f'<p class="good">{text} ' in page
 
 
+@pytest.mark.slow
 def test_report_contains_no_secret(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with store_of(tmp_path, on_postgres(postgres_server)).open() as lake:
         filled(lake)
         assert postgres_server.password not in report(lake, "dev")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme", "is_dark"), [(375, 0, True), (1280, 1, False)], ids=["dark", "light"])
 def test_report_fits_into_a_browser_and_is_readable(
     scheme: int, is_dark: bool, width: int, store: Store, tmp_path: Path

@@ -80,6 +80,7 @@ def write(lake: Lake, *statements: str) -> None:
     lake.refresh()
 
 
+@pytest.mark.slow
 def test_values_of_every_type_are_compared(lake: Lake) -> None:
     names = {type_name: f"c{index}" for index, type_name in enumerate(VALUES)}
     columns = ", ".join(f'"{name}" {type_name}' for type_name, name in names.items())
@@ -98,6 +99,7 @@ def test_values_of_every_type_are_compared(lake: Lake) -> None:
     assert {type_name for type_name, name in names.items() if by_name[name].spark.hash == 0} == set()
 
 
+@pytest.mark.slow
 def test_inlined_rows_deletes_and_an_earlier_snapshot(lake: Lake) -> None:
     write(
         lake,
@@ -113,6 +115,7 @@ def test_inlined_rows_deletes_and_an_earlier_snapshot(lake: Lake) -> None:
     assert past.columns[0].spark != now.columns[0].spark
 
 
+@pytest.mark.slow
 def test_empty_and_missing_tables(lake: Lake, store: Store) -> None:
     found = verify(lake, "raw.numbers")
     assert (found.equal, found.spark_rows, found.columns[0].spark.hash) == (True, 0, 0)
@@ -122,6 +125,7 @@ def test_empty_and_missing_tables(lake: Lake, store: Store) -> None:
         verify(duckdb_lake, "raw.numbers")
 
 
+@pytest.mark.slow
 def test_rows_deleted_twice_are_reported_and_the_exit_code_is_1(
     project: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +174,7 @@ def test_deletes_undone_by_a_rewrite_are_reported(lake: Lake) -> None:
     assert "deleted rows that are visible again: 1;" in str(found)
 
 
+@pytest.mark.slow
 def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     """Both engines read the same rows, but the catalog records another number of rows."""
     write(lake, "CALL dev.set_option('data_inlining_row_limit', 0)")
@@ -188,6 +193,7 @@ def test_row_counts_of_files_are_compared_with_the_catalog(lake: Lake, capsys: p
     assert f"1 of the 2 data files of raw.numbers do not exist: {first}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rows_with_the_row_id_of_another_row_are_counted(tmp_path: Path, spark: SparkSession) -> None:
     with store_of(tmp_path, data_inlining_row_limit=8).open(spark) as lake:
         run_plain(lake, "CREATE TABLE t (id BIGINT)")

@@ -35,6 +35,7 @@ def materialize(
         return dg.materialize(assets, instance=instance, resources=resources, partition_key=partition, selection=only)
 
 
+@pytest.mark.slow
 def test_assets_are_stored_as_tables_and_partitions_as_rows(
     server_project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def failure(asset: Any, tmp_path: Path, *others: Any, partition: str | None = No
     return caught.value
 
 
+@pytest.mark.slow
 def test_polars_frames_as_output_and_input(project: Path, tmp_path: Path) -> None:
     @dg.asset
     def numbers() -> pl.DataFrame:
@@ -92,6 +94,7 @@ def test_assets_that_lakeconf_cannot_store_are_refused(project: Path, tmp_path: 
     assert type(failure(sales, tmp_path, partition="eu")) is LakeconfError
 
 
+@pytest.mark.slow
 def test_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> None:
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(["eu", "us"]), metadata={"partition_expr": "region"})
     def sales() -> pl.DataFrame:
@@ -101,6 +104,7 @@ def test_row_of_another_partition_is_refused(project: Path, tmp_path: Path) -> N
     assert isinstance(failure(sales, tmp_path, partition="us"), PredicateError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("zone", "hour"), [(None, "2024-01-01-05:00"), ("UTC", "2024-01-01-06:00")], ids=["naive", "aware"]
 )

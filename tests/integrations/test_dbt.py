@@ -34,6 +34,7 @@ def write_project(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.mark.slow
 def test_incremental_model_on_two_stores(server_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     server_project.rows(EVENTS)
     write_project(server_project.folder)

@@ -22,6 +22,7 @@ TOTALS = "SELECT (SELECT count(*) FROM raw.users), count(*), sum(revenue) FROM r
 ALL = [(200, 3000, sum(range(1, 3001)) / 4)]
 
 
+@pytest.mark.slow
 def test_second_run_of_a_pipeline_loads_only_new_rows(server_project: Project) -> None:
     (server_project.folder / "load.py").write_text(named(PAGE, "python")["load.py"])
     home = server_project.folder.parent / "dlt"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from doc_pages import block
 from shell import run_shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from server_project import Project
 
 PAGE = "integrations/duckdb.md"
@@ -20,6 +20,7 @@ def fill(project: Project) -> None:
     project.rows("CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT range AS id FROM range(3)")
 
 
+@pytest.mark.slow
 def test_duckdb_cli_runs_the_portable_script(server_project: Project, home_with_extensions: Path) -> None:
     fill(server_project)
     output = run_shell(block(PAGE, "sh", "preview-sql"), HOME=str(home_with_extensions))

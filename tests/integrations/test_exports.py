@@ -67,6 +67,7 @@ def test_exported_file_of_each_tool(
         assert export(init(), tool, "prod") == made
 
 
+@pytest.mark.slow
 def test_dbt_runs_with_the_exported_profile(stores: Path) -> None:
     (stores / "profiles.yml").write_text(export(init(), "dbt", "dev").text)
     (stores / "models").mkdir()
@@ -80,6 +81,7 @@ def test_dbt_runs_with_the_exported_profile(stores: Path) -> None:
         assert lake.tables() == ["main.one"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "name"), [("sqlmesh", "config"), ("dagster", "definitions"), ("dlt", "pipeline")])
 def test_exported_python_files_run(tool: str, name: str, stores: Path) -> None:
     made = export(init(), tool, "dev")

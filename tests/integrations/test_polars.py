@@ -98,6 +98,7 @@ def kinds(store: lakeconf.Store) -> tuple[pl.LazyFrame, pl.DataFrame]:
     return lazy, lazy.collect()
 
 
+@pytest.mark.slow
 @given(conditions(), st.sampled_from([None, ["i"], ["s", "z"]]))
 def test_filters_give_the_same_rows_as_in_polars(
     kinds: tuple[pl.LazyFrame, pl.DataFrame], condition: pl.Expr, columns: list[str] | None
@@ -124,6 +125,7 @@ def test_common_filters_are_pushed_down(store: lakeconf.Store) -> None:
         assert _Translation(schema).condition(tree) is not None  # it raises an error otherwise
 
 
+@pytest.mark.slow
 def test_pushed_down_filters_skip_files(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.connect() as con:
@@ -139,6 +141,7 @@ def test_pushed_down_filters_skip_files(project: Path) -> None:
         lazy.collect()
 
 
+@pytest.mark.slow
 def test_slices_and_the_order_of_filter_and_head(store: lakeconf.Store) -> None:
     lazy = lakeconf.scan_polars(store, "kinds").sort("i", nulls_last=True).select("i")
     assert lazy.head(2).collect()["i"].to_list() == [1, 2]
@@ -153,6 +156,7 @@ def test_slices_and_the_order_of_filter_and_head(store: lakeconf.Store) -> None:
     assert lazy.top_k(1, by="i").select("i").collect().item() == 9223372036854775807
 
 
+@pytest.mark.slow
 def test_frame_reads_the_snapshot_of_its_creation(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.open() as lake:
@@ -173,6 +177,7 @@ def test_errors_are_raised_when_the_frame_is_created(store: lakeconf.Store) -> N
         lakeconf.scan_polars(store, "kinds", where="i + 1 = now()")
 
 
+@pytest.mark.slow
 def test_huge_integers_are_decimals_and_what_polars_lacks_is_refused(project: Path) -> None:
     store = lakeconf.init().get_store()
     with store.connect() as con:
@@ -189,6 +194,7 @@ def test_huge_integers_are_decimals_and_what_polars_lacks_is_refused(project: Pa
             lakeconf.scan_polars(store, f"odd{number}")
 
 
+@pytest.mark.slow
 def test_example_of_the_page(server_project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     server_project.rows(
         "CREATE SCHEMA raw; CREATE TABLE raw.events AS SELECT * FROM (VALUES"

@@ -43,6 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_tests_of_the_page_pass(project: Path) -> None:
     for name, text in named(PAGE, "python").items():
         (project / name).write_text(text)

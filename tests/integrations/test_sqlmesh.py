@@ -37,6 +37,7 @@ def write_project(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.mark.slow
 def test_plan_and_run_on_two_stores(server_project: Project) -> None:
     server_project.rows(EVENTS)
     write_project(server_project.folder)

@@ -52,6 +52,7 @@ def files(lake: Lake) -> set[str]:
     return {path for (path,) in native.fetchall()}
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_invalid_frames_are_rejected_and_nothing_is_written(lake: Lake, operation: str) -> None:
     before, there = lake.snapshot_id, files(lake)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lakeconf import Lake, Store
 
+pytestmark = [pytest.mark.slow("on_spark"), pytest.mark.prove("duckdb-on_spark", "postgres-on_spark")]
+
 ROWS = pa.table({"id": pa.array(range(24), pa.int32()), "v": [f"v{number}" for number in range(24)]})
 KEYS = {
     "none": [],

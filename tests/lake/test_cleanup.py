@@ -71,6 +71,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
+@pytest.mark.slow
 def test_files_of_several_staged_writes_have_names_of_their_own(tmp_path: Path) -> None:
     """Files with rows, deleted positions or keys are named alike in the folders of their writes."""
     with make_store(tmp_path / "catalog.sqlite", tmp_path / "data").open() as lake:
@@ -136,6 +137,7 @@ def test_cleanup_keeps_a_lake_nested_in_the_data_path(store: Store, tmp_path: Pa
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["somebody else", "a lake below", "a snapshot", "a link"])
 def test_cleanup_rejects_scheduled_files_that_it_must_not_remove(store: Store, tmp_path: Path, of: str) -> None:
     stranger = tmp_path / "stranger" / "precious.parquet"
@@ -271,6 +273,7 @@ def test_ages_select_expired_snapshots_and_removed_files(store: Store, tmp_path:
         assert len(lake.table("raw.t").scan().collect()) == 10
 
 
+@pytest.mark.slow
 def test_doctor_repair_creates_a_missing_marker(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--store", "dev", "--repair"]) == 1
     assert "has no lake yet" in capsys.readouterr().err
@@ -337,6 +340,7 @@ LATER = ODD_ROWS.set_column(0, "id", pa.array(range(200, 240), pa.int64()))
 CHANGES = pa.table({"id": pa.array([3, 100], pa.int64()), "name": ["changed", "new"], "kind": ["b", "a"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_lake_in_a_folder_with_special_characters(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     storage = {"type": "local", "path": str(tmp_path / ODD / "data")}
@@ -378,6 +382,7 @@ def test_lake_in_a_folder_with_special_characters(engine: str, request: pytest.F
     assert set(listed) <= there
 
 
+@pytest.mark.slow
 def test_cleanup_keeps_folders_that_match_the_data_path_as_a_pattern(tmp_path: Path) -> None:
     made = {}
     for name in ("data0", "dataX", "data[0]", "data?"):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 import pytest
-from strength import some
 
 from lakeconf.errors import PredicateError, SchemaError, UnsupportedError
 
@@ -89,6 +88,7 @@ def found_by_duckdb(store: Store, *conditions: str) -> dict[str, list[int]]:
         }
 
 
+@pytest.mark.slow
 def test_a_scan_returns_the_rows_of_duckdb(lake: Lake, store: Store) -> None:
     table = lake.table("t")
     expected = found_by_duckdb(store, *CONDITIONS)
@@ -110,18 +110,20 @@ def test_a_scan_returns_the_rows_of_duckdb(lake: Lake, store: Store) -> None:
     assert all_of_it.files_skipped == known.files_skipped > 0
 
 
+@pytest.mark.slow
 def test_a_delete_removes_the_rows_of_duckdb(store: Store) -> None:
     """Each delete is followed by an append of the deleted rows."""
     with store.open() as lake:
         table = made(lake).table("t")
         rows = table.to_arrow()
-        for condition in some([*CONDITIONS, *MORE], 12):
+        for condition in [*CONDITIONS, *MORE]:
             found = found_by_duckdb(store, "true", condition)
             table.delete(condition)
             assert ids(store, "true") == sorted({*found["true"]} - {*found[condition]}), condition
             table.append(rows.filter(pa.array([number in found[condition] for number in rows["id"].to_pylist()])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", ["s.a = 3 AND id < 50", "ok IS TRUE"])
 def test_writes_change_the_rows_of_duckdb(lake: Lake, store: Store, condition: str) -> None:
     chosen = ids(store, condition)
@@ -180,6 +182,7 @@ def test_functions_of_the_parser_are_those_of_duckdb(store: Store) -> None:
             assert sorted(found) == expected[condition] != []
 
 
+@pytest.mark.slow
 def test_words_that_ducklake_replaces_are_compared_as_text(store: Store) -> None:
     """DuckLake puts a filter into a query of its own, in which it replaces such words."""
     every = ["a", "{C", "{METADATAx"]
@@ -205,6 +208,7 @@ def test_words_that_ducklake_replaces_are_compared_as_text(store: Store) -> None
                 run("SELECT * FROM words0 WHERE v < '{SNAPSHOT_ID}'")
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize(
     ("type_", "value"), [("BLOB", r"'\x00\xFF'::BLOB"), ("FLOAT", "-0.0061359718"), ("DOUBLE", "0.1")]
 )

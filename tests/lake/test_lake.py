@@ -68,6 +68,7 @@ def files(tmp_path: Path) -> set[str]:
     return found - {"_lakeconf.json"}
 
 
+@pytest.mark.slow("on_spark")
 def test_appended_rows_are_read_back(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
@@ -77,6 +78,7 @@ def test_appended_rows_are_read_back(lake: Lake, store: Store) -> None:
     assert found == oracle(store, "FROM raw.events")
 
 
+@pytest.mark.slow("on_spark")
 def test_scan_with_columns_and_a_condition(lake: Lake, store: Store) -> None:
     lake.table("raw.events").append(EVENTS)
     # `at` is a keyword of DuckDB.
@@ -86,6 +88,7 @@ def test_scan_with_columns_and_a_condition(lake: Lake, store: Store) -> None:
     assert rows(lake.table("raw.events").scan(columns=["id"], where=nw.col("id") > 2)) == [(3,)]
 
 
+@pytest.mark.slow("on_spark")
 def test_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
     lake.table("raw.events").append(EVENTS)
     lake.table("raw.events").append(EVENTS)
@@ -102,6 +105,7 @@ def test_same_narwhals_code_runs_on_both_engines(lake: Lake) -> None:
     assert rows(lake.table("marts.daily").scan()) == [(dt.date(2024, 1, 2), Decimal("59.98"), 1)]
 
 
+@pytest.mark.slow
 def test_overwrite_replaces_rows_that_match_its_condition(lake: Lake, store: Store, tmp_path: Path) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
@@ -115,6 +119,7 @@ def test_overwrite_replaces_rows_that_match_its_condition(lake: Lake, store: Sto
     assert rows(events.scan()) == oracle(store, "FROM raw.events")
 
 
+@pytest.mark.slow("on_spark")
 def test_empty_frame_creates_a_snapshot_only_if_it_replaces_rows(lake: Lake, tmp_path: Path) -> None:
     events, before, empty = lake.table("raw.events"), lake.snapshot_id, EVENTS.slice(0, 0)
     assert events.append(empty) == events.overwrite(empty) == events.merge(empty, on="id") == before
@@ -124,6 +129,7 @@ def test_empty_frame_creates_a_snapshot_only_if_it_replaces_rows(lake: Lake, tmp
     assert (rows(events.scan()), lake.refresh()) == ([], before + 2)
 
 
+@pytest.mark.slow("on_spark")
 def test_reads_use_the_pinned_snapshot(lake: Lake) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
@@ -141,6 +147,7 @@ def test_reads_use_the_pinned_snapshot(lake: Lake) -> None:
         lake.at()
 
 
+@pytest.mark.slow("on_spark")
 def test_transaction_on_two_tables_creates_one_snapshot(lake: Lake) -> None:
     lake.create_table("raw.copies", like=EVENTS)
     before = len(lake.snapshots())
@@ -166,6 +173,7 @@ def test_transaction_on_two_tables_creates_one_snapshot(lake: Lake) -> None:
         tx.table("raw.events").append(EVENTS)
 
 
+@pytest.mark.slow("on_spark")
 def test_failed_transaction_leaves_no_files_and_no_snapshot(lake: Lake, tmp_path: Path) -> None:
     before, on_disk = lake.snapshot_id, files(tmp_path)
     with pytest.raises(SchemaError), lake.transaction() as tx:  # noqa: PT012 - the write before the error must be rolled back
@@ -175,6 +183,7 @@ def test_failed_transaction_leaves_no_files_and_no_snapshot(lake: Lake, tmp_path
     assert files(tmp_path) == on_disk
 
 
+@pytest.mark.slow("on_spark")
 def test_scan_of_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
@@ -186,6 +195,7 @@ def test_scan_of_renamed_added_and_dropped_columns(lake: Lake, store: Store) -> 
     assert rows(events.scan(columns=["id"], where="kind = 7 AND sort = 'view'")) == [(1,)]
 
 
+@pytest.mark.slow
 def test_append_accepts_frames_of_other_libraries(lake: Lake) -> None:
     small = EVENTS.select(["id", "kind"])
     polars = pl.DataFrame({"id": [1, 2, 3], "kind": ["view", "purchase", None]})
@@ -205,6 +215,7 @@ def test_tables_with_wrong_names_and_types_are_refused(lake: Lake) -> None:
     assert lake.tables() == ["raw.events"]
 
 
+@pytest.mark.slow("on_spark")
 def test_partitioned_table(lake: Lake, store: Store) -> None:
     days = lake.create_table("raw.days", like={"day": "DATE", "n": "BIGINT"}, partitioned_by=["day"])
     days.append(pa.table({"n": [1, 2, 3], "day": pa.array([1, 2, None], pa.date32())}))
@@ -224,6 +235,7 @@ def test_types_unknown_to_spark_are_written(lake: Lake, store: Store) -> None:
     assert found == [(key, str(2**64 - 1), "10:11:12", '{"a": 1}')]
 
 
+@pytest.mark.slow("on_spark")
 def test_overwrite_conflicts_with_a_concurrent_append(store: Store, tmp_path: Path, engine: Any) -> None:
     with store.open(engine) as first, store.open(engine) as second:
         first.create_table("raw.events", like=EVENTS)
@@ -242,6 +254,7 @@ def test_overwrite_conflicts_with_a_concurrent_append(store: Store, tmp_path: Pa
         assert len(rows(second.table("raw.events").scan())) == 3
 
 
+@pytest.mark.slow("on_spark")
 def test_delete_and_update(lake: Lake, store: Store) -> None:
     events = lake.table("raw.events")
     events.append(EVENTS)
@@ -268,6 +281,7 @@ def test_error_without_pyspark_names_the_extra(store: Store, monkeypatch: pytest
         lakeconf.spark_session(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["on_spark"], indirect=True)
 def test_hostile_spark_settings_have_no_effect(lake: Lake, store: Store, engine: Any) -> None:
     hostile = {

@@ -84,6 +84,7 @@ def test_limits_are_those_of_the_store(lake: Lake, project: Path) -> None:
         assert limited.maintenance.compact().complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files_read", [0, 2000])
 def test_flush_and_rewrite_keep_the_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch, files_read: int) -> None:
     """Many files are rewritten table by table."""

@@ -58,6 +58,7 @@ def files(lake: Lake) -> dict[str, int]:
     return {name: len(lake.table(name).files()) for name in ("little", "large", "parts")}
 
 
+@pytest.mark.slow
 def test_transactions_are_limited_and_the_table_with_most_files_comes_first(
     lake: Lake, steps: list[list[tuple[str, int]]]
 ) -> None:
@@ -72,6 +73,7 @@ def test_transactions_are_limited_and_the_table_with_most_files_comes_first(
     assert rows(lake) == rows(lake, version) == before
 
 
+@pytest.mark.slow
 def test_interrupted_merge_keeps_what_it_has_committed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before, left = rows(lake), [5]
 
@@ -101,6 +103,7 @@ def ids(lake: Lake, version: int | None = None) -> list[tuple[Any, ...]]:
     return lake._session.writer.rows(f"SELECT rowid, * FROM dev.t{at} ORDER BY ALL")
 
 
+@pytest.mark.slow
 def test_updated_rows_keep_their_ids(store: Store) -> None:
     """DuckLake's own merge gives them new ids, and its feed then reports a delete and an insert."""
     with store.open() as lake:
@@ -128,6 +131,7 @@ FLUSHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", FLUSHED)
 def test_flushed_rows_keep_their_ids(tmp_path: Path, between: str) -> None:
     """The catalog has a wrong range for flushed rows with other rows between them; DuckLake's merge would use it."""
@@ -172,6 +176,7 @@ WRITES: dict[str, Callable[[Table], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "when"), [*((kind, "before") for kind in WRITES), ("update", "meanwhile"), ("merge", "meanwhile")]
 )
@@ -217,6 +222,7 @@ def kept(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
+@pytest.mark.slow
 def test_a_sorted_table_keeps_its_row_ids(kept: Lake) -> None:
     """DuckLake gives the rows of merged files new ids, in the order of the table."""
     run_plain(kept, "CREATE TABLE parts (id INTEGER)", "ALTER TABLE parts SET SORTED BY (id DESC)")
@@ -271,6 +277,7 @@ MEMORY, DEADLINE = ("4GB", dt.timedelta(seconds=30)) if PROVE else ("500MB", dt.
 ROWS = "SELECT count(*), count(DISTINCT rowid), min(rowid), max(rowid), min(name), max(id) FROM dev.t"
 
 
+@pytest.mark.slow
 def test_compaction_of_tiny_files_ends_within_its_limits(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"type": "duckdb", "uri": str(tmp_path / "catalog")})
     make_tiny_files(store, tmp_path / "data", FILES)
@@ -322,6 +329,7 @@ def deleted_shares(worn: Lake) -> list[int]:
     return [round(share * ROWS_EACH) for table in found for share, _ in table.files]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "expected"),
     [
@@ -375,6 +383,7 @@ def test_files_with_the_same_share_are_in_one_part(monkeypatch: pytest.MonkeyPat
     assert list(rewriting._parts([])) == []
 
 
+@pytest.mark.slow
 def test_shares_are_not_rounded(
     worn: Lake, steps: list[list[tuple[str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +424,7 @@ def versions(worn: Lake) -> list[list[int]]:
     return [[row[0] for row in worn._session.writer.rows(query)] for query in queries]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 @pytest.mark.parametrize("step", ["rewrite", "merge"])
 def test_deletes_in_the_catalog_do_not_outlive_their_file(

@@ -17,7 +17,6 @@ from local_stores import store_of
 from narwhals.exceptions import NarwhalsError
 from pyspark.errors import PySparkException
 from source_tree import REPOSITORY
-from strength import some
 
 from lakeconf.errors import LakeconfError
 
@@ -272,13 +271,15 @@ def outcome_or_error(lake: Lake, verb: Callable[[Any, Any], Any]) -> Any:
         return "error"
 
 
-@pytest.mark.parametrize("name", some([name for name in FRAME if name not in listed()], 15))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FRAME if name not in listed()])
 def test_frame_method_returns_the_same_rows_on_both_engines(lakes: tuple[Lake, Lake], name: str) -> None:
     on_duckdb, on_spark = (outcome(lake, FRAME[name]) for lake in lakes)
     assert on_duckdb[1]
     assert on_duckdb == on_spark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_aggregate", [False, True])
 def test_expressions_return_the_same_values_on_both_engines(lakes: tuple[Lake, Lake], is_aggregate: bool) -> None:
     expressions = unlisted(AGGREGATE if is_aggregate else EXPRESSION)
@@ -289,6 +290,7 @@ def test_expressions_return_the_same_values_on_both_engines(lakes: tuple[Lake, L
     assert {name: (by_duckdb[name], by_spark[name]) for name in names if by_duckdb[name] != by_spark[name]} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", listed())
 def test_documented_differences_between_engines_are_correct(lakes: tuple[Lake, Lake], name: str) -> None:
     on_duckdb, on_spark = (outcome_or_error(lake, cases()[name]) for lake in lakes)

@@ -312,6 +312,7 @@ def as_nobody(folder: Path, code: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr
 
 
+@pytest.mark.slow
 def test_catalog_without_wal_is_readable_in_a_read_only_folder(unwritable_lake: Path) -> None:
     before = below(unwritable_lake)
     code = (

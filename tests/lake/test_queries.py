@@ -32,6 +32,7 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
     return list(map(tuple, found.collect("pyarrow").rows()))
 
 
+@pytest.mark.slow("on_spark")
 def test_duckdb_runs_its_sql_on_every_lake(flags: Lake) -> None:
     flags.create_table("copy", {"id": "INTEGER"})
     for found in (flags.sql(AMBIGUOUS), flags.sql(AMBIGUOUS, t=flags.table("t").scan())):
@@ -70,6 +71,7 @@ def test_every_write_accepts_the_rows_of_a_query(lake: Lake) -> None:
     assert lake.sql("FROM t ORDER BY i").to_native().fetchall() == expected.order("i").fetchall()
 
 
+@pytest.mark.slow
 def test_every_write_accepts_the_rows_of_spark_sql(store: Store, spark: SparkSession) -> None:
     with store.open(spark) as lake:
         query = "SELECT id, CAST(id AS STRING) AS text FROM range({}, {})".format
@@ -99,6 +101,7 @@ MAINTENANCE = [
 ]
 
 
+@pytest.mark.slow
 def test_statement_that_is_no_query_changes_nothing(two_tables: Lake) -> None:
     """Nor does a function for maintenance, which needs the locks of the lake."""
     for _ in range(2):
@@ -181,6 +184,7 @@ def pinned(lake: Lake) -> Lake:
     return lake.at(version=before)
 
 
+@pytest.mark.slow
 def test_queries_read_the_snapshot_of_the_lake(pinned: Lake) -> None:
     frame = pinned.table("t").scan()
     for text, expected in AT_FIRST.items():
@@ -191,6 +195,7 @@ def test_queries_read_the_snapshot_of_the_lake(pinned: Lake) -> None:
     assert rows(pinned.sql(query, t=pinned.sql("SELECT 5 AS a"))) == [(5, 1)]
 
 
+@pytest.mark.slow("on_spark")
 def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) -> None:
     with lake.transaction() as tx:
         run_plain(lake, "INSERT INTO t VALUES (3)")
@@ -199,6 +204,7 @@ def test_queries_in_a_transaction_read_its_snapshot(lake: Lake, pinned: Lake) ->
     assert rows(pinned.sql("DESCRIBE t")) == rows(lake.sql("DESCRIBE t"))
 
 
+@pytest.mark.slow
 def test_what_would_read_the_latest_snapshot_is_refused(lake: Lake, pinned: Lake) -> None:
     for query in (
         *("FROM listed()", "SELECT largest()", "FROM query_table('t')", "SELECT later(1)", "SELECT calls_later(1)"),

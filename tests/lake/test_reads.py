@@ -59,6 +59,7 @@ def write(lake: Lake, *statements: str) -> None:
     lake.refresh()
 
 
+@pytest.mark.slow("on_spark")
 def test_table_is_a_frame_of_narwhals(lake: Lake) -> None:
     @nw.narwhalify
     def first_id(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -79,6 +80,7 @@ def test_table_is_a_frame_of_narwhals(lake: Lake) -> None:
         nw.from_native(lake.table("raw.numbrs"))  # type: ignore[call-overload]
 
 
+@pytest.mark.slow("on_spark")
 def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> None:
     table = lake.table("raw.numbers")
     for start in (0, 50):
@@ -108,6 +110,7 @@ def test_explain_counts_read_and_skipped_files(lake: Lake, tmp_path: Path) -> No
     assert "2 rows, 1 deletes" in str(few)
 
 
+@pytest.mark.slow("on_spark")
 def test_type_that_an_engine_cannot_read_is_refused_with_a_working_query(lake: Lake) -> None:
     write(
         lake,
@@ -135,6 +138,7 @@ def feed(lake: Lake, since: object, until: object) -> list[tuple[Any, ...]]:
     return rows(lake.sql(f"FROM ducklake_table_changes('dev', 'raw', 'numbers', {since}, {until})"))
 
 
+@pytest.mark.slow("on_spark")
 def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS.slice(0, 2))
@@ -157,6 +161,7 @@ def test_changes_match_the_feed_of_ducklake(lake: Lake) -> None:
     assert rows(changes) == feed(lake, first, third)
 
 
+@pytest.mark.slow("on_spark")
 def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lake, store: Store) -> None:
     """Plain DuckDB uses the bounds of the newest snapshot, which are those of four rows."""
     table = lake.table("raw.numbers")
@@ -181,6 +186,7 @@ def test_filter_at_an_older_snapshot_finds_all_rows_after_a_compaction(lake: Lak
     assert found[5] == 100
 
 
+@pytest.mark.slow("on_spark")
 def test_filter_on_changes(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
@@ -200,6 +206,7 @@ def test_filter_on_changes(lake: Lake) -> None:
     assert rows(changes.filter(nw.col("change_type") == "delete")) == [row for row in every if row[2] == "delete"]
 
 
+@pytest.mark.slow("on_spark")
 def test_changes_between_two_timestamps(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS.slice(0, 2))
@@ -223,6 +230,7 @@ def test_changes_between_two_timestamps(lake: Lake) -> None:
         table.changes(dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
 
 
+@pytest.mark.slow("on_spark")
 def test_changes_exclude_rewritten_files(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     write(lake, "INSERT INTO dev.raw.numbers SELECT i, 't' || i FROM range(100) r(i)")
@@ -252,6 +260,7 @@ def test_changes_that_duckdb_returns_wrongly_are_rejected(duckdb_lake: Lake) -> 
     assert rows(table.changes(first + 1, first + 1)) == [(first + 1, 3, "delete", 3, "t3")]
 
 
+@pytest.mark.slow("on_spark")
 def test_changes_end_at_the_pinned_snapshot(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
@@ -268,6 +277,7 @@ def test_changes_end_at_the_pinned_snapshot(lake: Lake) -> None:
         odd.changes(0)
 
 
+@pytest.mark.slow("on_spark")
 def test_changes_of_expired_snapshots_are_rejected(lake: Lake) -> None:
     table = lake.table("raw.numbers")
     first = table.append(NUMBERS)
@@ -321,6 +331,7 @@ ODD = pa.table(
 )
 
 
+@pytest.mark.slow("on_spark")
 def test_rows_in_memory_are_those_of_a_scan(store: Store, engine: Any) -> None:
     with store.open(engine) as lake:
         table = lake.create_table("raw.odd", like=ODD)
@@ -338,6 +349,7 @@ def test_rows_in_memory_are_those_of_a_scan(store: Store, engine: Any) -> None:
         assert table.to_arrow(["price"], where="id = 3").to_pylist() == [{"price": Decimal(2)}]
 
 
+@pytest.mark.slow
 def test_count_is_that_of_a_scan(store: Store, engine: Any) -> None:
     with store.open(engine) as lake:
         table = lake.create_table("raw.odd", like=ODD)

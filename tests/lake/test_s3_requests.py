@@ -109,6 +109,7 @@ def test_opening_and_listing_reads_the_catalog_only(store: Store, s3_proxy: Faul
     check(found, 0)
 
 
+@pytest.mark.slow
 def test_append_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
     """The file, and a copy of it in memory in case the reply to the commit is lost; nothing for files of others."""
     with store.open() as lake:
@@ -119,6 +120,7 @@ def test_append_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
     check(found, 5, PUT=1, LIST=1, HEAD=2, GET=1)
 
 
+@pytest.mark.slow
 def test_delete_on_duckdb(store: Store, s3_proxy: FaultProxy) -> None:
     """A read of the data file, and the same as for an append for the delete file."""
     with store.open() as lake:
@@ -139,6 +141,7 @@ BOUNDS: dict[str, tuple[int, dict[str, int]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("name", ["t", "p"])
 def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame, name: str) -> None:
@@ -156,6 +159,8 @@ def test_append_on_spark_writes_each_file_once(store: Store, s3_proxy: FaultProx
     assert len([key for key in found.keys["PUT"] if key.endswith(".parquet")]) == 3
 
 
+@pytest.mark.slow
+@pytest.mark.prove("spark", "staged p", "staged t")
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("way", ["duckdb", "staged t", "staged p"])
 def test_merge_on_spark(
@@ -197,6 +202,7 @@ def many(store: Store, frame: DataFrame) -> Store:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_scan_on_spark_asks_for_no_data_file(many: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
     """The driver then lists the folder of 20 files, and looks at the one of DuckDB; a task opens each file."""
@@ -216,6 +222,7 @@ def test_scan_on_spark_asks_for_no_data_file(many: Store, s3_proxy: FaultProxy, 
     check(filtered, 12, HEAD=6, GET=6)
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_scan_on_spark_lists_all_partitions_at_once(store: Store, s3_proxy: FaultProxy, frame: DataFrame) -> None:
     with store.open(frame.sparkSession) as lake:
@@ -228,6 +235,8 @@ def test_scan_on_spark_lists_all_partitions_at_once(store: Store, s3_proxy: Faul
     check(found, 37, LIST=1, HEAD=18, GET=18)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("truncated-refused", "missing-refused")
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("lists", [True, False], ids=["listed", "refused"])
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
@@ -253,6 +262,7 @@ def test_job_fails_for_files_that_are_not_those_of_the_catalog(
     assert found.kinds["HEAD"] > 1 or lists
 
 
+@pytest.mark.slow
 def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy: FaultProxy) -> None:
     with store.open() as lake:
         for number in range(10):
@@ -268,6 +278,7 @@ def test_look_up_of_a_key_reads_the_file_of_the_key_only(store: Store, s3_proxy:
     assert {key.startswith("lake/lakeconf/commits/") for key in found.keys["GET"]} == {True}
 
 
+@pytest.mark.slow
 def test_cleanup_lists_the_bucket_once(store: Store, s3_proxy: FaultProxy) -> None:
     with store.open() as lake:
         for _ in range(3):

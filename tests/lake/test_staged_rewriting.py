@@ -88,6 +88,8 @@ def check_plain(store: Store) -> None:
                 assert found[0] == found[1], (statement, condition)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 @pytest.mark.parametrize(("kind", "partitioned_by"), [("VARCHAR", "v"), ("DOUBLE", "bucket(2, id)")])
 def test_rows_ids_history_feed_and_bounds_stay(
     catalog: dict[str, Any], tmp_path: Path, kind: str, partitioned_by: str
@@ -146,6 +148,7 @@ def test_rewrite_continues_after_its_deadline(lake: Lake, monkeypatch: pytest.Mo
     assert len({*begins}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     ["DELETE FROM t WHERE id = 45", "UPDATE t SET v = 3 WHERE id > 40", f"INSERT INTO t {NULLS.format(500)}"],
@@ -237,6 +240,7 @@ def test_files_without_rows_are_replaced_together_with_others(lake: Lake) -> Non
     assert (left(lake), contents(lake)) == ([], before)
 
 
+@pytest.mark.slow("bucket")
 @pytest.mark.parametrize("place", ["bucket", "spark"])
 def test_files_in_a_bucket_and_of_a_lake_on_spark_are_replaced_by_duckdb(
     place: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -295,6 +299,8 @@ def test_transactions_have_a_limited_size(monkeypatch: pytest.MonkeyPatch) -> No
     assert list(staged_rewriting._limited(parts)) == parts[:1]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_deletes_between_plan_and_rewrite_are_a_conflict_and_not_the_end(
     catalog: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +393,8 @@ def inlined(small: Lake, name: str) -> bool:
 METADATA = "__ducklake_metadata_dev"
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [("sqlite", HIDDEN), ("duckdb", HIDDEN), ("postgres", ("b c", "%")), *(("postgres", (text,)) for text in HIDDEN)],
@@ -435,6 +443,8 @@ def test_no_flush_restores_a_row_of_a_table_with_a_column_rowid(small: Lake) -> 
     assert fetched(small, "SELECT rowid, s FROM t") == [(1, text)]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(small: Lake, caplog: pytest.LogCaptureFixture) -> None:
     """DuckLake cannot flush bytes that are no text as a partition."""
     run_plain(small, "CREATE TABLE bytes (b BLOB)", "ALTER TABLE bytes SET PARTITIONED BY (b)")
@@ -446,6 +456,7 @@ def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(small: Lake, ca
     assert "the rows of main.bytes in the catalog cannot be flushed" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)  # a DuckDB file cannot be opened twice
 @pytest.mark.parametrize("comment", [None, "it's a table"])
 def test_lake_that_is_open_elsewhere_stays_usable(small: Lake, store: Store, comment: str | None) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from local_stores import config_of
 from pyspark.errors import StreamingQueryException
-from strength import PROVE
+from strength import in_prove
 from writing_process import start
 
 import lakeconf
@@ -60,6 +60,7 @@ def ids(lake: Lake) -> list[int]:
     return sorted(lake.sql("SELECT id FROM events").collect("pyarrow").to_native()["id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_each_batch_creates_one_snapshot(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     before = lake.snapshot_id
     land(tmp_path, 0)
@@ -72,6 +73,7 @@ def test_each_batch_creates_one_snapshot(lake: Lake, spark: SparkSession, tmp_pa
     assert lake.snapshot_id == before + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["before the append", "in the append", "after the commit"])
 def test_failed_query_resumes_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
@@ -106,7 +108,8 @@ def test_failed_query_resumes_from_its_checkpoint(
     assert ids(lake) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("point", ["in the statements", "resolve"] if PROVE else ["resolve"])
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["resolve", *in_prove(["in the statements"])])
 def test_killed_query_resumes_from_its_checkpoint(
     lake: Lake, spark: SparkSession, tmp_path: Path, config: dict[str, Any], point: str
 ) -> None:
@@ -131,6 +134,7 @@ def test_killed_query_resumes_from_its_checkpoint(
     assert keys["idempotency_key"].to_pylist() == [f"stream {query} batch {number}" for number in (0, 1)]
 
 
+@pytest.mark.slow
 def test_named_query_with_a_different_checkpoint_is_rejected(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     """Spark restarts batch numbers at 0, so equal numbers of two checkpoints mean different rows."""
     for number in (0, 1):
@@ -161,6 +165,7 @@ def test_sink_of_a_missing_table_is_refused_at_once(two_tables: Lake) -> None:
         two_tables.stream_sink("main.none")
 
 
+@pytest.mark.slow
 @pytest.mark.needs_spark("4.2")
 @pytest.mark.usefixtures("project")
 def test_a_lake_that_is_open_for_reading_has_streams(spark: SparkSession) -> None:

@@ -13,7 +13,6 @@ import duckdb
 import narwhals as nw
 import pyarrow as pa
 import pytest
-from strength import mixed
 
 from lakeconf.connection.connection import Connection
 from lakeconf.errors import CommitConflictError, SchemaError, SnapshotNotFoundError, TableNotFoundError
@@ -130,6 +129,7 @@ WRITES: dict[str, tuple[Callable[[Table, str | None], int], list[tuple[int, int]
 }
 
 
+@pytest.mark.slow
 def test_write_returns_its_snapshot_and_its_key_is_used_once(lake: Lake, table: Table) -> None:
     for name, (write, expected) in WRITES.items():
         table.overwrite(ROWS)
@@ -221,6 +221,7 @@ def test_dictionaries_take_the_types_of_the_table(lake: Lake) -> None:
             narrow.append([{"f": None, "d": None, "l": None} | row])
 
 
+@pytest.mark.slow
 def test_overwrite_replaces_the_partitions_of_the_frame(lake: Lake) -> None:
     def frame(*rows: tuple[int, str | None, int]) -> pa.Table:
         years, kinds, numbers = zip(*rows, strict=True)
@@ -286,6 +287,7 @@ OPERATIONS: dict[str, tuple[Callable[[Lake], object], int, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operation_sends_few_statements(operation: str, known: Lake, sent: list[str]) -> None:
     run, most, most_transactions = OPERATIONS[operation]
@@ -314,7 +316,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("change", "writes_between"), mixed(CHANGES, [0, 1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("writes_between", [0, 1])
+@pytest.mark.parametrize("change", CHANGES)
 def test_change_by_another_process_is_noticed_by_a_lake_that_remembers(
     change: str, writes_between: int, store: Store, known: Lake
 ) -> None:

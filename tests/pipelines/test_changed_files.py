@@ -55,6 +55,7 @@ def warnings(loaded: tuple[Lake, Pipeline, Path]) -> list[str]:
     return list(step.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["id\n1\n2\n", "id\n2\n"], ids=["longer", "same size"])
 def test_changed_file_is_a_warning_until_it_is_loaded_again(text: str, loaded: tuple[Lake, Pipeline, Path]) -> None:
     lake, pipeline, folder = loaded
@@ -93,6 +94,7 @@ def test_warning_names_three_files_and_counts_the_others(lake: Lake, tmp_path: P
     assert plan(pipeline, lake)[0].warnings == [WARNING.format("0.csv, 1.csv, 2.csv and 2 more")]
 
 
+@pytest.mark.slow
 def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: Path) -> None:
     bucket = s3_server.create_bucket()
     store = lakeconf.init(config_of(tmp_path, storage=in_bucket(s3_server, bucket))).get_store("dev")
@@ -106,6 +108,7 @@ def test_changed_object_of_a_bucket_is_a_warning(s3_server: S3Server, tmp_path: 
         assert plan(pipeline, lake)[0].warnings == [WARNING.format(url)]
 
 
+@pytest.mark.slow
 def test_file_that_is_absent_while_all_files_are_loaded_again_is_loaded_when_it_returns(
     loaded: tuple[Lake, Pipeline, Path], tmp_path: Path
 ) -> None:
@@ -140,6 +143,7 @@ def test_files_of_another_pattern_or_folder_are_the_same(
     assert statuses == ["done", "skipped", "skipped", "skipped", "skipped"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Seed("1.csv"), Full(), Merge(["id"]), Append()], ids=lambda kind: kind.name)
 def test_files_are_not_added_to_the_rows_of_another_kind(kind: Kind, lake: Lake, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("id\n1\n")
@@ -194,6 +198,7 @@ def written(folder: Path, name: str, columns: dict[str, pa.Array]) -> str:
     return str(folder / f"{name}.parquet")
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize("columns", [SHARED, SHARED | OWN], ids=["shared", "own"])
 def test_loaded_rows_equal_those_that_duckdb_reads(
     columns: dict[str, pa.Array], on_engine: Lake, tmp_path: Path
@@ -213,6 +218,7 @@ def test_loaded_rows_equal_those_that_duckdb_reads(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["on_spark"], indirect=True)
 def test_nanoseconds_that_spark_cannot_store_are_loaded_by_duckdb(on_engine: Lake, tmp_path: Path) -> None:
     written(tmp_path, "one", {"nanos": pa.array([1001], pa.timestamp("ns"))})
@@ -221,6 +227,7 @@ def test_nanoseconds_that_spark_cannot_store_are_loaded_by_duckdb(on_engine: Lak
     assert rows(on_engine, "(SELECT epoch_ns(nanos) FROM raw.raw.files)") == ["(1001,)"]
 
 
+@pytest.mark.slow
 def test_values_that_a_type_would_round_are_refused_on_both_engines(on_engine: Lake, tmp_path: Path) -> None:
     loaded = Model("raw.files", Append(files="*.csv", columns={"id": "BIGINT"}), folder=tmp_path)
     (tmp_path / "1.csv").write_text("id\n1\n")
@@ -231,6 +238,7 @@ def test_values_that_a_type_would_round_are_refused_on_both_engines(on_engine: L
     assert rows(on_engine, "raw.raw.files") == ["(1,)"]
 
 
+@pytest.mark.slow
 def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     shared, own = written(tmp_path, "shared", SHARED), written(tmp_path, "own", OWN)
 
@@ -247,6 +255,7 @@ def test_executors_read_only_types_that_equal_those_of_duckdb(spark: SparkSessio
     assert read_files(spark, [shared + "x"], types(shared)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pyClass", "class"])
 def test_classes_that_a_file_names_as_types_are_not_imported(name: str, spark: SparkSession, tmp_path: Path) -> None:
     """Spark keeps the types of columns in the file, and PySpark imports the module of a user-defined type."""
@@ -270,6 +279,7 @@ def test_classes_that_a_file_names_as_types_are_not_imported(name: str, spark: S
     assert not name_classes(Connection(duckdb.connect()), [written(tmp_path, "shared", SHARED)])
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_landing_zone_in_the_bucket(

@@ -92,6 +92,7 @@ def test_declared_tests_are_those_of_python() -> None:
         DeclaredTests.model_validate({"not_nul": ["a"]})
 
 
+@pytest.mark.slow
 def test_run_that_violates_a_test_writes_nothing(lake: Lake) -> None:
     def model(sql: str, *tests: ColumnTest) -> Pipeline:
         return Pipeline([Model("marts.t", Full(), Query(sql), tests=tests)])

@@ -358,6 +358,7 @@ def test_problems_name_the_line(
     assert f"lakeconf.toml:{problems[0].partition(':')[0]}:" in shown
 
 
+@pytest.mark.slow
 def test_validate_and_run_show_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql = folder / "by_day.sql"
     good = sql.read_text()

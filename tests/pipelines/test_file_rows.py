@@ -7,6 +7,7 @@ import json
 import socket
 from decimal import Decimal
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -14,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from promotions import rows as rows_of
-from strength import mixed
 
 from lakeconf import Lake
 from lakeconf.errors import LakeconfError, PipelineError, SchemaError
@@ -124,7 +124,8 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "text"), mixed(["csv", "json"], TEXTS))
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "text"), list(product(["csv", "json"], TEXTS)))
 def test_value_of_a_text_that_its_type_would_round_is_refused(
     ending: str, text: tuple[str, list[str], str], lake: Lake, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_number_after_the_sample_is_not_rounded_to_the_inferred_type(ending: str
     assert lake.table("raw.t").count() == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "kind", "is_exact"),
     [
@@ -271,6 +273,7 @@ def test_date_whose_order_the_reader_would_guess_is_refused(
     assert [(one.month, one.day) for _, one in rows(lake)] == [(1, 2), (3, 4), (1, 25), (3, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["TIMESTAMPTZ", "TIMETZ", "TIMESTAMPTZ[]", "STRUCT(a TIMESTAMPTZ)"])
 def test_unreadable_time_with_a_zone_is_not_null(kind: str, lake: Lake, tmp_path: Path) -> None:
     value = {"TIMESTAMPTZ[]": "[x]", "STRUCT(a TIMESTAMPTZ)": "{'a': x}"}.get(kind, "x")
@@ -308,6 +311,7 @@ CHANGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "kind", "value", "other", "message"), CHANGED)
 def test_value_that_the_reader_would_change_is_refused(
     ending: str, kind: str, value: str, other: str, message: str, lake: Lake, tmp_path: Path
@@ -337,7 +341,8 @@ INSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "case"), mixed(["csv", "json"], INSIDE))
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "case"), list(product(["csv", "json"], INSIDE)))
 def test_times_inside_of_values_are_not_changed(
     ending: str, case: tuple[str, str, str], lake: Lake, tmp_path: Path
 ) -> None:
@@ -393,6 +398,7 @@ def test_text_after_the_sample_that_only_looks_like_an_integer_is_refused(
     assert rows(lake)[0] == (min(late, "10000"),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["id,t", "id,2024", "1,2"])
 @pytest.mark.parametrize("lines", ["", "7,8\n"])
 def test_first_line_of_a_csv_file_names_the_columns(header: str, lines: str, lake: Lake, tmp_path: Path) -> None:
@@ -402,6 +408,7 @@ def test_first_line_of_a_csv_file_names_the_columns(header: str, lines: str, lak
     assert len(rows(lake)) == len(lines.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 @pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "day": "VARCHAR"}], ids=["inferred", "declared"])
 def test_name_of_a_folder_is_no_value(ending: str, columns: dict[str, str], lake: Lake, tmp_path: Path) -> None:
@@ -412,6 +419,7 @@ def test_name_of_a_folder_is_no_value(ending: str, columns: dict[str, str], lake
     assert (list(lake.table("raw.t").schema), rows(lake)) == (["id", "day"], [(1, "mine"), (1, "mine")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [{}, {"city": "VARCHAR", "n": "BIGINT"}], ids=["inferred", "declared"])
 @pytest.mark.parametrize(
     ("value", "expected"), [("'t Zand", "'t Zand"), ("Boys'", "Boys'"), ("'x'", "'x'"), ('"a ""b"", c"', 'a "b", c')]
@@ -452,6 +460,7 @@ REPEATED = pa.table({"v": pa.array([[("a", 1), ("b", 2)], [("a", 1), ("a", 2)]],
 WIDE = pa.table({"v": pa.array([Decimal("1.50")], pa.decimal256(50, 2))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "kind", "message"),
     [

@@ -63,6 +63,7 @@ def test_audit_that_raises_an_error_writes_nothing(lake: Lake) -> None:
     assert lake.tables() == ["raw.events"]
 
 
+@pytest.mark.slow
 def test_columns_and_rows_change_in_one_commit(lake: Lake) -> None:
     run(Pipeline([totals("SELECT id, n, day FROM raw.events")]), lake)
     version = lake.snapshot_id
@@ -79,6 +80,7 @@ def days(frame: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFrame[Any]:
     return frame.filter(nw.col("day") >= start, nw.col("day") < end).select("day", "n")
 
 
+@pytest.mark.slow
 def test_failed_interval_is_retried_in_the_next_run(lake: Lake) -> None:
     fails = True
 
@@ -99,6 +101,7 @@ def test_failed_interval_is_retried_in_the_next_run(lake: Lake) -> None:
     assert [row[0] for row in state(lake)[2]] == [date(2024, 1, day) for day in (1, 2, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("day", [3, 9], ids=["a day with rows", "an empty day"])
 def test_one_of_two_concurrent_runs_of_a_day_is_refused(day: int, lake: Lake, store: Store) -> None:
     inner: list[Any] = []
@@ -172,6 +175,7 @@ def columns(marts: Lake) -> list[str]:
     return list(marts.table("marts.t").schema)
 
 
+@pytest.mark.slow
 def test_dropping_a_column_needs_consent(marts: Lake) -> None:
     before = marts.refresh()
     found = error(marts, "SELECT 1 AS id")
@@ -186,6 +190,7 @@ def test_dropping_a_column_needs_consent(marts: Lake) -> None:
     assert columns(marts) == ["id"]
 
 
+@pytest.mark.slow
 def test_renamed_maps_old_names_to_new_ones(marts: Lake) -> None:
     before = marts.refresh()
     for columns_, renamed, message in (
@@ -203,6 +208,7 @@ def test_renamed_maps_old_names_to_new_ones(marts: Lake) -> None:
     assert error(marts, "SELECT 2 AS id, 2 AS number, DATE '2024-01-01' AS day", renamed={"n": "number"}) is None
 
 
+@pytest.mark.slow
 def test_all_columns_of_a_table_are_replaced(marts: Lake) -> None:
     assert error(marts, 'SELECT 1 AS a, 2 AS "b.c"', dropped=["id", "n", "day"]) is None
     assert columns(marts) == ["a", "b.c"]

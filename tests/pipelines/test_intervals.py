@@ -118,6 +118,7 @@ def add(lake: Lake, table: str, number: int, n: int) -> None:
     lake.table(table).append(lake.sql(f"SELECT {number} AS id, {n} AS n"))
 
 
+@pytest.mark.slow
 def test_changed_input_table_causes_a_rebuild(lake: Lake) -> None:
     done(lake, Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.a"}))
     moved = Model("marts.t", Merge("id", changes_of="x"), Query("SELECT id, n FROM x"), {"x": "raw.b"})
@@ -129,6 +130,7 @@ def test_changed_input_table_causes_a_rebuild(lake: Lake) -> None:
     assert [step.runs for step in plan(Pipeline([view]), lake)] == [False]
 
 
+@pytest.mark.slow
 def test_plan_includes_models_downstream_of_a_model_that_will_run(lake: Lake) -> None:
     below = Model("marts.b", Full(), Query("SELECT * FROM marts.t"))
     first = Model("marts.t", Full(), Query("SELECT id, n FROM raw.a"))
@@ -142,6 +144,7 @@ def test_plan_includes_models_downstream_of_a_model_that_will_run(lake: Lake) ->
     ]
 
 
+@pytest.mark.slow
 def test_merge_updates_rows_only_with_update(lake: Lake) -> None:
     merges = [
         Model(f"marts.{up}", Merge("id", update=up), Query("SELECT id, n FROM A"), {"A": "raw.a"})
@@ -184,6 +187,7 @@ def by_function(events: nw.LazyFrame[Any], start: date, end: date) -> nw.LazyFra
     return events.filter(nw.col("ts") >= start, nw.col("ts") < end)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("elsewhere", "body"),
     [("America/New_York", IN_RANGE), ("America/New_York", Function(by_function)), ("Asia/Tokyo", IN_RANGE)],

@@ -58,6 +58,7 @@ def warnings(lake: Lake, pipeline: Pipeline) -> list[str]:
     return list(step.warnings)
 
 
+@pytest.mark.slow
 def test_late_rows_are_reported_until_their_days_run_again(lake: Lake) -> None:
     pipeline = daily()
     assert only(run(pipeline, lake, until=UNTIL)).warnings == []
@@ -83,6 +84,7 @@ def test_late_rows_are_reported_until_their_days_run_again(lake: Lake) -> None:
     assert warnings(lake, pipeline) == []
 
 
+@pytest.mark.slow
 def test_late_deletes_and_updates_are_reported(lake: Lake) -> None:
     pipeline = daily()
     only(run(pipeline, lake, until=UNTIL))
@@ -94,6 +96,7 @@ def test_late_deletes_and_updates_are_reported(lake: Lake) -> None:
     assert "--from 2024-01-04 --to 2024-01-05, or --from 2024-01-01 --to 2024-01-05 for all" in found
 
 
+@pytest.mark.slow
 def test_a_model_can_ignore_late_rows(lake: Lake) -> None:
     only(run(daily(), lake, until=UNTIL))
     add(lake, 2, 10)
@@ -101,6 +104,7 @@ def test_a_model_can_ignore_late_rows(lake: Lake) -> None:
     assert only(run(daily(late="ignore"), lake, until=UNTIL)).status == "skipped"
 
 
+@pytest.mark.slow
 def test_a_lookback_that_fails_half_way_is_continued(lake: Lake) -> None:
     (model,) = daily(lookback=4, batch=1, late="ignore").models
     audit = "SELECT * FROM marts.daily WHERE n > (SELECT max(n) FROM raw.limits) AND day = DATE '2024-01-03'"
@@ -121,6 +125,7 @@ def test_a_lookback_that_fails_half_way_is_continued(lake: Lake) -> None:
     assert only(run(pipeline, lake, until=UNTIL)).status == "skipped"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
 @pytest.mark.parametrize("before", [0, 1], ids=["same_run", "earlier_run"])
 def test_rows_that_another_writer_adds_between_batches_are_late(
@@ -154,6 +159,7 @@ def test_rows_that_another_writer_adds_between_batches_are_late(
     assert only(run(pipeline, lake, until=UNTIL)).status == "skipped"
 
 
+@pytest.mark.slow
 def test_days_within_the_lookback_are_redone_without_a_warning(lake: Lake) -> None:
     pipeline = daily(lookback=1)
     only(run(pipeline, lake, until=UNTIL))
@@ -162,6 +168,7 @@ def test_days_within_the_lookback_are_redone_without_a_warning(lake: Lake) -> No
     assert sums(lake) == [1, 1, 1, 11]
 
 
+@pytest.mark.slow
 def test_late_rows_below_a_view_are_reported(lake: Lake) -> None:
     view = Model("raw.v", View(), Query("SELECT CAST(ts AS DATE) AS day, n FROM raw.events"))
     sql = "SELECT day, sum(n) AS n FROM raw.v WHERE day >= $start AND day < $end GROUP BY day"
@@ -172,6 +179,7 @@ def test_late_rows_below_a_view_are_reported(lake: Lake) -> None:
     assert "--from 2024-01-02 --to 2024-01-03" in plan(pipeline, lake, until=UNTIL)[-1].warnings[0]
 
 
+@pytest.mark.slow
 def test_late_row_that_the_model_alone_would_filter_out_is_reported(lake: Lake) -> None:
     # The late row alone is below the limit of HAVING; with the earlier row of its day it is above.
     where = "e.ts >= $start AND e.ts < $end"
@@ -185,6 +193,7 @@ def test_late_row_that_the_model_alone_would_filter_out_is_reported(lake: Lake) 
     assert "--from 2024-01-02 --to 2024-01-03" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["users", "events"])
 def test_rows_that_both_inputs_of_a_join_lose_are_late(lake: Lake, first: str) -> None:
     """The changed rows of one input find no rows of the other any more."""
@@ -204,6 +213,7 @@ def test_rows_that_both_inputs_of_a_join_lose_are_late(lake: Lake, first: str) -
     assert "2024-01-02" in warnings(lake, daily(sql))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_rebuild_of_some_intervals_keeps_the_late_rows_of_others(lake: Lake, *, fails: bool) -> None:
     pipeline = daily(batch=1)
@@ -222,6 +232,7 @@ def test_a_rebuild_of_some_intervals_keeps_the_late_rows_of_others(lake: Lake, *
     assert warnings(lake, pipeline) == []
 
 
+@pytest.mark.slow
 def test_times_with_a_zone_are_assigned_to_hours_in_utc(lake: Lake) -> None:
     lake.create_table("raw.utc", {"ts": "TIMESTAMPTZ", "n": "INTEGER"})
 
@@ -250,6 +261,7 @@ def test_plan_lists_column_changes(lake: Lake) -> None:
     assert "its column changes are unknown" in step.warnings[0]
 
 
+@pytest.mark.slow
 def test_late_rows_are_reported_in_the_days_that_another_definition_left(lake: Lake) -> None:
     other_sql = "SELECT CAST(ts AS DATE) AS day, 100 AS n FROM raw.events WHERE ts >= $start AND ts < $end GROUP BY ALL"
     first, other = daily(), daily(other_sql)

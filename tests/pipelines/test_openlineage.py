@@ -55,6 +55,7 @@ def kinds(found: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: [one["eventType"] for one in found if one["job"]["name"] == name] for name in PIPELINE.by_table}
 
 
+@pytest.mark.slow
 def test_each_model_that_runs_has_two_events(lake: Lake, lineage_file: Path) -> None:
     lake.create_table("raw.events", {"id": "BIGINT"}).append(pa.table({"id": [1, 2]}))
     lake.create_table("raw.users", {"id": "BIGINT"}).append(pa.table({"id": [2]}))
@@ -108,6 +109,7 @@ def model(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_command_appends_events(lineage_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["run"]) == 0
@@ -154,6 +156,7 @@ def server(location: str | None = None) -> Iterator[tuple[str, list[tuple[str, s
         thread.join()
 
 
+@pytest.mark.slow
 def test_failing_server_does_not_fail_the_run(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,6 +175,7 @@ def test_failing_server_does_not_fail_the_run(
     assert "planted" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_command_says_what_is_lost_or_invalid_without_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -276,6 +280,7 @@ def test_committed_model_is_done_if_the_catalog_fails_afterwards(loaded: Lake, m
     assert (result.snapshot_id, commit_info(loaded, loaded.snapshot_id)["rows"]) == (loaded.snapshot_id, 3)
 
 
+@pytest.mark.slow
 def test_error_after_the_commit_is_a_warning(loaded: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the committed files are missing."""
     writing, errors = (
@@ -316,6 +321,7 @@ def test_interrupted_commit_that_succeeded_is_reported_as_done(
     assert len(loaded.runs.committed("marts.copy")) == 1
 
 
+@pytest.mark.slow
 def test_interrupted_commit_of_unknown_outcome_is_reported_as_such(
     loaded: Lake, monkeypatch: pytest.MonkeyPatch, lineage_file: Path
 ) -> None:

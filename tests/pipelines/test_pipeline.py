@@ -245,6 +245,7 @@ def lake(lake: Lake) -> Lake:
     return lake
 
 
+@pytest.mark.slow
 def test_models_need_what_they_read_directly_or_through_views(lake: Lake) -> None:
     models = [
         Model("m.a", Full(), Query("SELECT none FROM raw.events")),
@@ -274,6 +275,7 @@ def test_models_need_the_tables_of_their_relationships() -> None:
     assert [model.table for model in pipeline.chosen(["+m.a_sales"])] == ["m.a_sales"]
 
 
+@pytest.mark.slow
 def test_relationship_is_tested_with_the_rows_of_the_same_run(lake: Lake) -> None:
     lake.create_table("raw.more", {"id": "BIGINT"}).append([{"id": 1}])
     sales = Model("m.a_sales", Full(), Query("FROM raw.more"), tests=[relationships("id", "m.shops", "id")])
@@ -301,6 +303,7 @@ TYPES = [
 ]
 
 
+@pytest.mark.slow
 def test_column_type_with_other_sql_is_refused(project: Path) -> None:
     (project / "in.csv").write_text("id\n1\n")
     (project / "in.json").write_text('{"id": 1}\n')
@@ -340,6 +343,7 @@ AUDITS = [
 ]
 
 
+@pytest.mark.slow
 def test_audit_must_be_a_single_query(project: Path) -> None:
     with lakeconf.init().get_store().open() as lake:
         table = lake.create_table("raw.t", {"id": "BIGINT"})

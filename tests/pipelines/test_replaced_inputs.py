@@ -73,6 +73,7 @@ def restored(lake: Lake) -> None:
     lake.restore("raw.a", version=version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replace", [created_again, swapped, restored])
 def test_a_replaced_input_is_noticed_by_all_kinds(replace: Any, lake: Lake) -> None:
     pipeline = Pipeline([*REPLACED, *KEPT])
@@ -94,6 +95,7 @@ def test_a_replaced_input_is_noticed_by_all_kinds(replace: Any, lake: Lake) -> N
     assert {one.status for one in results(pipeline, lake).values()} == {"skipped"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expires", [False, True], ids=["", "expires"])
 def test_an_input_that_gets_its_name_back_is_the_same_table(lake: Lake, *, expires: bool) -> None:
     pipeline = Pipeline([*REPLACED, *KEPT])
@@ -110,6 +112,7 @@ def test_an_input_that_gets_its_name_back_is_the_same_table(lake: Lake, *, expir
         assert {step.reason for step in plan(pipeline, lake, ["marts.new"])} == {"raw.a has changed"}
 
 
+@pytest.mark.slow
 def test_days_computed_from_a_table_that_lost_the_name_again_are_late(lake: Lake) -> None:
     model = daily()
     results(Pipeline([model]), lake)
@@ -126,6 +129,7 @@ def test_days_computed_from_a_table_that_lost_the_name_again_are_late(lake: Lake
     assert step.warnings == ["raw.a changed in done intervals: run with --from 2024-01-02 --to 2024-01-03"]
 
 
+@pytest.mark.slow
 def test_the_lookback_of_a_replaced_input_is_computed_again(lake: Lake) -> None:
     pipeline = Pipeline([daily(late="ignore", lookback=1)])
     results(pipeline, lake)
@@ -172,6 +176,7 @@ def test_rows_of_a_full_model_are_never_new() -> None:
         Pipeline([full, KEPT[0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES_BACK)
 def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> None:
     pipeline = Pipeline([KEPT[0]])
@@ -188,6 +193,7 @@ def test_rows_that_are_written_again_are_not_new(change: Any, lake: Lake) -> Non
     assert (run(pipeline, lake)[0].rows, ids(lake, "marts.new")) == (1, ids(lake, "raw.a"))
 
 
+@pytest.mark.slow
 def test_rows_that_are_inserted_beside_deletes_and_updates_are_new(lake: Lake) -> None:
     pipeline = Pipeline([KEPT[0]])
     run(pipeline, lake)

@@ -58,6 +58,7 @@ def table(kind: Kind, sql: str | None = "SELECT id FROM raw.a", **given: Any) ->
 # Inputs.
 
 
+@pytest.mark.slow
 def test_append_reads_inserted_rows_only_of_its_driving_input(lake: Lake) -> None:
     made = table(Append(), "SELECT * FROM raw.a")
     assert rows(lake, made) == [(3,), (5,)]

@@ -91,6 +91,7 @@ def by_event(events: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return kept.select("event_id", "amount", is_gone.alias("is_gone"))
 
 
+@pytest.mark.slow
 def test_full_model_is_replaced_in_one_snapshot_or_skipped_if_nothing_changed(lake: Lake) -> None:
     pipeline, before = Pipeline([totals]), lake.snapshot_id
     (result,) = run(pipeline, lake)
@@ -113,6 +114,7 @@ def test_full_model_is_replaced_in_one_snapshot_or_skipped_if_nothing_changed(la
     assert (date(2024, 1, 4), 7) in rows(lake, "marts.totals")
 
 
+@pytest.mark.slow
 def test_copy_of_the_lake_contains_the_run_history(lake: Lake, store: Store, tmp_path: Path) -> None:
     pipeline = Pipeline([totals, daily])
     assert set(did(run(pipeline, lake, until=UNTIL)).values()) == {"done"}
@@ -133,6 +135,7 @@ def test_copy_of_the_lake_contains_the_run_history(lake: Lake, store: Store, tmp
         assert len(rows(other, "marts.totals")) == 3
 
 
+@pytest.mark.slow
 def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
     """The history of the runs survives an expiration of their snapshots."""
     pipeline = Pipeline([daily])
@@ -149,6 +152,7 @@ def test_missing_days_and_their_lookback_are_processed(lake: Lake) -> None:
     assert rows(lake, "marts.daily")[2:] == [(date(2024, 1, 3), 42), (date(2024, 1, 4), 7)]
 
 
+@pytest.mark.slow
 def test_append_receives_new_rows_and_merge_receives_all_changes(lake: Lake) -> None:
     pipeline = Pipeline([large, by_event])
     did(run(pipeline, lake))
@@ -162,6 +166,7 @@ def test_append_receives_new_rows_and_merge_receives_all_changes(lake: Lake) -> 
     assert did(run(pipeline, lake)) == {"staging.large": "skipped", "marts.by_event": "skipped"}
 
 
+@pytest.mark.slow
 def test_rows_of_changes_are_kept_if_the_snapshots_of_the_input_have_expired(lake: Lake) -> None:
     pipeline = Pipeline([large, by_event])
     did(run(pipeline, lake))
@@ -182,6 +187,7 @@ def test_rows_of_changes_are_kept_if_the_snapshots_of_the_input_have_expired(lak
     assert (len(rows(lake, "staging.large")), len(rows(lake, "marts.by_event"))) == (5, 6)
 
 
+@pytest.mark.slow
 def test_rows_that_a_model_keeps_are_replaced_only_on_request(lake: Lake) -> None:
     kinds: tuple[Append | Merge, ...] = (Append(), Merge("event_id"), Merge("event_id", changes_of="raw.events"))
     tables = [f"marts.t{number}" for number in range(len(kinds))]
@@ -205,6 +211,7 @@ def test_rows_that_a_model_keeps_are_replaced_only_on_request(lake: Lake) -> Non
         assert (1, 10) in rows(lake, result.model)
 
 
+@pytest.mark.slow
 def test_sql_and_narwhals_models_give_the_same_rows(lake: Lake) -> None:
     in_sql = Model("marts.totals_sql", Full(), Query("SELECT day, sum(amount) AS amount FROM large_days GROUP BY day"),
                    {"large_days": "staging.large_days"})  # fmt: skip
@@ -221,6 +228,7 @@ def test_sql_and_narwhals_models_give_the_same_rows(lake: Lake) -> None:
     assert len(rows(lake, "staging.large_days")) == 3
 
 
+@pytest.mark.slow
 def test_seed_is_reloaded_if_its_file_changes(lake: Lake, tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("sku,price\n1,2.50\n")
@@ -266,6 +274,7 @@ def pipeline() -> Pipeline:
     )
 
 
+@pytest.mark.slow
 def test_each_model_runs_on_the_engine_of_its_sql(on_spark: Lake) -> None:
     planned = plan(pipeline(), on_spark, until=date(2024, 5, 4))
     assert all(step.runs for step in planned)

@@ -38,6 +38,7 @@ def added(lake: Lake, number: int) -> None:
     lake.table("raw.a").append(lake.sql(f"SELECT {number} AS id"))
 
 
+@pytest.mark.slow
 def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(lake: Lake, tmp_path: Path) -> None:
     pipeline = Pipeline([Model("raw.t", Append(files="*.csv"), folder=tmp_path)])
     versions = []
@@ -66,6 +67,7 @@ def test_files_that_a_restore_removed_are_named_until_all_are_loaded_again(lake:
     assert warned(pipeline, lake) == []
 
 
+@pytest.mark.slow
 def test_restore_of_the_state_before_a_restore_brings_the_runs_back(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"})
     version = lake.snapshot_id
@@ -83,6 +85,7 @@ def test_restore_of_the_state_before_a_restore_brings_the_runs_back(lake: Lake, 
     assert (warned(pipeline, lake), ids(lake)) == ([], [0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Append(), Merge("id", changes_of="raw.a")])
 def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"})
@@ -107,6 +110,7 @@ def test_changes_that_a_restore_removed_need_a_rebuild(kind: Kind, lake: Lake) -
     assert run(pipeline, lake)[0].rows == 1
 
 
+@pytest.mark.slow
 def test_replaced_rows_need_no_rebuild_after_the_next_run(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"})
     pipeline = Pipeline([Model("marts.full", Full(), Query(FROM_A))])
@@ -121,6 +125,7 @@ def test_replaced_rows_need_no_rebuild_after_the_next_run(lake: Lake) -> None:
     assert (warned(pipeline, lake), ids(lake, "marts.full")) == ([], [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_intervals_that_a_restore_removed_are_named_until_they_are_done_again(lake: Lake) -> None:
     days = "range(CAST($start AS TIMESTAMP), CAST($end AS TIMESTAMP), INTERVAL 1 DAY)"
     sql = f"SELECT CAST(range AS DATE) AS day FROM {days}"
@@ -205,6 +210,7 @@ def created_again(lake: Lake, table: str = "marts.t") -> None:
     lake.refresh()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [renamed, dropped, created_again])
 def test_intervals_and_files_of_a_former_table_count_no_longer(gone: Any, lake: Lake, tmp_path: Path) -> None:
     files = Pipeline([Model("marts.f", Append(files="*.csv"), folder=tmp_path)])
@@ -230,6 +236,7 @@ def test_intervals_and_files_of_a_former_table_count_no_longer(gone: Any, lake: 
     assert plan(files, lake)[0].runs is False
 
 
+@pytest.mark.slow
 def test_table_that_was_created_again_without_rows_is_computed_again(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
     kinds: tuple[Kind, ...] = (Full(), Append(), Merge("id"), Merge("id", changes_of="raw.a"))
@@ -250,6 +257,7 @@ def filled_again(lake: Lake) -> None:
     lake.table("marts.t").append(lake.at(version=1).table("marts.t").scan())
 
 
+@pytest.mark.slow
 def test_intervals_of_a_table_that_was_filled_by_hand_are_computed_again(lake: Lake) -> None:
     done(DAILY, lake, until=EARLY)
     filled_again(lake)
@@ -257,6 +265,7 @@ def test_intervals_of_a_table_that_was_filled_by_hand_are_computed_again(lake: L
     assert (plan(DAILY, lake, until=UNTIL)[0].reason, len(rows(lake))) == ("all intervals are done", 5)
 
 
+@pytest.mark.slow
 def test_run_does_not_guess_which_files_a_table_has(lake: Lake, tmp_path: Path) -> None:
     pipeline = Pipeline([Model("marts.t", Append(files="*.csv"), folder=tmp_path)])
     (tmp_path / "0.csv").write_text("id\n0\n")
@@ -268,6 +277,7 @@ def test_run_does_not_guess_which_files_a_table_has(lake: Lake, tmp_path: Path) 
     assert (rows(lake), plan(pipeline, lake)[0].runs) == ([(0,)], False)
 
 
+@pytest.mark.slow
 def test_run_does_not_replace_rows_that_only_changes_would_add(lake: Lake) -> None:
     lake.create_table("raw.a", {"id": "BIGINT"}).append(lake.sql("SELECT 1 AS id"))
     for table, kind in (("marts.t", Append()), ("marts.u", Merge("id", changes_of="raw.a"))):
@@ -282,6 +292,7 @@ def test_run_does_not_replace_rows_that_only_changes_would_add(lake: Lake) -> No
         assert (rows(lake, table), plan(pipeline, lake)[0].reason) == ([(1,)], "nothing has changed")
 
 
+@pytest.mark.slow
 def test_runs_of_a_restored_table_count_again(lake: Lake) -> None:
     done(DAILY, lake, until=UNTIL)
     first = lake.refresh()
@@ -305,6 +316,7 @@ def test_runs_of_a_restored_table_count_again(lake: Lake) -> None:
     assert (step.reason, step.warnings, len(rows(lake))) == ("all intervals are done", [], 5)
 
 
+@pytest.mark.slow
 def test_table_that_comes_back_has_its_runs(lake: Lake) -> None:
     done(DAILY, lake, until=UNTIL)
     renamed(lake)

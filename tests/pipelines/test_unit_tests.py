@@ -75,6 +75,7 @@ def result(lake: Lake, test: UnitTest) -> UnitTestResult:
     return found
 
 
+@pytest.mark.slow
 def test_model_returns_the_expected_rows(lake: Lake) -> None:
     for test in (
         # The types of the columns come from the model of the input; columns without values are NULL.
@@ -168,6 +169,7 @@ def test_equal_values(lake: Lake) -> None:
     assert (found.status, found.error, bool(found.difference)) == ("passed", None, False)
 
 
+@pytest.mark.slow
 def test_different_values(lake: Lake) -> None:
     for expression, expected in (
         ("2", 1),

@@ -59,6 +59,7 @@ def test_merge_deletes_marked_keys_and_inserts_none_of_them(lake: Lake) -> None:
     assert [one.collect("pyarrow").rows() for one in (kept, deleted)] == [[(3, 4)], [(2, 1)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Full(), Append(), Merge("id")], ids=repr)
 def test_new_columns_are_added_and_types_widened(kind: Kind, lake: Lake) -> None:
     sql = "SELECT CAST(3 AS BIGINT) AS id, 'c' AS name, DATE '2024-01-05' AS day"
@@ -76,6 +77,7 @@ def test_missing_table_is_created_with_its_partitions_and_comment(lake: Lake) ->
     assert native.fetchall() == [("It's new.",)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "first", "last"),
     [
@@ -107,6 +109,7 @@ def test_row_outside_the_range_is_refused(lake: Lake) -> None:
     assert written(lake, Incremental("day"), "SELECT 3 AS id, 'c' AS name") == [(3, "c")], "without a range, all rows"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partial", [False, True])
 def test_range_of_days(lake: Lake, partial: bool) -> None:
     """A DATE has no hours: a range of hours would be one of days, and delete rows outside it."""
@@ -126,6 +129,7 @@ def test_range_of_days(lake: Lake, partial: bool) -> None:
     assert lake.table("marts.d").count() == 2
 
 
+@pytest.mark.slow
 def test_keys_of_a_merge_are_neither_null_nor_written_twice(lake: Lake) -> None:
     twice = "SELECT unnest([7, 7])::INTEGER AS id, 'x' AS name"
     both = "SELECT 1 AS id, 'x' AS name, unnest([true, false]) AS gone"
@@ -145,6 +149,7 @@ def test_keys_of_a_merge_are_neither_null_nor_written_twice(lake: Lake) -> None:
     assert lake.table("marts.t").count() == 2
 
 
+@pytest.mark.slow
 def test_interval_of_which_a_run_wrote_a_part_is_not_done(lake: Lake) -> None:
     lake.create_table("raw.events", {"ts": "TIMESTAMP"}).append(
         [{"ts": datetime(2024, 1, day, hour)} for day in (1, 2) for hour in (0, 9)]
@@ -195,6 +200,7 @@ def test_file_that_does_not_fit_its_table_is_named(
     assert (error.message, error.hint) == (message, hint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "body"), [("csv", None), ("csv", Query("FROM files")), ("json", Query("FROM files")), ("parquet", None)]
 )
@@ -219,6 +225,7 @@ def test_declared_columns_keep_the_rows_of_files_without_a_column(
     assert "3." in failed(lake, model).message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["json", "parquet"])
 def test_new_nested_fields_of_files_become_fields_of_the_table(ending: str, lake: Lake, tmp_path: Path) -> None:
     model = Model("raw.t", Append(files=f"*.{ending}"), folder=tmp_path)

@@ -96,6 +96,7 @@ def test_unprotected_reader_leaks_the_password(hostile_lake: Path, thief: Passwo
     assert thief.seen == ["connection", f"password {PASSWORD}"]
 
 
+@pytest.mark.slow
 def test_lakeconf_sql_does_not_leak_the_password(
     hostile_lake: Path, thief: PasswordThief, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +114,7 @@ def append_with_audit(lake: lakeconf.Lake, check: str) -> None:
         transaction.audit("trap", check)
 
 
+@pytest.mark.slow
 def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief: PasswordThief) -> None:
     with lakeconf.init().get_store().open() as lake:
         for statement in [*REACHING, "PIVOT trap ON id", "FROM trap; FROM pub", "FROM trap AT (VERSION => 3)"]:
@@ -128,6 +130,7 @@ def test_lake_sql_and_audits_do_not_leak_the_password(hostile_lake: Path, thief:
     assert thief.seen == []
 
 
+@pytest.mark.slow
 def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) -> None:
     commands = ["tables", "snapshots", "tables raw.events", "doctor", "report -o report.html"]
     for command in [*commands, "diff dev dev raw.events", "diff dev dev trap"]:
@@ -135,6 +138,7 @@ def test_other_commands_run_no_view(hostile_lake: Path, thief: PasswordThief) ->
         assert thief.seen == [], command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["main.pub", "lakeconf.commits"])
 def test_views_in_place_of_tables_are_not_read(table: str, hostile_lake: Path, thief: PasswordThief) -> None:
     """lakeconf looks for a table, also for its own, and DuckDB would run the view."""
@@ -203,6 +207,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPRESSIONS)
 def test_writes_evaluate_no_unsafe_expression_of_the_lake(kind: str, project: Path, thief: PasswordThief) -> None:
     store = lakeconf.init().get_store()
@@ -236,6 +241,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_views_and_macros_in_a_duckdb_catalog_do_not_run(
     kind: str, project: Path, capsys: pytest.CaptureFixture[str]

@@ -245,6 +245,7 @@ def other(config: Config, name: str, **changed: str) -> Store:
     return lakeconf.init(file).get_store(name)
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_no_output_or_file_contains_a_planted_secret(
     config: Config,

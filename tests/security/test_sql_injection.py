@@ -109,6 +109,7 @@ def kinds(store: Store, rendering: str) -> list[Any]:
     return [statement.type for statement in duckdb.extract_statements(text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metadata", METADATA)
 @given(data=st.data(), storage=st.sampled_from(list(STORAGE)), text=TEXT, alias=TEXT)
 def test_text_in_a_field_does_not_change_the_statements(
@@ -158,6 +159,7 @@ def read_back(con: duckdb.DuckDBPyConnection, statement: CreateSecret) -> str:
     return text
 
 
+@pytest.mark.slow
 @given(data=st.data(), model=st.sampled_from([S3Storage, R2Storage, GCSStorage]))
 @settings(suppress_health_check=list(HealthCheck))
 def test_duckdb_stores_field_texts_unchanged(model: Any, connection: Any, data: st.DataObject) -> None:
@@ -180,6 +182,7 @@ FILE_NAME = TEXT.map(lambda text: text.translate({ord("/"): None, ord("\\"): Non
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "magic"), [(SQLiteMetadata, b"SQLite"), (DuckDBMetadata, b"DUCK")])
 @given(name=FILE_NAME, data_name=FILE_NAME, alias=TEXT)
 @settings(max_examples=15 if PROVE else 5)

@@ -198,6 +198,7 @@ def test_surroundings_detect_a_change(surroundings: Surroundings, store: Store) 
         before = surroundings.state()
 
 
+@pytest.mark.slow
 def test_function_that_does_more_than_read_is_rejected(
     surroundings: Surroundings, store: Store, functions: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +227,7 @@ def test_function_that_does_more_than_read_is_rejected(
     kept.native.close()
 
 
+@pytest.mark.slow
 def test_function_that_only_reads_runs(
     surroundings: Surroundings, store: Store, functions: list[tuple[str, str, int]]
 ) -> None:

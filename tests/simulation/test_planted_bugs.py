@@ -86,12 +86,14 @@ def check(seeds: list[int]) -> None:
     assert not failed, f"{len(failed)} of {len(seeds)} schedules failed, {[one.seed for one in failed]}:\n{shown}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_schedule_keeps_the_invariants(part: int) -> None:
     first = FIRST + part * SCHEDULES
     check(list(range(first, first + SCHEDULES)))
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_schedule_in_every_process() -> None:
     seed = 172
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(simulator.__file__).parents[1])}

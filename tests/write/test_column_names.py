@@ -31,6 +31,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message", "hint"),
     [
@@ -63,6 +64,7 @@ def test_evolution_with_one_name_twice_is_refused(changes: dict[str, Any], messa
     assert (lake.refresh(), table.schema) == (before, TYPES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "field"),
     [
@@ -80,6 +82,7 @@ def test_a_field_of_a_list_inside_of_another_value_cannot_be_dropped(kind: str, 
     table.evolve(add={path.replace(".q", ".more"): "INT"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "columns"),
     [

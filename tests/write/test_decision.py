@@ -10,7 +10,7 @@ import pytest
 from local_stores import on_postgres, store_of
 from merge_cases import commit_info, committer, fetched
 from plain_sql import run_plain
-from strength import PROVE, mixed
+from strength import in_prove
 
 from lakeconf import ducklake
 from lakeconf.errors import CommitConflictError, LakeconfError, UnsupportedError
@@ -66,6 +66,7 @@ DONE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_definition_of_a_table(lake: Lake, name: str) -> None:
     columns, keys, reason = TABLES[name]
@@ -92,6 +93,7 @@ def test_table_that_contains_a_file_twice(lake: Lake, tmp_path: Path) -> None:
     assert refusal_of(lake) == "the table contains a file twice"
 
 
+@pytest.mark.slow
 def test_catalog_in_a_schema_of_its_own(tmp_path: Path, postgres_server: PostgresServer) -> None:
     catalog = on_postgres(postgres_server) | {"metadata_schema": "shop"}
     with store_of(tmp_path, catalog).open() as lake:
@@ -110,7 +112,6 @@ WRITES: dict[str, Callable[..., int]] = {
     "update with an expression": lambda table, **engine: table.update({"id": nw.col("id") + 1}, "id < 8", **engine),
     "merge": lambda table, **engine: table.merge(NEW, on="id", **engine),
 }
-SOME = ("append", "delete", "overwrite some", "merge")
 LIMITS = ("MOST_FRAME_BYTES", "LEAST_BYTES", "ROWS_PER_STATEMENT", "FEWEST_POSITIONS")
 
 
@@ -127,7 +128,8 @@ def carried_out(lake: Lake, name: str) -> tuple[str, str, list[tuple[object, ...
     return committer(lake), decision, sorted(fetched(lake, f"SELECT id, day FROM {name}"))
 
 
-@pytest.mark.parametrize("kind", WRITES if PROVE else SOME)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["append", *in_prove(kind for kind in WRITES if kind != "append")])
 def test_engine_of_each_write(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The size decides, and `engine=` overrides it; all ways have the same rows."""
     write, always = WRITES[kind], kind == "append"
@@ -153,7 +155,8 @@ def test_engine_of_each_write(tmp_path: Path, spark: SparkSession, monkeypatch: 
         assert carried_out(lake, "by_duckdb") == ("public", "duckdb: engine='duckdb'", wanted)
 
 
-@pytest.mark.parametrize("kind", WRITES if PROVE else SOME)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["append", *in_prove(kind for kind in WRITES if kind != "append")])
 def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
     tmp_path: Path, spark: SparkSession, kind: str
 ) -> None:
@@ -189,6 +192,7 @@ def test_outcome_that_is_impossible_is_an_error_if_it_is_demanded(
         assert {*tmp_path.rglob("*.parquet")} == files
 
 
+@pytest.mark.slow
 def test_rows_of_a_delete_are_counted_unless_the_files_are_large(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +218,7 @@ IMPOSSIBLE: dict[str, Callable[[Table], int]] = {
 }
 
 
+@pytest.mark.slow
 def test_hint_of_a_demanded_engine_names_the_other(tmp_path: Path, spark: SparkSession) -> None:
     with store_of(tmp_path).open(spark) as lake:
         table = lake.create_table("t", {"id": "BIGINT", "a.b": "VARCHAR"}, partitioned_by=["id"])
@@ -226,6 +231,7 @@ def test_hint_of_a_demanded_engine_names_the_other(tmp_path: Path, spark: SparkS
         assert sorted(fetched(lake, "SELECT id FROM t")) == [(1,), (2,)]
 
 
+@pytest.mark.slow
 def test_explain_shows_the_way_of_each_write(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +272,9 @@ def test_explain_shows_the_way_of_each_write(
 OTHERS = {"columns": "ALTER TABLE t RENAME day TO d", "name": "ALTER TABLE t RENAME TO u", "no table": "DROP TABLE t"}
 
 
-@pytest.mark.parametrize(("other", "engine"), mixed(OTHERS, [None, "spark", "duckdb"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [None, "spark", "duckdb"])
+@pytest.mark.parametrize("other", ["columns", *in_prove(["name", "no table"])])
 def test_delete_after_a_change_of_the_table_is_a_conflict(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, other: str, engine: Any
 ) -> None:

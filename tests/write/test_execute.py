@@ -66,6 +66,7 @@ def rows(lake: Lake, query: str = "SELECT * FROM stock") -> list[tuple[Any, ...]
     return sorted(native.fetchall(), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_statement_changes_the_rows_that_duckdb_changes(lake: Lake, statement: str) -> None:
     with duckdb.connect() as oracle:
@@ -80,12 +81,14 @@ def test_statement_changes_the_rows_that_duckdb_changes(lake: Lake, statement: s
     assert rows(lake) == expected
 
 
+@pytest.mark.slow("on_spark")
 def test_names_of_frames_ignore_case_and_may_hide_tables_that_are_read(lake: Lake) -> None:
     lake.create_table("Delivery", {"id": "BIGINT"})
     lake.execute("DELETE FROM stock WHERE id IN (SELECT id FROM DELIVERY)", delivery=DELIVERY)
     assert [key for key, *_ in rows(lake)] == [1, 4]
 
 
+@pytest.mark.slow("on_spark")
 @pytest.mark.parametrize(
     "statement",
     [
@@ -103,6 +106,7 @@ def test_frame_with_the_name_of_a_table_in_the_statement_is_refused(lake: Lake, 
     assert len(rows(lake)) == 7
 
 
+@pytest.mark.slow("on_spark")
 def test_tables_of_other_schemas_need_their_schema(lake: Lake) -> None:
     lake.create_table("raw.events", {"id": "BIGINT"})
     with pytest.raises(LakeconfError, match="events"):
@@ -177,6 +181,7 @@ def test_null_in_a_required_column_is_refused(lake: Lake) -> None:
             lake.execute(statement)
 
 
+@pytest.mark.slow("on_spark")
 def test_column_that_an_insert_omits_has_its_default_value(lake: Lake) -> None:
     lake.table("stock").evolve(add={"kind": "VARCHAR"}, defaults={"kind": "box"})
     lake.execute("INSERT INTO stock (id) VALUES (7)")
@@ -185,6 +190,7 @@ def test_column_that_an_insert_omits_has_its_default_value(lake: Lake) -> None:
     assert rows(lake, "SELECT DISTINCT kind FROM stock") == [("box",)]
 
 
+@pytest.mark.slow("on_spark")
 def test_inserted_rows_are_counted(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.execute("INSERT INTO stock SELECT * FROM d", d=DELIVERY)
@@ -193,12 +199,14 @@ def test_inserted_rows_are_counted(lake: Lake) -> None:
     assert json.loads(lake.snapshots()[-1].extra_info or "")["rows"] == 5
 
 
+@pytest.mark.slow("on_spark")
 def test_key_is_committed_once(lake: Lake) -> None:
     first = lake.execute("UPDATE stock SET amount = amount + 1", idempotency_key="once")
     assert lake.execute("UPDATE stock SET amount = amount + 1", idempotency_key="once") == first
     assert sum(amount for *_, amount in rows(lake)) == 104
 
 
+@pytest.mark.slow("on_spark")
 def test_statements_of_a_transaction_are_one_snapshot_and_see_each_other(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction() as tx:
@@ -222,6 +230,7 @@ def test_failed_statement_leaves_nothing_in_its_transaction(lake: Lake) -> None:
     assert len(rows(lake)) == 3
 
 
+@pytest.mark.slow
 def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store) -> None:
     lake.create_table("other", STOCK).append(STOCK)
     rows(lake, "FROM other")
@@ -234,6 +243,7 @@ def test_change_of_a_table_that_was_read_is_a_conflict(lake: Lake, store: Store)
     assert rows(lake) == [(1, "a", 10)]
 
 
+@pytest.mark.slow
 @on_duckdb
 @pytest.mark.parametrize(
     "statement",
@@ -256,6 +266,7 @@ def test_tables_behind_views_macros_and_common_names_are_read(lake: Lake, store:
         tx.execute(statement)
 
 
+@pytest.mark.slow("on_spark")
 def test_statement_sees_rows_that_other_writers_added(lake: Lake, store: Store) -> None:
     with store.open() as second:
         second.table("stock").append(DELIVERY)
@@ -278,6 +289,7 @@ def test_unsafe_view_or_macro_of_the_lake_is_refused(lake: Lake) -> None:
     assert lake.execute("UPDATE stock SET name = 'safe'") == lake.snapshot_id
 
 
+@pytest.mark.slow("on_spark")
 def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> None:
     lake.create_table("other", STOCK)
     lake._session.writer.execute("CREATE VIEW dev.main.small AS SELECT id FROM stock WHERE amount < 25")
@@ -287,6 +299,7 @@ def test_frame_with_the_name_of_a_table_behind_a_view_is_refused(lake: Lake) -> 
         )
 
 
+@pytest.mark.slow("on_spark")
 def test_staged_frames_are_removed(lake: Lake) -> None:
     lake.execute("DELETE FROM stock USING d WHERE stock.id = d.id", d=DELIVERY)
     with pytest.raises(QueryError):
@@ -299,6 +312,7 @@ def test_staged_frames_are_removed(lake: Lake) -> None:
     assert writer.rows("SELECT 1 FROM duckdb_views() WHERE view_name = 'd'") == []
 
 
+@pytest.mark.slow
 @on_duckdb
 def test_values_that_files_could_round_are_refused(lake: Lake) -> None:
     for number, type_name in enumerate(("HUGEINT", "INTERVAL", "STRUCT(a INTERVAL[])")):
@@ -313,6 +327,7 @@ def test_values_that_files_could_round_are_refused(lake: Lake) -> None:
         lake.execute(f"DELETE FROM {name} WHERE number IS NULL")
 
 
+@pytest.mark.slow("l", "m")
 @pytest.mark.parametrize("limit", [0, 30])
 @pytest.mark.parametrize("column", ["l", "m", "s"])
 def test_null_in_a_required_column_with_fields_is_refused(store: Store, limit: int, column: str) -> None:

@@ -30,6 +30,7 @@ def stock(lake: Lake) -> list[tuple[Any, ...]]:
     return rows(lake, "SELECT * FROM dev.stock")
 
 
+@pytest.mark.slow("on_spark")
 def test_columns_that_the_frame_lacks_keep_their_values_and_are_inserted_with_their_default(lake: Lake) -> None:
     stock_table, before = lake.table("stock"), dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
     stock_table.evolve(add={"origin": "VARCHAR", "size": "DECIMAL(5, 2)"}, defaults={"origin": "north", "size": 1.5})
@@ -45,6 +46,7 @@ def test_columns_that_the_frame_lacks_keep_their_values_and_are_inserted_with_th
     assert rows(lake, "SELECT name, count(*) FROM dev.stock GROUP BY ALL") == [("a", 1), ("seen", 3), (None, 1)]
 
 
+@pytest.mark.slow("on_spark")
 def test_insert_with_values_sets_only_these_columns(lake: Lake) -> None:
     lake.table("stock").evolve(add={"origin": "VARCHAR"}, defaults={"origin": "north"})
     values = {"ID": nw.col("source_id") + 100, "name": "new"}
@@ -54,6 +56,7 @@ def test_insert_with_values_sets_only_these_columns(lake: Lake) -> None:
         lake.table("stock").merge(DELIVERY, on="id", not_matched=Insert({"nome": "new"}))
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_cannot_insert_without_a_value_for_a_required_or_computed_column(lake: Lake, store: Store) -> None:
     with store.connect() as connection:
         connection.execute(
@@ -78,6 +81,7 @@ def test_merge_cannot_insert_without_a_value_for_a_required_or_computed_column(l
             tx.table("strict").merge(whole, on="id")
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_rejects_two_source_rows_for_one_target_row(lake: Lake) -> None:
     before = lake.snapshot_id
     with pytest.raises(CommitError, match=r"2 rows of the frame match one row of main\.stock on id: nothing was"):
@@ -86,6 +90,7 @@ def test_merge_rejects_two_source_rows_for_one_target_row(lake: Lake) -> None:
     assert stock(lake) == rows(lake, f"SELECT * FROM dev.stock AT (VERSION => {before})")
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_of_an_empty_frame_creates_no_snapshot(lake: Lake, tmp_path: Path) -> None:
     before, files = lake.snapshot_id, sorted(tmp_path.rglob("*.parquet"))
     assert lake.table("stock").merge(DELIVERY.slice(0, 0), on="id") == before
@@ -93,6 +98,7 @@ def test_merge_of_an_empty_frame_creates_no_snapshot(lake: Lake, tmp_path: Path)
     assert sorted(tmp_path.rglob("*.parquet")) == files
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_with_evolve_adds_columns(lake: Lake) -> None:
     frame = DELIVERY.append_column("origin", pa.array(["north", "south", "west"]))
     before = lake.snapshot_id
@@ -106,6 +112,7 @@ def test_merge_with_evolve_adds_columns(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_after_other_writes_in_a_transaction(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction("all") as tx:
@@ -120,6 +127,7 @@ def test_merge_after_other_writes_in_a_transaction(lake: Lake) -> None:
     )
 
 
+@pytest.mark.slow("on_spark")
 def test_null_in_a_not_null_column_is_rejected_before_writing(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("strict", {"id": "INTEGER", "name": "VARCHAR NOT NULL"})
     lake.table("strict").append(pa.table({"id": pa.array([2], pa.int32()), "name": ["x"]}))
@@ -132,6 +140,7 @@ def test_null_in_a_not_null_column_is_rejected_before_writing(lake: Lake, tmp_pa
     assert (lake.refresh(), sorted(tmp_path.rglob("*.parquet"))) == (before, files)
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_with_types_unknown_to_spark(lake: Lake) -> None:
     lake.sql("SELECT 1")
     types = {"id": "UUID", "note": "JSON", "size": "UBIGINT", "at": "TIMESTAMP_NS", "huge": "HUGEINT", "t": "TIME"}
@@ -150,6 +159,7 @@ def test_merge_with_types_unknown_to_spark(lake: Lake) -> None:
     assert rows(lake, "SELECT count(*), min(rowid) FROM dev.odd") == [(1, 0)]
 
 
+@pytest.mark.slow("on_spark")
 def test_update_with_an_expression(lake: Lake) -> None:
     before = dict(rows(lake, "SELECT id, rowid FROM dev.stock"))
     lake.table("stock").update({"amount": nw.col("amount") * 2, "name": "twice"}, "id >= 3")
@@ -167,6 +177,7 @@ STORED: dict[str, tuple[object, str]] = {
 INEXACT = (("DECIMAL(10,2)", "1.005"), ("BIGINT", "1.5"), ("DOUBLE", 2**53 + 1))
 
 
+@pytest.mark.slow("on_spark")
 def test_constants_of_clauses_are_stored_exactly_or_refused(lake: Lake) -> None:
     columns = {kind: f"c{number}" for number, kind in enumerate([*STORED, "BIGINT"])}
     table = lake.create_table("constants", {"id": "BIGINT", **{name: kind for kind, name in columns.items()}})
@@ -187,6 +198,7 @@ def test_constants_of_clauses_are_stored_exactly_or_refused(lake: Lake) -> None:
     assert rows(lake, f"SELECT {listed} FROM constants") == [tuple(text for _, text in STORED.values())] * 2
 
 
+@pytest.mark.slow("on_spark")
 def test_constants_that_duckdb_reads_as_others_are_refused_in_expressions(lake: Lake) -> None:
     table, large = lake.table("stock"), Decimal("1E+3")
     for value in (pd.Timestamp(1), pd.Timedelta(1, "ns"), float("nan")):
@@ -207,6 +219,7 @@ def test_constants_that_duckdb_reads_as_others_are_refused_in_expressions(lake: 
         assert caught.value.hint == 'write it without an exponent: Decimal("1000")'
 
 
+@pytest.mark.slow("on_spark")
 def test_merge_with_an_expression_that_the_engine_cannot_compute_is_refused(lake: Lake) -> None:
     before = stock(lake)
     with pytest.raises(SchemaError, match=r"cannot (compute|convert)") as refused:
@@ -216,6 +229,7 @@ def test_merge_with_an_expression_that_the_engine_cannot_compute_is_refused(lake
     assert stock(lake) == before
 
 
+@pytest.mark.slow("on_spark")
 def test_overwrite_partitions_replaces_whole_partitions(lake: Lake) -> None:
     lake.create_table("days", {"day": "DATE", "kind": "VARCHAR", "n": "BIGINT"}, partitioned_by=["month(day)", "kind"])
     kinds = "CASE i % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END"
@@ -232,6 +246,7 @@ def test_overwrite_partitions_replaces_whole_partitions(lake: Lake) -> None:
         lake.table("stock").overwrite_partitions(STOCK)
 
 
+@pytest.mark.slow("on_spark")
 def test_rows_that_cannot_be_identified_are_refused(lake: Lake) -> None:
     lake.create_table("odd", {"rowid": "BIGINT", "id": "BIGINT"})
     with lake.transaction() as transaction:

@@ -164,6 +164,7 @@ def names(lake: Lake) -> dict[int, str | None]:
     return dict(native.fetchall())
 
 
+@pytest.mark.slow
 def test_size_of_the_frame_and_of_the_files_that_can_match_decides(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     merge = lake.table("t").merge
     merge(CHANGES, on="id")
@@ -184,6 +185,7 @@ def test_size_of_the_frame_and_of_the_files_that_can_match_decides(lake: Lake, m
     assert names(lake) == {2: "B", 3: None, 9: "i"}
 
 
+@pytest.mark.slow
 def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     """Each computation of the frame leaves a file."""
     computed = tmp_path / "computed"
@@ -203,6 +205,7 @@ def test_frame_of_a_merge_is_computed_once(lake: Lake, spark: SparkSession, tmp_
     assert names(lake) == {1: "a", 2: "run 1!", 3: None, 9: "run 1!"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [rule.MOST_FRAME_BYTES, -1], ids=["by duckdb", "by spark"])
 def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     lake: Lake, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
@@ -218,6 +221,7 @@ def test_change_by_another_writer_is_a_conflict_however_the_merge_is_computed(
     assert names(lake) == {1: "a", 2: "B", 3: None, 9: "i"}
 
 
+@pytest.mark.slow
 def test_values_of_partition_keys_prune_files_between_them(store: Store, spark: SparkSession) -> None:
     rows = pa.table({"day": [n // 2 for n in range(12)], "id": list(range(12))})
     with store.open(spark) as lake:

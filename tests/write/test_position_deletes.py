@@ -58,6 +58,7 @@ def driver_reads(run: Callable[[], object]) -> int:
     return read() - before
 
 
+@pytest.mark.slow
 def test_driver_reads_positions_only(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = spark.range(0, 2_000_000, 1, 2).selectExpr("id", "rand(7) AS x")
     table = lake.create_table("big", numbers)
@@ -71,6 +72,7 @@ def test_driver_reads_positions_only(lake: Lake, spark: SparkSession, monkeypatc
     assert by_spark < size / 8
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 def test_duckdb_finds_the_rows_in_a_transaction(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
@@ -87,6 +89,7 @@ def test_duckdb_finds_the_rows_in_a_transaction(lake: Lake, monkeypatch: pytest.
     assert ids(lake, "new") == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize("name", ["filename", "FILE_ROW_NUMBER"])
 def test_column_that_hides_a_virtual_one_leaves_the_search_to_duckdb(lake: Lake, name: str) -> None:
@@ -97,6 +100,7 @@ def test_column_that_hides_a_virtual_one_leaves_the_search_to_duckdb(lake: Lake,
     assert ids(lake, "odd") == [5, 6, 7, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 def test_overwrite_of_a_condition_replaces_the_found_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = during(lake, monkeypatch, 'DELETE FROM "dev"')
@@ -110,6 +114,7 @@ def test_overwrite_of_a_condition_replaces_the_found_rows(lake: Lake, monkeypatc
     assert '"rows": 1' in str(info)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
     before = sorted(Path(lake._session.reader.data_path).rglob("*"))
@@ -124,6 +129,7 @@ def test_failed_overwrite_leaves_no_staged_file(lake: Lake) -> None:
     assert lake.refresh() == lake.snapshot_id
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 def test_condition_that_spark_refuses_is_left_to_duckdb(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark refuses to cast texts that it may read differently."""

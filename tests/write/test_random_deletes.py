@@ -74,6 +74,8 @@ def after_delete(source: Source, condition: str) -> Rows | None:
         source.run("ROLLBACK")
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "postgres", "a staged commit")
 def test_random_deletes_leave_the_rows_that_duckdb_leaves(
     store: lakeconf.Store, spark: SparkSession, tmp_path: Path, seen: Counter[str]
 ) -> None:

@@ -178,6 +178,7 @@ EACH = Merge(
 )
 
 
+@pytest.mark.slow
 def test_random_merges_match_duckdb(store: Store) -> None:
     """Several merges into separate tables share a transaction, because commits take most of the time."""
     together, rounds = 10, 3
@@ -217,6 +218,8 @@ def twin_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return store_of(tmp_path, catalog, data_inlining_row_limit=5)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_each_path_of_a_merge_has_the_same_outcome(
     twin_store: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

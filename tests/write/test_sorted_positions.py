@@ -65,6 +65,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_duckdb_looks_for_the_rows_in_the_catalog_only(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_updates_keep_the_snapshots_of_earlier_deletes(lake: Lake) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [4, 101], ids=["in a file", "in the catalog"])
 def test_a_row_that_would_change_twice_is_refused(lake: Lake, spark: SparkSession, tmp_path: Path, twice: int) -> None:
     before = {*tmp_path.rglob("*.parquet")}

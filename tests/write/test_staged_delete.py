@@ -92,6 +92,8 @@ def feed(lake: Lake, name: str) -> list[tuple[Any, ...]]:
     return sorted(fetched(lake, query), key=str)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "duckdb", "also in the catalog")
 @pytest.mark.parametrize("inlined", [False, True], ids=["in files", "also in the catalog"])
 def test_twins_stay_equal(store: Store, spark: SparkSession, *, inlined: bool) -> None:
     # Each second one, with rows in the catalog among them those of STAGED_IF_INLINED.
@@ -129,6 +131,7 @@ def test_rows_that_duckdb_has_staged_are_inserted_by_a_statement(local: Store, s
         assert [row[0] for row in fetched(lake, "SELECT id FROM t")] == [7]
 
 
+@pytest.mark.slow
 def test_timestamps_of_a_former_type_are_compared_in_the_time_zone_of_the_lake(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -146,6 +149,7 @@ def test_timestamps_of_a_former_type_are_compared_in_the_time_zone_of_the_lake(
             assert [i for (i,) in lake._session.writer.rows(f"SELECT id FROM {twin} ORDER BY id")] == [*range(7, 24)]
 
 
+@pytest.mark.slow
 def test_few_rows_that_are_not_whole_files_are_left_to_statements(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +202,8 @@ OVERTAKEN: dict[str, tuple[str, Callable[[Table], object], str, list[int]]] = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.prove("rewritten files", "new files")
 @pytest.mark.parametrize("case", OVERTAKEN)
 def test_overtaken_attempt_is_repeated_and_leaves_no_file(
     local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: str
@@ -215,6 +221,7 @@ def test_overtaken_attempt_is_repeated_and_leaves_no_file(
             assert lake.table("t").overwrite(NEW.slice(1), where=where, idempotency_key="day") == done
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 @pytest.mark.usefixtures("searching")
 def test_files_in_a_bucket_are_dropped_and_rows_are_found(

@@ -58,6 +58,8 @@ def updated(table: Table, change: tuple[dict[str, object], str]) -> None:
     table.update(*change)
 
 
+@pytest.mark.slow
+@pytest.mark.prove("duckdb", "postgres")
 def test_twins_stay_equal(store: Store, spark: SparkSession) -> None:
     """Random tables with partitions, rows in the catalog, deletes and evolved columns; each is updated twice."""
     seen = Counter[str]()
@@ -104,6 +106,7 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(fetched(lake, "SELECT rowid, id, s FROM t"))
 
 
+@pytest.mark.slow
 def test_auto_stages_updates_of_many_bytes(local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     with local.open(spark) as lake:
         lake.table("t").update({"s": "new"}, "id < 3")
@@ -126,6 +129,7 @@ def test_newer_rows_are_updated_by_a_statement(local: Store, spark: SparkSession
         assert [row[1:] for row in rows(lake)][-5:] == [*((i, "new") for i in range(16, 20)), (99, "new")]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_reason_to_update_with_duckdb(
     local: Store, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +167,7 @@ def test_transaction_updates_by_a_statement(local: Store, spark: SparkSession) -
         assert [row[2] for row in rows(lake)][:4] == ["old", "new", "newer", "old"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("committer", ["auto", "staged"])
 def test_condition_that_spark_refuses_is_left_to_duckdb(
     local: Store, spark: SparkSession, committer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -181,6 +186,7 @@ def test_condition_that_spark_refuses_is_left_to_duckdb(
         assert [name for name in added if not name.startswith("ducklake-")] == []
 
 
+@pytest.mark.slow
 def test_computed_update_with_a_condition_that_spark_refuses_is_duckdbs(local: Store, spark: SparkSession) -> None:
     with local.open(spark) as lake:
         engines: tuple[Any, ...] = (None, "duckdb")
@@ -193,6 +199,8 @@ def test_computed_update_with_a_condition_that_spark_refuses_is_duckdbs(local: S
             assert (rows(lake), lake.snapshot_id) == (expected, before + 1), (committer, engine)
 
 
+@pytest.mark.slow("on_spark")
+@pytest.mark.prove("sqlite-on_spark", "duckdb-on_spark")
 @pytest.mark.parametrize("value", [nw.col("id") * nw.col("day"), nw.col("id").list.len()], ids=["operator", "function"])
 def test_an_expression_that_the_engine_cannot_compute_is_refused(store: Store, engine: Any, value: nw.Expr) -> None:
     with store.open(engine) as lake:

@@ -50,6 +50,7 @@ def test_create_table_with_all_options(lake: Lake) -> None:
     assert rows(lake, comments) == [("kind", "view or purchase")]
 
 
+@pytest.mark.slow("on_spark")
 def test_table_is_created_and_filled_in_one_snapshot(lake: Lake) -> None:
     before = lake.snapshot_id
     with lake.transaction("first load") as tx:
@@ -81,6 +82,7 @@ def test_files_of_a_new_table_have_relative_paths(lake: Lake) -> None:
     assert rows(lake, relative) == [(True,)]
 
 
+@pytest.mark.slow("on_spark")
 def test_evolve_changes_all_columns_in_one_snapshot(lake: Lake) -> None:
     types = {
         "id": "INTEGER",
@@ -126,6 +128,7 @@ def test_evolve_changes_all_columns_in_one_snapshot(lake: Lake) -> None:
     assert rows(lake, added) == [(True, None, dt.date(2024, 1, 1), Decimal("1.50"))]
 
 
+@pytest.mark.slow("on_spark")
 def test_append_with_evolve_adds_columns_and_widens_types(lake: Lake) -> None:
     lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR"})
     lake.table("events").append(ROWS.cast(pa.schema({"id": pa.int32(), "kind": pa.string()})))
@@ -143,6 +146,7 @@ def test_append_with_evolve_adds_columns_and_widens_types(lake: Lake) -> None:
     assert read(lake, "events") == [(2**40, "x", ["a"], 1.5)]
 
 
+@pytest.mark.slow("on_spark")
 def test_failed_append_with_evolve_does_not_change_columns(lake: Lake) -> None:
     lake.create_table("events", {"id": "INTEGER", "kind": "VARCHAR NOT NULL"})
     with lake.transaction() as tx:
@@ -159,6 +163,7 @@ def append_audited(lake: Lake, name: str, sql: str) -> None:
         tx.audit(name, sql)
 
 
+@pytest.mark.slow("on_spark")
 def test_audit_checks_the_rows_that_would_be_committed(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("events", ROWS)
     lake.table("events").append(ROWS)
@@ -185,6 +190,7 @@ def test_audit_needs_a_transaction_and_a_query(lake: Lake) -> None:
         tx.audit("it", function)
 
 
+@pytest.mark.slow("on_spark")
 def test_append_with_a_used_key_writes_nothing(lake: Lake, store: Store, engine: Any, tmp_path: Path) -> None:
     lake.create_table("events", ROWS)
     first = lake.table("events").append(ROWS, idempotency_key="2024-01-01")
@@ -217,6 +223,7 @@ def test_commit_info_contains_message_author_and_extra(lake: Lake) -> None:
     assert lake.snapshots()[-1].author == f"{getpass.getuser()}@{socket.gethostname()}"
 
 
+@pytest.mark.slow("on_spark")
 def test_decimals_are_written_as_numbers_that_hold_them(lake: Lake) -> None:
     table = lake.create_table("n", {"id": "BIGINT", "d": "DOUBLE", "s": "STRUCT(d DOUBLE)"})
 
@@ -235,6 +242,7 @@ def test_decimals_are_written_as_numbers_that_hold_them(lake: Lake) -> None:
     assert lake.refresh() == before
 
 
+@pytest.mark.slow("on_spark")
 def test_write_with_a_key_or_a_read_dependency_needs_a_lock(lake: Lake) -> None:
     lake.create_table("events", ROWS)
     lake._session.guard = LakeGuard(None, lake._session.guard.marker)

@@ -110,6 +110,7 @@ def test_empty_file_becomes_a_catalog_only_with_sqlite(tmp_path: Path) -> None:
     store_of(tmp_path / "catalog", SQLiteMetadata).connect().close()
 
 
+@pytest.mark.slow
 def test_lake_created_by_another_process_can_be_opened(tmp_path: Path) -> None:
     for kind, model in KINDS.items():
         code = (

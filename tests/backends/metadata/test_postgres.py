@@ -38,6 +38,7 @@ def config(server: PostgresServer, tmp_path: Path, **stores: dict[str, Any]) -> 
     )
 
 
+@pytest.mark.slow
 def test_two_stores_in_one_database_are_separate(postgres_server: PostgresServer, tmp_path: Path) -> None:
     both = config(postgres_server, tmp_path, shop={"metadata_schema": "shop"}, test={"metadata_schema": "test"})
     with both.get_store("shop").open() as shop, both.get_store("test").open() as test:
@@ -77,6 +78,8 @@ def test_existing_secret_is_used_by_name(postgres_server: PostgresServer, tmp_pa
     assert connection.execute("FROM dev.t").fetchall() == [(42,)]
 
 
+@pytest.mark.slow
+@pytest.mark.prove("policy", "rule", "index", "child", "partition", "referred")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -111,6 +114,7 @@ def test_catalog_table_that_can_answer_each_query_differently_is_refused(
             use()
 
 
+@pytest.mark.slow
 def test_server_that_does_not_answer_is_an_error_after_the_configured_time(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         backend = {
@@ -126,6 +130,7 @@ def test_server_that_does_not_answer_is_an_error_after_the_configured_time(tmp_p
             lakeconf.init({"stores": {"dev": store}}).get_store().open()
 
 
+@pytest.mark.slow
 def test_server_is_verified_as_the_store_says(postgres_tls_server: PostgresServer, tmp_path: Path) -> None:
     for mode, authority, refusal in (
         ("verify-full", postgres_tls_server.ca, None),

@@ -49,6 +49,7 @@ def files(source: Lake, type_: str, *contents: Sequence[str]) -> None:
         source.run(f"INSERT INTO lake.t VALUES {', '.join(f'({value})' for value in values)}")
 
 
+@pytest.mark.slow
 def test_statistics_prune_files_on_every_catalog(source: Lake) -> None:
     files(source, "INTEGER", ["1", "9"], ["10", "NULL", "15"], ["20", "20"], ["NULL"])
     for where, expected in {
@@ -95,6 +96,7 @@ def test_long_string_with_a_truncated_bound_is_found(source: Lake) -> None:
     assert 3 in kept(source, "a > 'a' AND a < 'b'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
 def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
     files(source, type_, ["1", "2"], ["1", "'nan'"], ["'nan'"], ["NULL"])
@@ -107,6 +109,7 @@ def test_nan_is_greater_than_every_bound(source: Lake, type_: str) -> None:
     assert {0, 1} <= set(kept(source, "NOT a = 'nan'"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "values", "wheres", "other"),
     [
@@ -154,6 +157,7 @@ def test_file_with_invalid_or_missing_bounds_is_kept(local: Lake) -> None:
     assert [file.data_file_id for file in plan.files] == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "value", "wheres"),
     [
@@ -259,6 +263,7 @@ def test_partition_values_use_the_partitioning_of_the_file(source: Lake) -> None
     assert kept(source, "b > 1 AND a < 2") == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "key", "values", "where", "expected"),
     [

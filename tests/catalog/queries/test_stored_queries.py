@@ -135,6 +135,7 @@ def test_all_system_views_are_known() -> None:
     assert [name for (name,) in duckdb.sql(internal).fetchall() if not SYSTEM_VIEW.fullmatch(name)] == []
 
 
+@pytest.mark.slow
 def test_unsafe_view_is_refused(stored: Lake) -> None:
     for sql, what in UNSAFE.items():
         plant(stored, sql)
@@ -352,6 +353,7 @@ def test_sql_that_reads_is_accepted() -> None:
         check_only_reads(sql)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sql", "message"),
     [

@@ -20,7 +20,7 @@ from server_process import HOST
 from server_project import Project, make_project
 from spark_classes import java_options
 from spark_cluster import PYTHON, SPARK_HOME, SparkCluster, spark_cluster
-from strength import some
+from strength import PROVE
 
 import lakeconf
 from lakeconf.engines.spark.java_home import ensure_java
@@ -47,6 +47,7 @@ def submitted(cluster: SparkCluster) -> dict[str, str]:
     return os.environ | own | {"SPARK_MASTER": cluster.url, "JDK_JAVA_OPTIONS": java_options(), "SPARK_LOCAL_IP": HOST}
 
 
+@pytest.mark.slow
 def test_cluster_page_job_runs_on_separate_executors(project: Path, cluster: SparkCluster) -> None:
     toml = project / "lakeconf.toml"
     toml.write_text(toml.read_text().replace("dev", "prod"))
@@ -106,7 +107,7 @@ AFTER: dict[str, Any] = {
     "stream": lambda rows: rows | made(100, 120),
 }
 # The operations that lose an executor.
-LOST = some(AFTER, 3)
+LOST = list(AFTER) if PROVE else list(AFTER)[::2]
 # A request of an executor for a file of rows, which it writes or reads.
 OF_EXECUTORS = re.compile(rb"(?:GET|PUT) \S+\.parquet HTTP[\s\S]*?Hadoop")
 _SECONDS = 100.0
@@ -142,6 +143,7 @@ def driver(
         yield job
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_each_operation_survives_the_loss_of_an_executor(
     server_project: Project, cluster: SparkCluster, s3_proxy: FaultProxy, driver: subprocess.Popen[str]

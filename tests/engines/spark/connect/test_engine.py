@@ -48,6 +48,7 @@ def test_scan_is_a_frame_of_the_session(lake: lakeconf.Lake, connect: SparkSessi
     assert "spark-connect" in repr(lake)
 
 
+@pytest.mark.slow
 def test_frames_of_the_session_are_written(lake: lakeconf.Lake, connect: SparkSession) -> None:
     table = lake.table("t")
     first = lake.snapshot_id
@@ -93,6 +94,7 @@ def test_changes_that_spark_cannot_read_name_the_query(lake: lakeconf.Lake) -> N
     assert "lake.sql(" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_settings_matter_only_where_spark_reads_the_files(lake: lakeconf.Lake, connect: SparkSession) -> None:
     table = lake.table("t")
     table.append(pl.DataFrame({"id": range(20), "name": [None] * 20, "at": [None] * 20}))
@@ -154,6 +156,7 @@ def test_errors_of_a_frame_and_of_its_session_are_named(other: SparkSession, sto
         assert lake.snapshot_id == version
 
 
+@pytest.mark.slow
 def test_program_of_the_page_runs(
     connect: SparkSession,
     connect_url: str,

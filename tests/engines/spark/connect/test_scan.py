@@ -32,6 +32,7 @@ COLUMNS = ", ".join(f'"{name}" {kind}' for name, (kind, _) in TYPES.items())
 ROW = ", ".join(sql for _, sql in TYPES.values())
 
 
+@pytest.mark.slow
 def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, usual: Lake) -> None:
     """The session's time zone is not UTC, and has no 02:30 on that day."""
     usual.run(f"CREATE TABLE lake.t ({COLUMNS})", f"INSERT INTO lake.t SELECT {ROW} FROM range(40)")
@@ -41,6 +42,7 @@ def test_every_type_with_deletes_and_inlined_rows(connect: SparkSession, usual: 
     assert_alike(connect, usual, "t", newest=2)
 
 
+@pytest.mark.slow
 def test_evolution(connect: SparkSession, files: Lake) -> None:
     """Names of other columns, promotions, defaults, and fields that are younger than their struct."""
     files.run('CREATE TABLE lake.t (a INTEGER, b INTEGER, s STRUCT(x INTEGER), "F" FLOAT)')
@@ -80,6 +82,7 @@ def test_files_of_the_same_size_are_told_apart(connect: SparkSession, files: Lak
     assert_alike(connect, files, "t", newest=1)
 
 
+@pytest.mark.prove("duckdb", "sqlite")
 def test_changes(connect: SparkSession, source: Lake) -> None:
     source.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(30) r(i)", "DELETE FROM lake.t WHERE a % 5 = 0")
     source.run("INSERT INTO lake.t VALUES (100)", "UPDATE lake.t SET a = -a WHERE a IN (7, 100)")
@@ -104,6 +107,7 @@ def test_missing_file_raises(connect: SparkSession, files: Lake) -> None:
         scan(connect, files, "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["*.parquet", "*-delete.parquet"])
 def test_file_that_is_replaced_after_the_scan_fails_its_jobs(connect: SparkSession, files: Lake, pattern: str) -> None:
     """A Parquet file without rows would be no rows without an error, or no deletes."""
@@ -192,6 +196,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [[name] for name in HARMLESS] if PROVE else [list(HARMLESS)[::2], list(HARMLESS)[1::2]]
 )

@@ -31,6 +31,7 @@ DISTINCT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)  # hundreds of tests
 def test_tests_of_spark_pass_over_spark_connect() -> None:
     left_out = " or ".join(f"({name})" for name in (*REFUSED, *OF_CLASSIC, "on_duckdb", "duckdb_lake"))

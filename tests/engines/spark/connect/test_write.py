@@ -15,7 +15,7 @@ import pytest
 from killed_client import COMMITTED, KEY, POINTS, ROWS, WRITTEN, run
 from local_stores import config_of, in_bucket
 from pyspark.sql import SparkSession
-from strength import PROVE
+from strength import PROVE, in_prove
 
 import lakeconf
 from lakeconf.engines.spark.connect import connect_engine as module
@@ -59,6 +59,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in found if path.is_file() and not path.name.startswith("part-"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micros", [True, False])
 @pytest.mark.parametrize("kinds", [sorted(VALUES), sorted(VALUES.keys() - {"UUID"})])
 def test_written_values_are_those_of_the_frame(
@@ -86,6 +87,7 @@ def test_frame_without_rows_creates_no_snapshot(lake: lakeconf.Lake, connect: Sp
     assert list((tmp_path / "data").rglob("part-*")) == []
 
 
+@pytest.mark.slow
 def test_buckets_are_those_of_duckdb(lake: lakeconf.Lake, connect: SparkSession, tmp_path: Path) -> None:
     for name in ("spark", "duckdb"):
         lake.create_table(name, {"id": "BIGINT"}, partitioned_by=["bucket(4, id)"])
@@ -152,6 +154,7 @@ def test_interruption_keeps_the_manifest_for_a_cleanup(
     assert [name.endswith(".parquet") for name in left(tmp_path)] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.hadoop_aws
 def test_the_server_writes_and_reads_files_in_a_bucket(
     connect: SparkSession, s3_server: S3Server, tmp_path: Path
@@ -220,6 +223,7 @@ def client(connect_url: str, store: lakeconf.Store, number: int, together: Barri
             repeated(lake, partial(table.merge, rows, on="id"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("connect")
 def test_two_clients_write_to_one_table(connect_url: str, store: lakeconf.Store) -> None:
     with store.open() as lake:
@@ -233,7 +237,10 @@ def test_two_clients_write_to_one_table(connect_url: str, store: lakeconf.Store)
     assert sorted(found) == [(own, 2) for own in range(2 * ROUNDS)]
 
 
-@pytest.mark.parametrize("point", POINTS if PROVE else [WRITTEN, COMMITTED])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point", [WRITTEN, COMMITTED, *in_prove(point for point in POINTS if point not in {WRITTEN, COMMITTED})]
+)
 def test_killed_client_loses_nothing_and_writes_nothing_twice(
     connect: SparkSession, connect_url: str, project: Path, point: str
 ) -> None:

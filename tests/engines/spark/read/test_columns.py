@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@pytest.mark.slow
 def test_filter_on_a_name_that_was_dropped_and_added_again(spark: SparkSession, files: Lake) -> None:
     """Spark pushes filters down to Parquet by name, but reads columns by field id."""
     files.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR)", "INSERT INTO lake.t SELECT i, 'old' FROM range(100) r(i)")
@@ -35,6 +36,7 @@ def test_filter_on_a_name_that_was_dropped_and_added_again(spark: SparkSession, 
     assert frame.where("b = 'old'").count() == 0
 
 
+@pytest.mark.slow
 def test_filter_on_swapped_names_of_columns_and_fields(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a INTEGER, b INTEGER)", "INSERT INTO lake.t SELECT i, i + 1000 FROM range(100) r(i)"
@@ -75,6 +77,7 @@ DEFAULTS = {kind: values[-1] for kind, values in LEAVES.items()} | {
 INTEGER = f"c{list(DEFAULTS).index('INTEGER')}"
 
 
+@pytest.mark.slow
 def test_initial_defaults_of_every_type(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t SELECT i FROM range(10) r(i)")
     for number, (type_name, default) in enumerate(DEFAULTS.items()):
@@ -86,6 +89,7 @@ def test_initial_defaults_of_every_type(spark: SparkSession, files: Lake) -> Non
     assert frame.where(f"{INTEGER} IS NULL").count() == 1
 
 
+@pytest.mark.slow
 def test_default_that_was_changed_or_dropped_later(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (i INTEGER)", "INSERT INTO lake.t VALUES (1)")
     files.run("ALTER TABLE lake.t ADD COLUMN c INTEGER DEFAULT 7", "INSERT INTO lake.t (i) VALUES (2)")
@@ -122,6 +126,7 @@ NESTED_CHANGES = {
 }
 
 
+@pytest.mark.slow
 def test_nested_schema_changes(spark: SparkSession, files: Lake) -> None:
     changed = [next(name for name in NESTED if f"{{{name}}}" in alters[0]) for alters in NESTED_CHANGES.values()]
     columns = ", ".join(f"{name}{number} {NESTED[name][0]}" for number, name in enumerate(changed))
@@ -175,6 +180,7 @@ VALUES: dict[str, list[object]] = {
 }
 
 
+@pytest.mark.slow
 def test_type_promotions(spark: SparkSession, files: Lake) -> None:
     pairs = [(old, new) for old, news in PROMOTIONS.items() for new in news]
     columns = ", ".join(f"c{number} {old}" for number, (old, _) in enumerate(pairs))
@@ -186,6 +192,7 @@ def test_type_promotions(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t", newest=2)
 
 
+@pytest.mark.slow
 def test_promotion_to_timestamptz_in_another_time_zone(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a TIMESTAMP, b DATE)", "INSERT INTO lake.t VALUES ('2024-03-10 02:30:00', '2024-03-10')"
@@ -196,6 +203,7 @@ def test_promotion_to_timestamptz_in_another_time_zone(spark: SparkSession, file
     assert_alike(spark, files, "t", row_ids=False)
 
 
+@pytest.mark.slow
 def test_promotion_before_a_compaction(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1)", "INSERT INTO lake.t VALUES (2)")
     files.run("ALTER TABLE lake.t ALTER a TYPE BIGINT", "INSERT INTO lake.t VALUES (3000000000)")
@@ -207,6 +215,7 @@ def test_promotion_before_a_compaction(spark: SparkSession, files: Lake) -> None
 ODD_NAMES = ["a b", "a.b", "a`b", 'a"b', "a,b;c", "ü", "=", "(x)", "rowid2", "a\nb", "%", "A"]
 
 
+@pytest.mark.slow
 def test_unusual_column_names(spark: SparkSession, files: Lake) -> None:
     columns = ", ".join(f"{identifier(name)} INTEGER" for name in ODD_NAMES)
     struct = ", ".join(f"{literal(name)}: {number}" for number, name in enumerate(ODD_NAMES))
@@ -350,6 +359,7 @@ def same(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_every_type_in_files_and_inlined(spark: SparkSession, usual: Lake) -> None:
     # Spark 4.0 reads no file with a VARIANT, and DuckDB cannot pass it on.
     types = {name: fact for name, fact in TYPES.items() if name != "VARIANT" or reads_file_with(["variant"])}
@@ -392,6 +402,7 @@ def test_casts_that_give_the_values_of_duckdb() -> None:
         assert not any(casts_alike(stored, wanted) for wanted in others), stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_file", [True, False])
 def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSession, usual: Lake, in_file: bool) -> None:
     usual.run("CREATE TABLE lake.t (x TIMESTAMP_NS, l TIMESTAMP_NS[])")
@@ -403,6 +414,7 @@ def test_nanoseconds_that_spark_cannot_represent_are_rejected(spark: SparkSessio
             scan(spark, usual, "t", columns=[column]).collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
@@ -431,6 +443,7 @@ def test_inlined_negative_interval_is_read(spark: SparkSession, usual: Lake) -> 
     assert scan(spark, usual, "t").collect() == [("-1 month 2 days -26:00:00",)]
 
 
+@pytest.mark.slow
 def test_every_type_nested_in_other_types(spark: SparkSession, files: Lake) -> None:
     names = [name for name in TYPES if name not in ("VARIANT", "GEOMETRY")]
     columns = [f"c{n} STRUCT(l {name}[], m MAP(INTEGER, {name}))" for n, name in enumerate(names)]

@@ -41,6 +41,8 @@ def test_plan_uses_the_parametrized_delete_method(spark: SparkSession, files: La
     assert ("Join" in plan) == (way != "bits")
 
 
+@pytest.mark.slow
+@pytest.mark.prove("a join", "a join with many delete files")
 @pytest.mark.usefixtures("way")
 def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files: Lake) -> None:
     fill(files, 0, 1000, 2000, 3000)
@@ -49,6 +51,8 @@ def test_deletes_in_the_first_and_last_rows_of_files(spark: SparkSession, files:
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
+@pytest.mark.prove("a join with many delete files", "a join")
 @pytest.mark.usefixtures("way")
 def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake) -> None:
     fill(usual, 0, 1000)
@@ -58,6 +62,7 @@ def test_deletes_in_the_catalog_and_in_files(spark: SparkSession, usual: Lake) -
     assert_alike(spark, usual, "t")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (pos INTEGER, b VARCHAR)", "ALTER TABLE lake.t SET PARTITIONED BY (pos)")
@@ -66,6 +71,7 @@ def test_deletes_with_a_partition_column_named_pos(spark: SparkSession, files: L
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSession, files: Lake) -> None:
     fill(files, 0, 1000)
@@ -80,6 +86,7 @@ def test_delete_position_after_the_end_of_the_file_is_ignored(spark: SparkSessio
     assert scan(spark, files, "t").count() == 198
 
 
+@pytest.mark.slow
 def test_many_delete_files_are_read_by_several_tasks(
     spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +183,7 @@ def structs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selected", SELECTED, ids=" ".join)
 @pytest.mark.parametrize("table", ["whole", "deleted"])
 def test_single_struct_fields_are_read(
@@ -186,6 +194,7 @@ def test_single_struct_fields_are_read(
     assert sorted(map(tuple, found)) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_whole_struct_and_a_single_field_are_read_together(spark: SparkSession, structs: Lake) -> None:
     found = scan(spark, structs, "whole").where("a = 3").selectExpr("to_json(grown)", "plain.x").collect()
     assert [tuple(row) for row in found] == [('{"x":3,"yy":"y3","z":4}', 3)]

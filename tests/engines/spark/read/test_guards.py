@@ -45,6 +45,8 @@ def refresh(spark: SparkSession, frame: DataFrame, lake: Lake) -> None:
     spark.catalog.refreshByPath(str(lake.folder / "data"))
 
 
+@pytest.mark.slow
+@pytest.mark.prove("a join", "a join with many delete files")
 @pytest.mark.usefixtures("way")
 def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, files: Lake) -> None:
     paths = with_deletes(files)
@@ -62,6 +64,7 @@ def test_changed_modification_times_do_not_change_the_rows(spark: SparkSession, 
     assert sorted(map(tuple, scan(spark, files, "t").collect())) == expected(files)
 
 
+@pytest.mark.slow
 def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files: Lake) -> None:
     """When Spark refreshes, it drops missing files from its list, and would then read fewer rows."""
     paths = with_deletes(files)
@@ -72,6 +75,7 @@ def test_file_missing_after_a_refresh_raises_an_error(spark: SparkSession, files
         frame.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_row_of_an_unknown_file_raises_an_error(
     spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch
@@ -86,6 +90,7 @@ def test_row_of_an_unknown_file_raises_an_error(
             action()
 
 
+@pytest.mark.slow
 def test_unknown_delete_file_raises_an_error(spark: SparkSession, files: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with_deletes(files)
     planned = plan_scan(files.reader, "t", files.newest).files
@@ -133,6 +138,7 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> li
     return files
 
 
+@pytest.mark.slow
 def test_relation_has_the_files_of_the_plan_in_their_order(private: SparkSession, written: list[Planned]) -> None:
     for files in (written, written[::-1]):
         rows = relation(private, files, NUMBERS).select("id", file_number(), of_file(private, [7, 8]))
@@ -140,6 +146,7 @@ def test_relation_has_the_files_of_the_plan_in_their_order(private: SparkSession
         assert sorted(tuple(row)[1:] for row in rows.collect()) == [(number, 7 + number) for number in numbers]
 
 
+@pytest.mark.slow
 def test_names_of_files_in_rows_are_those_of_spark(private: SparkSession, written: list[Planned]) -> None:
     paths = [file.path for file in written]
     selected = ["input_file_name()", "_metadata.file_path", "_metadata.file_name", "_metadata.file_size"]
@@ -186,6 +193,7 @@ def over(spark: SparkSession, uris: list[tuple[str, int]]) -> DataFrame:
     return with_file_index(spark.read.schema("id BIGINT").parquet(), in_texts(uris, 10_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refreshed", [False, True])
 def test_missing_file_fails_the_job(spark: SparkSession, uris: list[tuple[str, int]], *, refreshed: bool) -> None:
     planned = over(spark, uris)
@@ -198,6 +206,7 @@ def test_missing_file_fails_the_job(spark: SparkSession, uris: list[tuple[str, i
         spark.table("planned").count()
 
 
+@pytest.mark.slow
 def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(
     spark: SparkSession, uris: list[tuple[str, int]]
 ) -> None:
@@ -209,6 +218,7 @@ def test_another_parquet_file_in_place_of_the_planned_one_fails_the_job(
         planned.count()
 
 
+@pytest.mark.slow
 def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, uris: list[tuple[str, int]]) -> None:
     planned = over(spark, uris)
     sums = planned.groupBy((planned.id % 2).alias("k")).sum("id")
@@ -219,6 +229,7 @@ def test_scan_of_the_same_files_is_exchanged_once(spark: SparkSession, uris: lis
     assert "ReusedExchange" in joined._jdf.queryExecution().executedPlan().toString()
 
 
+@pytest.mark.slow
 def test_numbers_of_many_files_are_those_of_the_list(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(1).coalesce(1).write.parquet(f"{tmp_path}/t")
     (part,) = (tmp_path / "t").glob("part-*.parquet")

@@ -36,6 +36,7 @@ def register(lake: Lake, path: Path | str, select: str, options: str = "", call:
     lake.run(f"CALL ducklake_add_data_files('lake', 't', '{path}'{call})")
 
 
+@pytest.mark.slow
 def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
     fill(files, (0, 3))
     files.run("ALTER TABLE lake.t RENAME TO u", TABLE, "INSERT INTO lake.t VALUES (7, 'seven')")
@@ -45,12 +46,14 @@ def test_tables_that_share_a_folder(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_updated_rows_keep_their_ids(spark: SparkSession, usual: Lake) -> None:
     fill(usual, (0, 100))
     usual.run("UPDATE lake.t SET b = 'new' WHERE a > 70", "UPDATE lake.t SET b = 'newer' WHERE a IN (1, 2)")
     assert_alike(spark, usual, "t")
 
 
+@pytest.mark.slow
 def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) -> None:
     usual.run(TABLE, *(f"INSERT INTO lake.t VALUES ({i}, 'small'), ({i + 10}, 'batch')" for i in range(4)))
     usual.run("DELETE FROM lake.t WHERE a = 1", "UPDATE lake.t SET b = 'changed' WHERE a = 2")
@@ -62,6 +65,7 @@ def test_flushed_merged_and_rewritten_files(spark: SparkSession, usual: Lake) ->
     assert_alike(spark, usual, "t")
 
 
+@pytest.mark.slow
 def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", ", FIELD_IDS {a: 2, b: 1}")
@@ -75,6 +79,7 @@ def test_registered_file_is_read_by_name_and_not_by_field_id(spark: SparkSession
     assert scan(spark, files, "t").where("a IS NULL").count() == 0
 
 
+@pytest.mark.slow
 def test_registered_file_without_a_column(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE, "ALTER TABLE lake.t ADD COLUMN c VARCHAR DEFAULT 'dflt'")
     register(files, files.folder / "x.parquet", "SELECT 1 AS a, 'b' AS b", call=", allow_missing => true")
@@ -87,6 +92,7 @@ def test_registered_file_without_a_column(spark: SparkSession, files: Lake) -> N
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (s STRUCT(x INTEGER, y VARCHAR), l STRUCT(z INTEGER)[], m MAP(VARCHAR, STRUCT(w INTEGER)))"
@@ -100,6 +106,7 @@ def test_registered_file_with_nested_columns(spark: SparkSession, files: Lake) -
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (i BIGINT, d DOUBLE, n DECIMAL(18, 4), u UBIGINT)")
     register(
@@ -115,6 +122,7 @@ def test_registered_file_with_narrower_types(spark: SparkSession, files: Lake) -
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, p INTEGER)")
     (files.folder / "p=7").mkdir()
@@ -123,6 +131,7 @@ def test_value_in_the_path_overrides_the_value_in_the_file(spark: SparkSession, 
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a INTEGER, ts TIMESTAMP, b VARCHAR)")
     files.run("ALTER TABLE lake.t SET PARTITIONED BY (b, year(ts), month(ts), bucket(4, a))")
@@ -133,6 +142,7 @@ def test_partition_columns_are_read_from_the_data_files(spark: SparkSession, fil
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     ["CODEC zstd", "CODEC gzip", "CODEC lz4_raw", "CODEC uncompressed", "PARQUET_VERSION v2", "ROW_GROUP_SIZE 2048"],
@@ -152,6 +162,7 @@ ODD_NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_files_and_folders_with_unusual_names(spark: SparkSession, files: Lake) -> None:
     files.run(TABLE)
     plain = files.folder / "plain.parquet"
@@ -167,6 +178,7 @@ def test_files_and_folders_with_unusual_names(spark: SparkSession, files: Lake) 
     assert_alike(spark, files, "t", newest=3)
 
 
+@pytest.mark.slow
 def test_filter_on_a_file_whose_statistics_omit_nan(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (f DOUBLE)")
     path = files.folder / "arrow.parquet"
@@ -188,6 +200,7 @@ FORMER = {
 }
 
 
+@pytest.mark.slow
 def test_files_of_former_writers_are_read_by_duckdb(spark: SparkSession, files: Lake) -> None:
     """Spark converts their dates and times, whatever its option says, and reads lists that DuckLake does not."""
     for name, (settings, columns, values) in FORMER.items():
@@ -218,6 +231,7 @@ def test_missing_or_truncated_file_raises_an_error(spark: SparkSession, files: L
         scan(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run("CREATE TABLE lake.t (a INTEGER, b VARCHAR, s STRUCT(x INTEGER), t TIME, u UUID, n TIMESTAMP_NS)")
     values = "i, 'it''s ' || i, {'x': i}, TIME '12:34:56.5', uuid(), TIMESTAMP_NS '2024-01-01 00:00:00.123456'"
@@ -231,6 +245,7 @@ def test_encrypted_files_are_read(spark: SparkSession, encrypted: Lake) -> None:
     assert_alike(spark, encrypted, "t", newest=2)
 
 
+@pytest.mark.slow
 def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession, encrypted: Lake) -> None:
     encrypted.run(
         "CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t VALUES (1), (2)", "DELETE FROM lake.t WHERE a = 1"
@@ -243,6 +258,7 @@ def test_encryption_keys_are_not_in_the_plan_or_the_settings(spark: SparkSession
     assert all(key and key not in shown for key in keys)
 
 
+@pytest.mark.slow
 def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake) -> None:
     files.run("CREATE TABLE lake.t (a DECIMAL(5, 2), s STRUCT(l HUGEINT[], m MAP(INTEGER, INTEGER)))")
     struct = "{'l': [1, NULL, 100000000000000000000000000], 'm': MAP {1: 2}}"
@@ -254,6 +270,7 @@ def test_promotion_that_spark_does_not_support(spark: SparkSession, files: Lake)
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 def test_promotion_to_json(spark: SparkSession, files: Lake) -> None:
     files.run(
         "CREATE TABLE lake.t (a INTEGER, b TIMESTAMP)", "INSERT INTO lake.t VALUES (1, '2024-01-01'), (NULL, NULL)"
@@ -262,6 +279,7 @@ def test_promotion_to_json(spark: SparkSession, files: Lake) -> None:
     assert_alike(spark, files, "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["duckdb", "pydantic"])
 def test_executors_without_a_package_raise_an_error(
     spark: SparkSession, encrypted: Lake, monkeypatch: pytest.MonkeyPatch, package: str
@@ -275,6 +293,7 @@ def test_executors_without_a_package_raise_an_error(
         frame.collect()
 
 
+@pytest.mark.slow
 def test_deletion_vectors_are_applied(spark: SparkSession, vectors: Lake) -> None:
     vectors.run("CREATE TABLE lake.t (a INTEGER)")
     vectors.run(*(f"INSERT INTO lake.t SELECT i FROM range({n}, {n + 100}) r(i)" for n in (0, 100)))
@@ -294,6 +313,7 @@ def test_files_that_duckdb_reads_are_large_for_spark(spark: SparkSession, vector
     assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > size / 2
 
 
+@pytest.mark.slow
 def test_replaced_file_that_duckdb_reads_raises_an_error(spark: SparkSession, vectors: Lake) -> None:
     """A file without rows would be no rows without an error."""
     vectors.run("CREATE TABLE lake.t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM lake.t WHERE a = 1")
@@ -392,24 +412,28 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", USUAL)
 def test_changes_of_a_lake_with_inlining(spark: SparkSession, usual: Lake, case: str) -> None:
     usual.run(*BASE, *USUAL[case])
     assert_changes_alike(spark, usual, [(4 if case == "a name that is made anew" else 1, usual.newest)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FILES)
 def test_changes_of_a_lake_without_inlining(spark: SparkSession, files: Lake, case: str) -> None:
     files.run(*BASE, *FILES[case])
     assert_changes_alike(spark, files, [(1, files.newest)])
 
 
+@pytest.mark.slow
 def test_changes_of_every_range_of_a_history(spark: SparkSession, usual: Lake) -> None:
     usual.run(*BASE, "UPDATE lake.t SET b = 'u' WHERE a IN (7, 1001)", "DELETE FROM lake.t WHERE a < 30")
     versions = range(2, usual.newest + 1)
     assert_changes_alike(spark, usual, [(since, until) for since in versions for until in versions if since <= until])
 
 
+@pytest.mark.slow
 def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
     source.run(
         "CREATE TABLE lake.t (a BIGINT, b VARCHAR, d DOUBLE, n STRUCT(x INTEGER, y TIMESTAMPTZ[]))",
@@ -422,6 +446,7 @@ def test_changes_on_every_catalog(spark: SparkSession, source: Lake) -> None:
     assert_changes_alike(spark, source, [(1, source.newest)])
 
 
+@pytest.mark.slow
 def test_changes_of_registered_files(spark: SparkSession, files: Lake) -> None:
     folder = files.folder / "p=7"
     folder.mkdir()
@@ -435,6 +460,7 @@ def test_changes_of_registered_files(spark: SparkSession, files: Lake) -> None:
     assert_changes_alike(spark, files, [(1, files.newest)])
 
 
+@pytest.mark.slow
 def test_changes_of_encrypted_files(spark: SparkSession, tmp_path: Path) -> None:
     with lake("duckdb", tmp_path, options=", ENCRYPTED") as encrypted:
         load_extension(encrypted.connection, "httpfs")

@@ -54,6 +54,7 @@ def with_ids(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(lake.rows(f"SELECT *, rowid, snapshot_id, {virtual} FROM lake.t"))
 
 
+@pytest.mark.slow
 def test_ids_of_rows_are_those_of_duckdb(spark: SparkSession, usual: Lake) -> None:
     """In files with and without deletes, in merged and rewritten files that contain the ids, and in the catalog."""
     usual.run("CREATE TABLE lake.t (a INTEGER)", "INSERT INTO lake.t FROM range(100, 120)")
@@ -81,6 +82,7 @@ def test_names_that_ducklake_gives_to_stored_ids_are_ordinary_names(spark: Spark
     assert [row[:2] for row in rows(spark, files, ids=True)] == [(1, 2)]
 
 
+@pytest.mark.slow
 def test_calls_into_the_jvm_do_not_depend_on_the_number_of_files(spark: SparkSession, files: Lake) -> None:
     """Each partition has a file without deletes and one with deletes."""
     files.run("CREATE TABLE lake.t (a INTEGER, i INTEGER)", "ALTER TABLE lake.t SET PARTITIONED BY (a)")
@@ -161,6 +163,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_name", "value", "same", "other"), VALUES)
 def test_values_have_the_type_of_the_column(
     spark: SparkSession, type_name: str, value: Any, same: str, other: str

@@ -69,6 +69,7 @@ def normal(stored: Stored) -> tuple[object, ...]:
     return stored.name, stored.type, tuple(normal(child)[by_position:] for child in stored.children)
 
 
+@pytest.mark.slow
 def test_schema_from_the_catalog_is_that_of_the_footers(
     spark: SparkSession, store: lakeconf.Store, rows: DataFrame
 ) -> None:
@@ -82,6 +83,7 @@ def test_schema_from_the_catalog_is_that_of_the_footers(
         assert normal(stored)[2] == normal(expected)[2]
 
 
+@pytest.mark.slow
 def test_scan_opens_no_footer_of_the_files_of_lakeconf(
     spark: SparkSession, store: lakeconf.Store, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def test_scan_opens_no_footer_of_the_files_of_lakeconf(
             assert verify(lake, name).sound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["ALTER a TYPE BIGINT", "ADD COLUMN c HUGEINT", "ADD COLUMN c JSON", "ADD COLUMN s.e INTEGER"]
 )
@@ -122,6 +125,7 @@ def test_footers_are_opened_if_the_catalog_is_not_sufficient(
         assert len(known_contents(plan_of(lake, columns=["b"]))) == len(plan_of(lake).files)
 
 
+@pytest.mark.slow
 def test_footers_of_other_files_are_opened(spark: SparkSession, store: lakeconf.Store) -> None:
     """A file in the folder of the table has any types."""
     with store.open(spark) as lake:

@@ -60,6 +60,7 @@ def values(lake: Lake, table: str) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.slow
 def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
     lake.create_table("t", {"env": "VARCHAR"})
     lake.table("t").append(lake.sql("SELECT 'mine' AS env").collect("pyarrow"))
@@ -70,6 +71,7 @@ def test_folders_above_the_lake_do_not_become_columns(lake: Lake) -> None:
     assert lake.table("p").scan().collect("pyarrow").rows() == [("mine", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "written"), [("uncompressed", "UNCOMPRESSED"), ("lz4", "LZ4"), (None, "ZSTD")])
 def test_compression_follows_the_setting_of_the_lake(
     lake: Lake, tmp_path: Path, codec: str | None, written: str
@@ -83,6 +85,7 @@ def test_compression_follows_the_setting_of_the_lake(
     assert len(rows(lake, "FROM s.t")) == 10
 
 
+@pytest.mark.slow
 def test_reading_files_with_an_unsupported_codec_raises_an_error(
     lake: Lake, config: dict[str, Any], spark: SparkSession
 ) -> None:
@@ -99,6 +102,7 @@ def test_reading_files_with_an_unsupported_codec_raises_an_error(
             now.table("copy").append(now.table("t").scan())
 
 
+@pytest.mark.slow
 def test_encrypted_lake_is_not_written_unencrypted(config: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
     store = lakeconf.init({"stores": {"dev": {**config, "attach_options": {"encrypted": True}}}}).get_store("dev")
     with store.open() as lake:
@@ -112,6 +116,7 @@ def test_encrypted_lake_is_not_written_unencrypted(config: dict[str, Any], spark
     assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
+@pytest.mark.slow
 def test_column_statistics_match_the_data(lake: Lake) -> None:
     long = "lpad('', 300, 'é')"
     query = f"""SELECT i::BIGINT AS id, CASE WHEN i = 3 THEN NULL ELSE {long} || i END AS text,
@@ -140,6 +145,7 @@ def test_null_in_a_required_partition_column_is_rejected(lake: Lake) -> None:
         lake.table("t").append(lake.sql("SELECT 1::BIGINT AS id, NULL::VARCHAR AS kind").collect("pyarrow"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "with rows"])
 def test_file_sizes_are_near_the_target_file_size(lake: Lake, spark: SparkSession, *, has_rows: bool) -> None:
     lake._session.writer.execute("CALL dev.set_option('target_file_size', '200KB')")
@@ -182,6 +188,7 @@ def test_settings_of_other_committers_do_not_matter(lake: Lake, spark: SparkSess
     assert all(path.suffix == ".parquet" for path in Path(lake._session.reader.data_path, "main").rglob("*.*"))
 
 
+@pytest.mark.slow
 def test_files_have_bounds_whatever_the_settings_are(lake: Lake, spark: SparkSession) -> None:
     """Without them, DuckDB would skip rows after the next insert."""
     name = "parquet.column.statistics.enabled"
@@ -218,6 +225,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_fields_get_the_wanted_order_at_any_depth(spark: SparkSession, value: str) -> None:
     wanted = spark.sql(f"SELECT {value.format(WANTED)} AS x UNION ALL SELECT NULL")
@@ -228,6 +236,7 @@ def test_fields_get_the_wanted_order_at_any_depth(spark: SparkSession, value: st
     assert found.collect() == wanted.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", ["spark", "connect"])
 def test_fields_are_written_by_name(request: pytest.FixtureRequest, store: lakeconf.Store, session: str) -> None:
     def frame(key: int) -> Any:

@@ -150,12 +150,15 @@ def ended(when: str, folder: Path) -> list[str]:
 ENDED = "SparkError|the Spark session has ended|start another one, and open the lake with it: store.open(spark)"
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_during_a_write_is_named(tmp_path: Path) -> None:
     assert ended("during-a-write", tmp_path) == [f"merge|{ENDED}"]
     left = [path.name[-8:] for path in tmp_path.rglob("lakeconf-*") if path.is_file()]
     assert left == [".parquet"], "a manifest"
 
 
+@pytest.mark.slow
+@pytest.mark.prove("killed")
 @pytest.mark.parametrize("when", ["stopped", "killed"])
 def test_each_operation_names_a_session_that_has_ended(tmp_path: Path, when: str) -> None:
     *shown, rows = ended(when, tmp_path)
@@ -179,6 +182,7 @@ def checked(frame: DataFrame) -> DataFrame:
     return frame.select(without_placeholders(F.col("x"), field.dataType, "it's").alias("x"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_only_text_that_ducklake_would_replace_fails_the_job(spark: SparkSession, value: str) -> None:
     with pytest.raises(Exception, match="LAKECONF_REFUSED") as failed:
@@ -199,6 +203,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, SETTINGS], ids=["default", "other settings"])
 def test_positions_are_sorted_in_one_file_for_each_data_file(
     spark: SparkSession, usual: Lake, settings: dict[str, str]
@@ -234,6 +239,7 @@ def request_of(lake: Lake, token: str = "0a1b") -> StagingRequest:
     return StagingRequest(load_table(lake.reader, "t", lake.newest), TYPES, token)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_lost_staged_file_fails_the_write(spark: SparkSession, files: Lake, *, is_late: bool) -> None:
     """Spark would list the files itself, and leave out those that are missing."""
