@@ -1,0 +1,102 @@
+"""Steps in one transaction leave what they leave in one transaction each, or an error and nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from local_stores import on_catalog, store_of
+from strength import PROVE
+from transaction_steps import STEPS, net_changes, prepare, rows, state
+
+from lakeconf.errors import LakeconfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from lakeconf import Lake
+
+RANDOM_SEQUENCES = 20_000 // 30 if PROVE else 1
+MOST_STEPS = 6
+# After these, a change feed of the table before them is not about the same table.
+_OF_OTHER_TABLES = {"rename the table", "drop the table", "create the table"}
+
+
+@pytest.fixture(params=[0, 30], ids=["files", "inlined"])
+def inlined(request: pytest.FixtureRequest) -> int:
+    """The limit of inlined rows."""
+    return int(request.param)
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgres"])
+def lakes(request: pytest.FixtureRequest, tmp_path: Path, inlined: int) -> Iterator[tuple[Lake, Lake]]:
+    """Two lakes alike: for one transaction, and for one each."""
+    stores = []
+    for name in ("whole", "steps"):
+        folder = tmp_path / name
+        folder.mkdir()
+        stores.append(store_of(folder, on_catalog(request, folder), data_inlining_row_limit=inlined))
+    for store in stores:
+        prepare(store, [f"t{number}" for number in range(len(STEPS))])
+    with stores[0].open() as whole, stores[1].open() as each:
+        yield whole, each
+
+
+def check(lakes: tuple[Lake, Lake], table: str, steps: Sequence[str]) -> None:
+    """Takes steps in one transaction on one lake, and in one each on the other, and compares the two."""
+    whole, each = lakes
+    before, since = state(whole, table), whole.snapshot_id
+    rows_before = rows(whole, table)
+    error = None
+    try:
+        with whole.transaction() as transaction:
+            take(transaction, table, steps)
+    except LakeconfError as caught:
+        error = caught
+    if error is not None:
+        assert state(whole, table) == before, f"{steps}: {error}"
+        return
+    take(each, table, steps)
+    after = state(whole, table)
+    assert after == state(each, table), steps
+    assert rows(whole.at(version=since), table) == rows_before, steps
+    if table in after and not _OF_OTHER_TABLES.intersection(steps) and after[table][0] == before[table][0]:
+        changed = Counter(rows(whole, table))
+        changed.subtract(rows_before)
+        assert net_changes(whole, table, since + 1) == {row: count for row, count in changed.items() if count}, steps
+    for name in (table, f"{table}_new"):
+        if name in after:
+            for lake in lakes:
+                lake.execute(f"INSERT INTO {name} (id) VALUES (1000)")
+            assert rows(whole, name, where="id = 1000") == rows(each, name, where="id = 1000"), steps
+
+
+def take(lake: Lake, table: str, steps: Sequence[str]) -> None:
+    for step in steps:
+        STEPS[step](lake, table)
+
+
+@pytest.mark.slow
+@pytest.mark.prove("sqlite", "postgres", "files")
+@pytest.mark.parametrize("first", STEPS)
+def test_two_steps_in_one_transaction_equal_two_transactions(lakes: tuple[Lake, Lake], first: str) -> None:
+    for number, second in enumerate(STEPS):
+        check(lakes, f"t{number}", [first, second])
+    whole, each = lakes
+    for lake in lakes:
+        lake.maintenance.compact()
+    assert whole.tables() == each.tables()
+    for table in whole.tables():
+        assert rows(whole, table) == rows(each, table), f"{first}, then compacted: {table}"
+
+
+@pytest.mark.prove("postgres", "files")
+@pytest.mark.parametrize("seed", range(RANDOM_SEQUENCES))
+def test_random_steps_in_one_transaction_equal_their_transactions(lakes: tuple[Lake, Lake], seed: int) -> None:
+    choices = random.Random(seed)  # noqa: S311 - the same sequence again
+    for number in range(len(STEPS) if PROVE else 10):
+        steps = choices.choices(list(STEPS), k=choices.randint(3, MOST_STEPS))
+        check(lakes, f"t{number}", steps)
