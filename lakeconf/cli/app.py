@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import click
 
-from lakeconf.cli.options import shared_options, verbosity_options
+from lakeconf.cli.options import shared_options, store_hint, verbosity_options
 from lakeconf.cli.output import show_error, show_lines
 from lakeconf.errors import LakeconfError, suggestion
 
@@ -38,6 +38,22 @@ GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {name: module for commands in GROUPS.values() for name, module in commands.items()}
 )
+# The words of other tools, and of earlier versions, for a command.
+SYNONYMS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("history", "log", "versions"), "snapshots"),
+        **dict.fromkeys(("ls", "list", "files", "describe"), "tables"),
+        **dict.fromkeys(("query", "select", "shell"), "sql"),
+        **dict.fromkeys(("import", "ingest", "append"), "load"),
+        **dict.fromkeys(("compact", "optimize", "vacuum", "expire", "cleanup"), "maintain"),
+        **dict.fromkeys(("rollback", "undo"), "restore"),
+        **dict.fromkeys(("check", "debug", "repair"), "doctor"),
+        "compare": "diff",
+        "explain": "validate",
+        "schema": "export",
+    }
+)
+_CALLED = "lakeconf.called"
 
 
 class _Commands(click.Group):
@@ -54,23 +70,37 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name in COMMANDS:
             function = f"{cmd_name.replace('-', '_')}_command"
             command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), function)
             if not any(parameter.name == "debug" for parameter in command.params):
                 command.params.extend(verbosity_options())
             return command
-        hint = suggestion(cmd_name, COMMANDS)
-        if hint:
-            raise click.UsageError(f"no such command {cmd_name!r}, {hint}", ctx)
         return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
+            hint = suggestion(SYNONYMS.get(word, word), COMMANDS, f"use one of: {', '.join(COMMANDS)}")
+            raise click.UsageError(f"no such command {word!r}, {hint}", ctx)
+        name, command, arguments = super().resolve_command(ctx, args)
+        ctx.meta[_CALLED] = (command, tuple(arguments))
+        return name, command, arguments
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except LakeconfError:
-            logging.getLogger("lakeconf.cli").debug("the command failed", exc_info=True)
+        except (click.UsageError, LakeconfError) as error:
+            command, arguments = ctx.meta.get(_CALLED, (None, ()))
+            hint = store_hint(command, ctx, arguments) if command is not None else None
+            if isinstance(error, LakeconfError):
+                logging.getLogger("lakeconf.cli").debug("the command failed", exc_info=True)
+                error.hint = "; or ".join(filter(None, (error.hint, hint))) or None
+            elif hint is not None:
+                raise click.UsageError(f"{error.format_message()}; {hint}", error.ctx) from None
             raise
 
 

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +18,9 @@ import click
 from lakeconf.arguments import LONGEST_DAYS
 from lakeconf.cli.output import safe_line, show, show_json
 from lakeconf.config.codes import Code
+from lakeconf.config.config import read
 from lakeconf.config.file import failure, file_text
-from lakeconf.errors import ConfigError, Problem, required
+from lakeconf.errors import ConfigError, LakeconfError, Problem, required
 from lakeconf.logs import TerminalFormatter
 
 Done = TypeVar("Done")
@@ -50,6 +51,23 @@ def _configuration(context: click.Context, _: click.Parameter, value: str | None
 config_option: Callable[..., Any] = click.option(
     "--config", "source", metavar="PATH", callback=_configuration, help=_CONFIG
 )
+
+
+def store_hint(command: click.Command, parent: click.Context, arguments: Sequence[str]) -> str | None:
+    """The hint that `--store` names a store, for a command that failed with the name of one as an argument."""
+    option = next((parameter.name for parameter in command.params if "--store" in parameter.opts), None)
+    try:
+        values, words, _ = command.make_parser(click.Context(command, parent=parent)).parse_args(list(arguments))
+        stores = read(values.get("source") or parent.meta.get(_SOURCE)).names
+    except (click.UsageError, LakeconfError):  # no configuration, or an unknown option: the first error says enough
+        return None
+    for parameter in command.params:
+        value = values.get(parameter.name) if isinstance(parameter, click.Argument) else None
+        words += [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    store = next((word for word in words if word in stores), None)
+    if option is None or option in values or store is None:
+        return None
+    return f"pass --store {store} to use the store {store}"
 
 
 def shared_options() -> list[click.Parameter]:

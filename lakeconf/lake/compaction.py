@@ -13,7 +13,7 @@ from lakeconf.catalog.health import lost_bounds
 from lakeconf.catalog.reader import CatalogReader, MetadataTransaction
 from lakeconf.catalog.tables import TableInfo, find_table, joined_name
 from lakeconf.ducklake import INLINED_TABLES, INTERNAL_ROW_ID, inlined_deletes_table
-from lakeconf.errors import StorageError
+from lakeconf.errors import QueryError, StorageError
 from lakeconf.sql import identifier, qualified
 from lakeconf.wording import counted, parsed_size
 
@@ -286,8 +286,8 @@ def _is_numbered_again(reader: CatalogReader, table: _CompactedTable) -> bool:
     parts = (paths[start : start + _FOOTERS] for start in range(0, len(paths), _FOOTERS))
     try:
         return any(files_with(reader.connection, part, INTERNAL_ROW_ID.name) for part in parts)
-    except StorageError:
-        return True  # a file is missing
+    except (StorageError, QueryError):
+        return True  # a file is missing or damaged
 
 
 def _has_all_ids(transaction: MetadataTransaction, table: _CompactedTable) -> bool:

@@ -18,6 +18,7 @@ from lakeconf.errors import LakeconfError
 from lakeconf.lake.cleanup import Cleanup, Removal
 from lakeconf.lake.compaction import TableCompaction, plan_compaction
 from lakeconf.lake.compaction_step import CatalogStatement
+from lakeconf.lake.failed_tables import FailedTables
 from lakeconf.lake.limits import TimeLimit, limited_memory
 from lakeconf.lake.rewriting import flush_lake, merge_files, rewrite_files
 from lakeconf.lake.staged_rewriting import StagedRewriting
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SHORTEST_AGE = timedelta(days=1)
 LONGEST_AGE = timedelta(days=LONGEST_DAYS)
 _log = event_logger("maintenance")
-Step: TypeAlias = Callable[[Session, TimeLimit], None]
+Step: TypeAlias = Callable[[Session, TimeLimit, FailedTables], None]
 
 
 @dataclass(frozen=True)
@@ -75,21 +76,23 @@ class Maintenance:
             Files and bytes before and after, and whether anything is left.
 
         Raises:
-            LakeconfError: DuckDB needs more memory than the limit.
+            StorageError: A file of a table is missing or damaged, or DuckDB needs more memory than the limit; the
+                other tables were compacted.
         """
         return self._limited(flush_lake, rewrite_files, merge_files)
 
     def _limited(self, *steps: Step) -> CompactionResult:
-        limit = TimeLimit.after(self._session.deadline)
+        limit, failed = TimeLimit.after(self._session.deadline), FailedTables(self._session)
         with limited_memory(self._session):
             self._scope.check_maintainable()
             files_before, bytes_before = _size(self._session)
             StoredQueries.load(self._session.reader).check_expressions()
             for step in steps:
                 if not limit.is_over:
-                    step(self._session, limit)
+                    step(self._session, limit, failed)
             files_after, bytes_after = _size(self._session)
             self._session.advance(latest(self._session.reader).snapshot_id)
+            failed.check()
             return CompactionResult(files_before, files_after, bytes_before, bytes_after, complete=not limit.is_over)
 
     def flush(self) -> CompactionResult:

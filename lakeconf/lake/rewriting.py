@@ -18,13 +18,13 @@ from lakeconf.errors import (
 from lakeconf.lake.compaction import (
     RewrittenFiles,
     SmallFiles,
-    all_tables,
     merges,
     rewritten_files,
     small_files,
     tables_with_deletes,
 )
 from lakeconf.lake.compaction_step import CompactionStep, RowsChangedError, of_table
+from lakeconf.lake.failed_tables import FailedTables
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.staged_rewriting import BYTES_READ, FILES_READ, FILES_WRITTEN, StagedRewriting
 from lakeconf.logs import event_logger
@@ -35,20 +35,20 @@ _TARGET = "ducklake_target_file_size"
 _HINT = "create a new table with these rows if they must be in files"
 
 
-def merge_files(session: Session, limit: TimeLimit) -> None:
+def merge_files(session: Session, limit: TimeLimit, failed: FailedTables) -> None:
     """Merges small files, first of the tables with most of them, until no merge creates a file."""
     tables, left = merges(session.reader)
     merged = [table for table in tables if (table.schema, table.name) not in left]
     if sum(len(table.sizes) for table in merged) > FILES_READ:
         for table in sorted(merged, key=lambda small: -small.saved):
-            _merge_table(session, limit, table)
+            with failed.apart(table.schema, table.name):
+                _merge_table(session, limit, table)
     # All tables of a small lake in one transaction; and what only DuckLake knows, because it reads more options.
-    others = [of_table(*name) for name in all_tables(session.reader) if name not in left] if left else [""]
-    for arguments in others:
-        _merge(session, limit, arguments, FILES_WRITTEN, {})
+    failed.for_others(lambda arguments: _merge(session, limit, arguments, FILES_WRITTEN, {}), left)
     for table in tables:
         if (table.schema, table.name) in left:
-            _merge_staged(session, limit, table)
+            with failed.apart(table.schema, table.name):
+                _merge_staged(session, limit, table)
 
 
 def _merge_staged(session: Session, limit: TimeLimit, table: SmallFiles) -> None:
@@ -94,7 +94,7 @@ def _merge(session: Session, limit: TimeLimit, arguments: str, written: int, set
             return
 
 
-def rewrite_files(session: Session, limit: TimeLimit) -> None:
+def rewrite_files(session: Session, limit: TimeLimit, failed: FailedTables) -> None:
     """Rewrites files with deleted rows, first of the tables with most deleted bytes, then what only DuckLake knows.
 
     Tables whose bounds DuckLake would forget come last; they are left if no staged commit can carry them.
@@ -107,18 +107,18 @@ def rewrite_files(session: Session, limit: TimeLimit) -> None:
     sizes = [size for table in tables for _, size in table.files]
     if len(sizes) > FILES_READ or sum(sizes) > BYTES_READ:
         for table in tables:
-            for share in _parts(table.files):
-                # A decimal number would be rounded.
-                threshold = f", delete_threshold => CAST({literal(repr(share))} AS DOUBLE)"
-                _rewrite(session, limit, of_table(table.schema, table.name), threshold)
-    others = [of_table(*name) for name in all_tables(reader) if name not in left] if left else [""]
-    for arguments in others:
-        _rewrite(session, limit, arguments)
+            with failed.apart(table.schema, table.name):
+                for share in _parts(table.files):
+                    # A decimal number would be rounded.
+                    threshold = f", delete_threshold => CAST({literal(repr(share))} AS DOUBLE)"
+                    _rewrite(session, limit, of_table(table.schema, table.name), threshold)
+    failed.for_others(lambda arguments: _rewrite(session, limit, arguments), left)
     for table in rewritten:
         columns = lost.get((table.schema, table.name))
         if columns is not None:
             why = f"DuckLake would forget the bounds of the column {columns[0]}"
-            _replace(session, limit, table, "files with deleted rows", why)
+            with failed.apart(table.schema, table.name):
+                _replace(session, limit, table, "files with deleted rows", why)
 
 
 def _rewrite(session: Session, limit: TimeLimit, arguments: str, threshold: str = "") -> None:
@@ -158,7 +158,7 @@ def _parts(files: Iterable[tuple[float, int]]) -> Iterator[float]:
         yield last
 
 
-def flush_lake(session: Session, _limit: TimeLimit) -> None:
+def flush_lake(session: Session, _limit: TimeLimit, _failed: FailedTables) -> None:
     """Flushes all tables in one commit. If that fails or would change rows, each table is flushed alone."""
     try:
         flush_table(session, None)

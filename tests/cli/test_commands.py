@@ -19,7 +19,7 @@ from source_tree import REPOSITORY
 
 import lakeconf
 from lakeconf.cli import app, main
-from lakeconf.cli.app import COMMANDS, GROUPS, commands, run
+from lakeconf.cli.app import COMMANDS, GROUPS, SYNONYMS, commands, run
 from lakeconf.cli.options import env_variables
 from lakeconf.errors import ConfigError
 
@@ -92,6 +92,60 @@ def test_misspelt_command_or_option_is_a_usage_error(run_in_stores: Any) -> None
     ):
         code, out, err = run_in_stores(*arguments)
         assert (code, out, message in err, "\\x09" in err) == (2, "", True, False)
+
+
+OF_A_STORE = {
+    "preview-sql prod": 2,
+    "validate prod": 2,
+    "doctor prod": 2,
+    "export prod": 2,
+    "export dbt prod": 2,
+    "sql prod": 1,
+    "sql SELECT prod": 2,
+    "tables prod": 1,
+    "tables main.t prod": 2,
+    "snapshots prod": 2,
+    "verify prod": 1,
+    "report prod": 2,
+    "load prod": 2,
+    "maintain prod --dry-run": 2,
+    "restore prod --version 0": 1,
+    "plan prod": 1,
+    "run prod": 1,
+}
+# `init` and `stores` use no store; `diff` and `copy` have stores as arguments; `test` and `graph` open no store.
+WITHOUT_STORE = {"init", "stores", "diff", "copy", "test", "graph"}
+
+
+@pytest.mark.parametrize("line", OF_A_STORE)
+def test_store_as_an_argument_is_an_error_that_names_the_option(line: str, run_in_stores: Any) -> None:
+    code, _, err = run_in_stores(*line.split())
+    assert (code, "pass --store prod to use the store prod" in err) == (OF_A_STORE[line], True), err
+    with_option = run_in_stores(*line.replace(" prod", "").split(), "prdo", "--store", "prod")[2]
+    assert "to use the store" not in with_option
+
+
+def test_each_command_with_a_store_proposes_the_option() -> None:
+    root = click.Context(commands)
+    tested = {line.split()[0] for line in OF_A_STORE}
+    having = {
+        name
+        for name, command in commands_by_name(root).items()
+        if any("--store" in parameter.opts for parameter in command.params)
+    }
+    assert (having, COMMANDS.keys() - tested) == (tested, WITHOUT_STORE)
+
+
+def test_unknown_command_is_answered_with_those_that_exist(run_in_stores: Any) -> None:
+    for word, command in (("history", "snapshots"), ("log", "snapshots"), ("query", "sql"), ("import", "load")):
+        code, out, err = run_in_stores(word)
+        assert (code, out, f'no such command {word!r}, did you mean "{command}"?' in err) == (2, "", True), err
+    for word in ("show", "nonsense", "prod"):
+        code, out, err = run_in_stores(word)
+        assert (code, out) == (2, "")
+        assert f"no such command {word!r}, use one of: {', '.join(COMMANDS)}" in err
+    assert set(SYNONYMS.values()) <= COMMANDS.keys()
+    assert not SYNONYMS.keys() & COMMANDS.keys()
 
 
 def test_closed_output_pipe_is_no_error(project: Path) -> None:

@@ -19,6 +19,7 @@ from lakeconf.errors import CommitConflictError, LakeconfError
 from lakeconf.lake import maintenance, rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.compaction_step import CompactionStep
+from lakeconf.lake.failed_tables import FailedTables
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.staged_rewriting import FILES_READ, newest, replacement_obstacle
 
@@ -369,7 +370,7 @@ def test_files_with_most_deleted_rows_come_first_and_the_rest_is_continued(
     before = ids_of_both(worn)
     assert deleted_shares(worn) == [24, 21, 18, 15, 12, 9, 6]
     times = iter([0, 0, 1])
-    rewriting.rewrite_files(worn._session, TimeLimit(1, lambda: next(times, 1)))
+    rewriting.rewrite_files(worn._session, TimeLimit(1, lambda: next(times, 1)), FailedTables(worn._session))
     assert deleted_shares(worn) == [12, 9, 6]
     assert worn.maintenance.rewrite().complete
     assert deleted_shares(worn) == []
@@ -438,8 +439,8 @@ def test_deletes_in_the_catalog_do_not_outlive_their_file(
         last = 19 if step == "rewrite" else 8
         deletes = [f"DELETE FROM t WHERE id BETWEEN {start} AND {min(start + 6, last)}" for start in range(5, last, 7)]
 
-        def late(session: Any, limit: Any) -> None:
-            flush(session, limit)
+        def late(session: Any, limit: Any, failed: Any) -> None:
+            flush(session, limit, failed)
             run_plain(worn, *deletes)
 
         flush = rewriting.flush_lake

@@ -20,6 +20,7 @@ from lakeconf.errors import QueryError
 from lakeconf.lake import staged_rewriting
 from lakeconf.lake.compaction import rewritten_files
 from lakeconf.lake.compaction_step import RowsChangedError
+from lakeconf.lake.failed_tables import FailedTables
 from lakeconf.lake.limits import TimeLimit
 from lakeconf.lake.rewriting import flush_table, rewrite_files
 from lakeconf.lake.staged_rewriting import StagedRewriting, newest
@@ -226,7 +227,7 @@ def test_a_table_that_is_gone_is_skipped(lake: Lake) -> None:
 def test_deletes_in_the_catalog_wait_for_a_flush(lake: Lake) -> None:
     run_plain(lake, "CALL dev.set_option('data_inlining_row_limit', 10)", "DELETE FROM t WHERE id = 45")
     before = contents(lake)
-    rewrite_files(lake._session, TimeLimit())
+    rewrite_files(lake._session, TimeLimit(), FailedTables(lake._session))
     assert (left(lake), contents(lake)) == ([5], before)
     lake.maintenance.compact()
     assert (left(lake), contents(lake)) == ([], before)
