@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 import pyarrow as pa
@@ -23,6 +24,7 @@ _VALUES: Mapping[str, Callable[[int], object]] = {
     **dict.fromkeys(("d", "e", "k", "c"), lambda row_id: row_id * 2),
     "x": lambda row_id: row_id / 2,
     "z": lambda row_id: row_id > 0,
+    "ts": lambda row_id: datetime(2020 + row_id % 5, 1 + row_id % 12, 1 + row_id % 28),
 }
 _ARROW = {
     "BIGINT": pa.int64(),
@@ -30,8 +32,9 @@ _ARROW = {
     "VARCHAR": pa.string(),
     "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
+    "TIMESTAMP": pa.timestamp("us"),
 }
-# The files of the first six rows lack the column `d`; the last row has it, and may be inlined.
+# Transactions. The files of the first six rows lack the column `d`; the last row has it, and may be inlined.
 _TABLE = (
     ("CREATE TABLE {0} (id BIGINT, v VARCHAR, k INTEGER)", "INSERT INTO {0} SELECT i, 'v' || i, 0 FROM range(6) r(i)"),
     ("ALTER TABLE {0} ADD COLUMN d INTEGER DEFAULT 5",),
@@ -39,11 +42,11 @@ _TABLE = (
 )
 
 
-def prepare(store: Store, tables: Sequence[str]) -> None:
-    """Makes equal tables, all in three transactions of plain DuckDB."""
+def prepare(store: Store, tables: Sequence[str], transactions: Sequence[Sequence[str]] = _TABLE) -> None:
+    """Makes equal tables, in transactions of plain DuckDB with statements for each table."""
     with store.connect() as connection:
         connection.execute(f"USE {store.alias}")
-        for statements in _TABLE:
+        for statements in transactions:
             connection.execute("BEGIN")
             for table in tables:
                 for statement in statements:
@@ -125,16 +128,24 @@ def rows(lake: Lake, table: str, **options: Any) -> Counter[Row]:
     return Counter(tuple(record.items()) for record in records)
 
 
-def state(lake: Lake, table: str) -> dict[str, object]:
-    """All that a user sees of a table, of the table with its new name, and of its view."""
+class Seen(NamedTuple):
+    """What a user sees of a table."""
+
+    types: dict[str, str]
+    rows: Counter[Row]
+    comments: tuple[str | None, dict[str, str]]
+
+
+def state(lake: Lake, table: str) -> dict[str, Seen]:
+    """What a user sees of a table, of the table with its new name, and of its view."""
     existing = set(lake.tables())
-    seen: dict[str, object] = {
-        name: (lake.table(name).schema, lake.table(name).comment, lake.table(name).column_comments, rows(lake, name))
-        for name in (table, f"{table}_new")
-        if f"main.{name}" in existing
-    }
+    seen: dict[str, Seen] = {}
+    for name in (table, f"{table}_new"):
+        if f"main.{name}" in existing:
+            changed = lake.table(name)
+            seen[name] = Seen(changed.schema, rows(lake, name), (changed.comment, changed.column_comments))
     if f"main.{table}_view" in lake.views():
-        seen["view"] = Counter(lake.sql(f"FROM {table}_view").collect("pyarrow").rows())
+        seen["view"] = Seen({}, Counter(lake.sql(f"FROM {table}_view").collect("pyarrow").rows()), (None, {}))
     return seen
 
 
