@@ -10,6 +10,7 @@ import narwhals as nw
 import pyarrow as pa
 
 import lakeconf
+from lakeconf.errors import UnsafeQueryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -145,8 +146,16 @@ def state(lake: Lake, table: str) -> dict[str, Seen]:
             changed = lake.table(name)
             seen[name] = Seen(changed.schema, rows(lake, name), (changed.comment, changed.column_comments))
     if f"main.{table}_view" in lake.views():
-        seen["view"] = Seen({}, Counter(lake.sql(f"FROM {table}_view").collect("pyarrow").rows()), (None, {}))
+        seen["view"] = Seen({}, _rows_of_view(lake, f"{table}_view"), (None, {}))
     return seen
+
+
+def _rows_of_view(lake: Lake, view: str) -> Counter[Row]:
+    """The rows of a view, or one that says that its table is no longer there."""
+    try:
+        return Counter(lake.sql(f"FROM {view}").collect("pyarrow").rows())
+    except UnsafeQueryError as error:
+        return Counter({(("error", type(error).__name__),): 1})
 
 
 def net_changes(lake: Lake, table: str, since: int) -> Counter[Row]:
