@@ -318,8 +318,8 @@ def load_command(
     """Append the rows of a CSV, JSON or Parquet FILE to TABLE, which is created if it is missing.
 
     The command first shows the types: those of the table, else those of --type, else those that DuckDB infers from the
-    file. A value that its type would change is an error. Loading a file again appends its rows again; a model of the
-    kind append loads each file once.
+    file. A value that its type would change is an error. If the same content was loaded into TABLE before, the command
+    names the snapshot, and with --yes it appends the rows again; a model of the kind append loads each file once.
 
     \b
         lakeconf load prices.csv raw.prices --type "price=DECIMAL(10,2)"
@@ -339,9 +339,12 @@ def load_command(
         with chosen_store.open() as lake:
             return load(lake, file, table, plan)
 
-    data = {"table": table, "created": plan.schema is None, "rows": plan.count}
+    if plan.loaded_in is not None:
+        show_warnings(table, [f"{file} was loaded in snapshot {plan.loaded_in}: its rows would be in the table twice"])
+    data = {"table": table, "created": plan.schema is None, "rows": plan.count, "loaded_in": plan.loaded_in}
     data["columns"] = {name: kind for name, (kind, _) in plan.columns.items()}
-    question = f"Load {file} into {table} of {chosen_store.name}?"
+    again = "" if plan.loaded_in is None else " again"
+    question = f"Load {file} into {table} of {chosen_store.name}{again}?"
     snapshot_id = change.carry_out(question, do, lambda snapshot_id: data | {"snapshot_id": snapshot_id}, needed=True)
     if snapshot_id is not None and change.is_text:
         show(f"loaded in snapshot {snapshot_id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakeconf.catalog.column_types import parsed_type
+from lakeconf.catalog.column_types import NESTED_IDS, fields_of, parsed_type
 from lakeconf.engines.schema_check import fits
 from lakeconf.errors import DataLossError, PipelineError
 from lakeconf.lake.table import Table
@@ -92,7 +92,9 @@ def apply(table: Table, changes: ColumnChanges) -> None:
         table.evolve(drop=[identifier(name) for name in changes.dropped])
 
 
-def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[str]) -> None:
+def check_dropped(
+    model: Model, existing: Mapping[str, str], columns: Mapping[str, str], dropped: Sequence[str]
+) -> None:
     """Checks that the columns of the table, which have types, that the rows lack are those that the model drops."""
     allowed = {folded(name) for name in model.dropped}
     refused = [name for name in dropped if folded(name) not in allowed]
@@ -100,7 +102,10 @@ def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[s
         return
     listed = ", ".join(f'"{name}"' for name in dropped)
     if isinstance(model.kind, Append) and not model.kind.columns:
-        declared = ", ".join(column_key(name, kind) for name, kind in existing.items())
+        by_name = {folded(name): kind for name, kind in columns.items()}
+        types = {name: _together(kind, by_name.get(folded(name), kind)) for name, kind in existing.items()}
+        types |= {name: kind for name, kind in columns.items() if folded(name) not in map(folded, existing)}
+        declared = ", ".join(column_key(name, kind) for name, kind in types.items())
         hint = (
             f"declare the columns of the files, so that rows without a column have NULL: columns = {{ {declared} }}; "
             f"or, to delete the column and its values, write dropped = [{listed}] in the model"
@@ -112,6 +117,20 @@ def check_dropped(model: Model, existing: Mapping[str, str], dropped: Sequence[s
         )
     plural = "s" if len(refused) > 1 else ""
     raise DataLossError(f"this would drop the column{plural} {', '.join(refused)} of {model.table}", hint=hint)
+
+
+def _together(stored: str, read: str) -> str:
+    """The type of a column that holds the values of a table and those of files, which may have more fields."""
+    ours, theirs = parsed_type(stored), parsed_type(read)
+    if ours.id != theirs.id or ours.id not in NESTED_IDS:
+        return read if fits(ours, theirs) and not fits(theirs, ours) else stored
+    fields = {folded(name): part for name, part in fields_of(theirs).items()}
+    parts = {name: _together(str(part), str(fields.get(folded(name), part))) for name, part in fields_of(ours).items()}
+    if ours.id == "struct":
+        known = set(map(folded, parts))
+        parts |= {name: str(part) for name, part in fields_of(theirs).items() if folded(name) not in known}
+        return str(parsed_type(f"STRUCT({', '.join(f'{identifier(name)} {part}' for name, part in parts.items())})"))
+    return f"MAP({parts['key']}, {parts['value']})" if ours.id == "map" else f"{parts['element']}[]"
 
 
 def _check_renamed(model: Model, columns: Mapping[str, str]) -> None:

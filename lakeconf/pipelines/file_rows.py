@@ -29,7 +29,9 @@ from lakeconf.pipelines.file_values import (
     DATED,
     INTEGERS,
     ZONED,
+    filled,
     has_repeated_key,
+    has_unknown_value,
     is_guessed,
     is_rewritten,
     read_as,
@@ -212,7 +214,8 @@ def read_files(files: ModelFiles, lake: Lake) -> nw.LazyFrame[Any]:
             return lake.read_parquet(files.paths)
         rows = lake.sql(f"FROM {files.source({})}")
         files.file_types.update(_types(files, rows))
-        return rows
+        casts = _casts_of_empty(files, lake)
+        return lake.sql(f"SELECT * REPLACE ({', '.join(casts)}) FROM {files.source({})}") if casts else rows
     # The columns of JSON files are those of their rows: see `check_files`.
     names = {name: name for name in columns} if ending == "json" else _matched(files, lake, columns)
     # The reader guesses times, and takes parts of those with a time zone as NULL: a cast of the text does neither.
@@ -227,6 +230,27 @@ def read_files(files: ModelFiles, lake: Lake) -> nw.LazyFrame[Any]:
             values[name] = f"CAST({values[name]} AS VARCHAR)"  # for the same reason
     selected = ", ".join(f"CAST({values[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
     return lake.sql(f"SELECT {selected} FROM {source}")
+
+
+def _casts_of_empty(files: ModelFiles, lake: Lake) -> list[str]:
+    """The SQL of columns without a value, from which DuckDB has inferred no type, with their types in the table."""
+    model = files.model
+    # The SQL of a model takes the columns as DuckDB reads them.
+    if not isinstance(model.kind, Append) or model.body is not None or model.table not in lake.tables():
+        return []
+    unknown, casts, checks = "VARCHAR" if files.ending == "csv" else "JSON", [], []
+    stored = lake.table(model.table).schema
+    for name, column in _names(files.file_types, stored).items():
+        kind = parsed_type(files.file_types[column])
+        wanted = filled(kind, parsed_type(stored[name]), unknown)
+        if wanted != str(kind):
+            value = "NULL" if str(kind) == unknown else identifier(column)
+            casts.append(f"CAST({value} AS {wanted}) AS {identifier(column)}")
+            checks.append(f"count(*) FILTER ({has_unknown_value(identifier(column), kind, unknown)})")
+    if not casts:
+        return []
+    ((*counts,),) = sql_rows(lake, f"SELECT {', '.join(checks)} FROM {files.source({})}")
+    return [cast for cast, count in zip(casts, counts, strict=True) if not count]
 
 
 def check_files(files: ModelFiles, lake: Lake) -> None:

@@ -21,7 +21,7 @@ from lakeconf.catalog.column_types import (
 )
 from lakeconf.catalog.tables import Column
 from lakeconf.engines.lossless import FLOATS, has_more_digits, text_rounds, there_and_back
-from lakeconf.sql import literal
+from lakeconf.sql import folded, identifier, literal
 
 INTEGERS = integers()
 ZONED = frozenset({"timestamp with time zone", "time with time zone"})
@@ -117,3 +117,33 @@ def _repeats(column: str, kind: DuckDBPyType, depth: int) -> str | None:
         inner = _repeats(item, list(fields_of(kind).values())[-1], depth + 1)
         conditions.append(inner and f"len(list_filter({elements}, lambda {item}: {inner})) > 0")
     return " OR ".join(filter(None, conditions)) or None
+
+
+def filled(kind: DuckDBPyType, other: DuckDBPyType, unknown: str) -> str:
+    """A type of a column with the parts of another type in the places where DuckDB has inferred only `unknown`."""
+    if str(kind) == unknown:
+        return str(other)
+    if kind.id != other.id or kind.id not in NESTED_IDS:
+        return str(kind)
+    others = {folded(name): part for name, part in fields_of(other).items()}
+    parts = {name: filled(part, others.get(folded(name), part), unknown) for name, part in fields_of(kind).items()}
+    if kind.id == "struct":
+        return f"STRUCT({', '.join(f'{identifier(name)} {part}' for name, part in parts.items())})"
+    return f"MAP({parts['key']}, {parts['value']})" if kind.id == "map" else f"{parts['element']}[]"
+
+
+def has_unknown_value(column: str, kind: DuckDBPyType, unknown: str, depth: int = 0) -> str:
+    """Returns the condition that a column has a value, at any depth, where DuckDB has inferred only `unknown`."""
+    if str(kind) == unknown:
+        return f"{column} IS NOT NULL"
+    if kind.id == "struct":
+        fields = fields_of(kind).items()
+        inner = [
+            has_unknown_value(f"struct_extract({column}, {literal(name)})", part, unknown) for name, part in fields
+        ]
+        return f"({' OR '.join(inner)})"
+    if kind.id in ("list", "map"):
+        elements, item = f"map_values({column})" if kind.id == "map" else column, f"lakeconf_{depth}"
+        condition = has_unknown_value(item, [*fields_of(kind).values()][-1], unknown, depth + 1)
+        return f"coalesce(len(list_filter({elements}, lambda {item}: {condition})), 0) > 0"
+    return "false"

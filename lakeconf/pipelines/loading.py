@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import narwhals as nw
 from lakeconf.catalog.column_types import parsed_type
 from lakeconf.catalog.tables import full_name
 from lakeconf.engines.schema_check import check_names, check_writable
-from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError
+from lakeconf.errors import CommitConflictError, SchemaError, TableNotFoundError, storage_errors
 from lakeconf.lake.lake import Lake
 from lakeconf.lake.run_journal import FileState
 from lakeconf.pipelines.file_rows import ModelFiles, check_files, read_files, sql_rows
@@ -31,6 +33,8 @@ class Load:
     count: int  # the number of rows
     schema: Mapping[str, str] | None  # the columns of the table; None if the load creates it
     state: FileState | None  # that of the file
+    digest: str  # the SHA-256 of its content
+    loaded_in: int | None  # the last snapshot that loaded the same content into the table, unless it has expired
 
 
 def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -> Load:
@@ -52,12 +56,35 @@ def planned_load(lake: Lake, file: Path, table: str, types: Mapping[str, str]) -
         _check_columns(file, table, columns, schema)
         frames = {"lakeconf_rows": _rows(lake, file, table, columns)}
         ((count,),) = sql_rows(lake, "SELECT count(*) FROM lakeconf_rows", **frames)
-    return Load(columns, count, schema, state)
+    with storage_errors(f"the file {file} cannot be read", hint="check its permissions"), file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return Load(columns, count, schema, state, digest, None if schema is None else _loaded_in(lake, table, digest))
+
+
+def _loaded_in(lake: Lake, table: str, digest: str) -> int | None:
+    """The last snapshot that loaded a content into a table, since the table was created."""
+    created = lake.runs.created(table)
+    for snapshot in reversed(lake.snapshots()):
+        if created is None or snapshot.snapshot_id < created:
+            return None
+        try:
+            loaded = json.loads(snapshot.extra_info or "")["extra"]["loaded"]
+        except (ValueError, TypeError, KeyError):  # of another write
+            continue
+        if loaded == _loaded(table, digest):
+            return snapshot.snapshot_id
+    return None
+
+
+def _loaded(table: str, digest: str) -> dict[str, str]:
+    """What the commit of a load records."""
+    return {"table": folded(full_name(table)), "sha256": digest}
 
 
 def load(lake: Lake, file: Path, table: str, plan: Load) -> int:
     """Carries out a plan in one snapshot, which is returned."""
-    with in_utc(lake), lake.transaction(f"load {file.name}") as transaction:
+    extra = {"loaded": _loaded(table, plan.digest)}
+    with in_utc(lake), lake.transaction(f"load {file.name}", extra=extra) as transaction:
         _check_same(table, _schema(transaction, table), plan.schema)
         rows = _rows(lake, file, table, plan.columns)
         if plan.schema is None:

@@ -60,9 +60,10 @@ def write(
         table = transaction.create_table(model.table, rows, partitioned_by=partitions, comment=comment)
     else:
         table = transaction.table(model.table)
-        changes = column_changes(model, table.schema, transaction.columns_of(rows), replaces=step.replaces_all)
+        columns = transaction.columns_of(rows)
+        changes = column_changes(model, table.schema, columns, replaces=step.replaces_all)
         if not allow_drop_columns:
-            check_dropped(model, table.schema, changes.dropped)
+            check_dropped(model, table.schema, columns, changes.dropped)
         apply(table, changes)
     if isinstance(kind, Incremental) and batch is not None:
         table.overwrite(rows, _range(model, kind, batch, table.schema), evolve=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pty
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -331,6 +333,45 @@ def test_types_and_consent_come_first(project: Path, called: Any) -> None:
     with lakeconf.init().get_store().open() as lake:
         assert lake.snapshot_id == found["snapshot_id"]
         assert lake.snapshots()[-1].message == "load prices.csv"
+
+
+def test_content_that_was_loaded_before_is_a_warning_that_names_the_snapshot(project: Path, called: Any) -> None:
+    (project / "prices.csv").write_text(CSV)
+    with lakeconf.init().get_store().open() as lake:
+        lake.create_table("raw.other", {"id": "BIGINT"})
+    twice = "warning: raw.prices: prices.csv was loaded in snapshot 2: its rows would be in the table twice"
+    for name, table, warning in (
+        ("prices.csv", "raw.prices", None),
+        ("prices.csv", "raw.others", None),
+        ("prices.csv", "raw.prices", twice),
+        ("prices.csv", "RAW.Prices", twice.replace("raw.prices", "RAW.Prices").replace("snapshot 2", "snapshot 4")),
+    ):
+        code, _, err = called("load", name, table, "--yes")
+        assert (code, err.strip() or None) == (0, warning)
+    # A copy is the same content; other content of the same file is not.
+    (project / "copy.csv").write_text(CSV)
+    code, out, err = called("load", "copy.csv", "raw.prices", "--format", "json")
+    assert (code, json.loads(out)["loaded_in"], "was loaded in snapshot 5" in err) == (2, 5, True)
+    (project / "prices.csv").write_text(CSV.replace("2.5", "3.5"))
+    assert called("load", "prices.csv", "raw.prices", "--yes")[2] == ""
+    assert len(stored_rows("raw.prices")) == 8
+    # A new table of the same name has no rows of it.
+    with lakeconf.init().get_store().open() as lake:
+        lake.drop_table("raw.prices")
+    assert called("load", "copy.csv", "raw.prices", "--yes")[2] == ""
+
+
+def test_load_of_the_same_content_asks_by_its_name(project: Path, called: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "prices.csv").write_text(CSV)
+    assert called("load", "prices.csv", "raw.prices", "--yes")[0] == 0
+    leader, follower = pty.openpty()
+    os.write(leader, b"n\n")
+    with os.fdopen(follower, "r") as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        code, _, err = called("load", "prices.csv", "raw.prices")
+    os.close(leader)
+    assert (code, "Load prices.csv into raw.prices of dev again?" in err) == (1, True)
+    assert len(stored_rows("raw.prices")) == 2
 
 
 @pytest.mark.slow

@@ -225,6 +225,39 @@ def test_declared_columns_keep_the_rows_of_files_without_a_column(
     assert "3." in failed(lake, model).message
 
 
+LATER = {
+    "another column": ("1::BIGINT AS a", "'new' AS b", {"a": "BIGINT", "b": "VARCHAR"}),
+    "a wider type": ("1::BIGINT AS a, 1::INTEGER AS n", "2::BIGINT AS n", {"a": "BIGINT", "n": "BIGINT"}),
+    "a new field": (
+        "{'x': 1::BIGINT} AS s, 1::BIGINT AS a",
+        "{'y': 'new'} AS s",
+        {"s": "STRUCT(x BIGINT, y VARCHAR)", "a": "BIGINT"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_hint_for_files_without_a_column_names_also_what_they_add(
+    case: str, ending: str, lake: Lake, tmp_path: Path
+) -> None:
+    first, second, expected = LATER[case]
+    if ending == "csv" and "STRUCT" in str(expected):
+        return  # DuckDB infers no struct from a CSV file
+    for number, sql in enumerate((first, second)):
+        duckdb.sql(f"COPY (SELECT {number}::BIGINT AS id, {sql}) TO '{tmp_path / f'{number}.{ending}'}'")
+        model = Model("raw.t", Append(files=f"*.{ending}"), folder=tmp_path)
+        if number == 0:
+            assert run(Pipeline([model]), lake)[0].status == "done"
+    declared = tomllib.loads(str(failed(lake, model).hint).partition(": ")[2].partition("; or")[0])["columns"]
+    if ending == "parquet" or case != "a wider type":
+        assert declared == {"id": "BIGINT", **expected}
+    (result,) = run(Pipeline([Model("raw.t", Append(files=f"*.{ending}", columns=declared), folder=tmp_path)]), lake)
+    assert result.status == "done", result.error
+    assert lake.table("raw.t").count() == 2
+    assert lake.table("raw.t").schema == declared
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["json", "parquet"])
 def test_new_nested_fields_of_files_become_fields_of_the_table(ending: str, lake: Lake, tmp_path: Path) -> None:
